@@ -1,0 +1,105 @@
+# make               the command-line program, build/mirrortrain
+# make test          all tests that a change must pass; the last line is "N passed, N failed"
+# make header        writes mirrortrain.h and mirrortrain.c from src/
+# make check-header  fails if they are not what src/ gives
+# make examples      compiles each example by its own first line, and runs it
+# make sanitize      the tests under ASan, UBSan and TSan
+# make matrix        all compilers and languages, exported symbols, compile time
+# make test-arm64    the kernels and operations for arm64, emulated
+# make test-long     what takes too long for every change
+# make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python
+# make install       the header and the program, below PREFIX
+#
+# Every variable may be set on the command line: make CC=clang CFLAGS="-O2 -g".
+
+CC = cc
+CFLAGS = -O2
+LDLIBS = -lm -lpthread
+JOBS = 2
+PEER_PYTHON = python3
+PREFIX = /usr/local
+
+WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror
+# Sanitizers want a compiler that has them; gcc and clang do.
+SANITIZE_CC = $(CC)
+ARM64_CC = aarch64-linux-gnu-gcc
+ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
+
+TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
+LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
+ARM64_TESTS = $(filter test_kernels test_ops test_gemm test_conv test_team,$(TESTS))
+TEST_HEADERS = mirrortrain.h tests/tap.h $(wildcard tests/golden/*.h)
+CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/show.c
+
+all: build/mirrortrain
+
+build/mirrortrain: $(CLI) cli/cli.h build/mirrortrain.o
+	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS)
+
+build/mirrortrain.o: mirrortrain.c mirrortrain.h
+	@mkdir -p build
+	$(CC) -std=c11 $(CFLAGS) -c mirrortrain.c -o $@
+
+# The header is committed, so nothing but these two needs src/.
+header: build/amalgamate
+	build/amalgamate src .
+
+check-header: build/amalgamate
+	build/amalgamate --check src .
+
+build/amalgamate: tools/amalgamate.c
+	@mkdir -p build
+	$(CC) -std=c11 -O1 $(WARNINGS) tools/amalgamate.c -o $@
+
+test:
+	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
+	@CC="$(CC)" tests/run -t 120 $(TESTS:%=build/tests/%) tests/run_snippets tests/test_cli.sh
+
+build/tests/%: tests/%.c $(TEST_HEADERS)
+	@mkdir -p build/tests
+	$(CC) -std=c11 $(CFLAGS) -g $(WARNINGS) $< -o $@ $(LDLIBS)
+
+test-long:
+	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
+	@tests/run -t 3600 tests/check_size.sh $(LONG_TESTS:%=build/tests/%)
+
+# MIRT_TEST_SMALL asks the tests for small shapes only.
+sanitize:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) $(TESTS:%=build/tsan/%)
+	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) $(TESTS:%=build/tsan/%)
+
+build/asan/%: tests/%.c $(TEST_HEADERS)
+	@mkdir -p build/asan
+	$(SANITIZE_CC) -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $< -o $@ $(LDLIBS)
+
+build/tsan/%: tests/%.c $(TEST_HEADERS)
+	@mkdir -p build/tsan
+	$(SANITIZE_CC) -std=c11 -O1 -g -fsanitize=thread $< -o $@ $(LDLIBS)
+
+matrix:
+	@tests/run -t 900 tests/check_matrix.sh tests/check_size.sh
+
+examples:
+	@tests/run -t 300 tests/check_examples.sh
+
+test-arm64:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(ARM64_TESTS:%=build/arm64/%)
+	@MIRT_TEST_SMALL=1 tests/run -t 600 -r "$(ARM64_RUN)" $(ARM64_TESTS:%=build/arm64/%)
+
+build/arm64/%: tests/%.c $(TEST_HEADERS)
+	@mkdir -p build/arm64
+	$(ARM64_CC) -std=c11 -O2 $(WARNINGS) $< -o $@ $(LDLIBS)
+
+bench: build/mirrortrain
+	$(PEER_PYTHON) bench/bench.py
+
+install: build/mirrortrain
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
+	cp build/mirrortrain $(DESTDIR)$(PREFIX)/bin/
+	cp mirrortrain.h $(DESTDIR)$(PREFIX)/include/
+
+clean:
+	rm -rf build
+
+.PHONY: all header check-header test test-long sanitize matrix examples test-arm64 bench install clean

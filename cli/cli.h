@@ -1,0 +1,58 @@
+#ifndef MIRRORTRAIN_CLI_H
+#define MIRRORTRAIN_CLI_H
+/* mirrortrain: the library's main jobs without writing code. Uses the public API only. */
+
+#include "../mirrortrain.h"
+
+/* Exit statuses. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* One bit a command: which commands take a flag. */
+enum { CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16 };
+
+/* What flags set; the defaults are in parse_flags. */
+typedef struct options {
+    const char *model, *data, *devices, *init, *load, *save, *optimizer;
+    int64_t epochs, batch, replicas, threads, max_steps;
+    uint64_t seed;
+    double lr; /* 0: the optimizer's default */
+    bool no_shuffle, log_steps, help;
+} options;
+
+typedef struct command {
+    const char *name;
+    const char *purpose;
+    int bit;
+    int (*run)(const options *o); /* returns an exit status */
+} command;
+
+extern const command commands[];
+extern const int command_count;
+
+/* Fills *o from the words after the command's name; false after it has said what is wrong. */
+bool parse_flags(const command *c, int argc, char **argv, options *o);
+void print_flags(const command *c);
+/* The name most like `word`, or NULL when none is like it. */
+const char *nearest(const char *word, const char *const *names, int count);
+/* "mirrortrain: <sentence>" on stderr. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void complain(const char *format, ...);
+/* Complains with the library's sentence; returns EXIT_FAILED. */
+int complain_of_library(void);
+
+int run_devices(const options *o);
+int run_fit(const options *o);
+int run_evaluate(const options *o);
+int run_summary(const options *o);
+int run_graph(const options *o);
+
+/* The strategy the flags ask for; NULL after complaining. `quiet`: without log. */
+mirt_strategy *open_strategy(const options *o, bool quiet);
+/* The model of --model, compiled; NULL after complaining. */
+mirt_model *open_model(mirt_strategy *strategy, const options *o);
+/* --data, or data/mnist, or digits drawn here (with a note that says so). NULL after complaining. */
+mirt_dataset *open_data(const options *o, mirt_split split, bool note);
+
+#endif

@@ -1,0 +1,76 @@
+/* What several commands open: a strategy, a model, data. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEFAULT_DATA "data/mnist"
+#define DRAWN_TRAIN 12000
+#define DRAWN_TEST 2000
+
+mirt_strategy *open_strategy(const options *o, bool quiet) {
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = o->devices;
+    desc.replicas = (int)o->replicas;
+    desc.threads = (int)o->threads;
+    desc.seed = o->seed;
+    desc.silent = quiet;
+    mirt_strategy *strategy = mirt_strategy_create(&desc);
+    if (!strategy) complain_of_library();
+    return strategy;
+}
+
+static mirt_optimizer make_optimizer(const options *o) {
+    if (strcmp(o->optimizer, "sgd") == 0) return mirt_sgd(o->lr > 0 ? (float)o->lr : 1e-2f, 0, false);
+    return mirt_adam(o->lr > 0 ? (float)o->lr : 1e-3f);
+}
+
+mirt_model *open_model(mirt_strategy *strategy, const options *o) {
+    mirt_compile_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.optimizer = make_optimizer(o);
+    desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = true;
+    desc.metrics[0] = MIRT_ACCURACY;
+    mirt_model *model = mirt_model_by_name(strategy, o->model);
+    if (!model || mirt_compile(model, &desc) != MIRT_OK) {
+        complain_of_library();
+        return NULL; /* the strategy frees the model */
+    }
+    return model;
+}
+
+/* There if one of MNIST's files is; a directory made and not filled is not data. */
+static bool default_data_exists(void) {
+    static const char *const files[] = {
+        DEFAULT_DATA "/train-images-idx3-ubyte", DEFAULT_DATA "/train-images-idx3-ubyte.gz",
+        DEFAULT_DATA "/t10k-images-idx3-ubyte", DEFAULT_DATA "/t10k-images-idx3-ubyte.gz",
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        FILE *file = fopen(files[i], "rb");
+        if (!file) continue;
+        fclose(file);
+        return true;
+    }
+    return false;
+}
+
+mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
+    mirt_dataset *dataset;
+    if (o->data) {
+        dataset = mirt_mnist(o->data, split);
+    } else if (default_data_exists()) {
+        dataset = mirt_mnist(DEFAULT_DATA, split);
+    } else {
+        if (note) {
+            fputs("data: no --data and no " DEFAULT_DATA ", so these are digits drawn by the program itself; MNIST comes with\n"
+                  "  mkdir -p " DEFAULT_DATA " && cd " DEFAULT_DATA "\n"
+                  "  curl -O \"https://storage.googleapis.com/cvdf-datasets/mnist/"
+                  "{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz\"\n", stderr);
+        }
+        dataset = mirt_drawn_digits(split == MIRT_TRAIN ? DRAWN_TRAIN : DRAWN_TEST, 0, split);
+    }
+    if (!dataset) complain_of_library();
+    return dataset;
+}

@@ -1,0 +1,135 @@
+/* mirrortrain fit and evaluate */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static double log_value(const mirt_logs *logs, const char *name) {
+    for (int i = 0; i < logs->count; i++) {
+        if (strcmp(logs->name[i], name) == 0) return logs->value[i];
+    }
+    return NAN;
+}
+
+static int print_step(const mirt_event *event, void *user) {
+    (void)user;
+    printf("step %lld loss %.6f\n", (long long)event->step + 1, log_value(event->logs, "batch_loss"));
+    return 0;
+}
+
+/* Better to hear of a mistyped directory before training than after it. */
+static bool can_save(const char *path) {
+    char probe[4096];
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        complain("--save %s: that is not a file", path);
+        return false;
+    }
+    int length = snprintf(probe, sizeof probe, "%s.tmp", path);
+    FILE *file = length > 0 && length < (int)sizeof probe ? fopen(probe, "ab") : NULL;
+    if (!file) {
+        complain("--save %s: no file can be written there; is its directory there and yours to write?", path);
+        return false;
+    }
+    fclose(file);
+    remove(probe);
+    return true;
+}
+
+static mirt_dataset *open_training_data(const options *o) {
+    mirt_dataset *dataset = open_data(o, MIRT_TRAIN, true);
+    if (!dataset) return NULL;
+    dataset = mirt_cache(dataset);
+    if (!o->no_shuffle) dataset = mirt_shuffle(dataset, 10000);
+    dataset = mirt_prefetch(mirt_batch(dataset, o->batch), MIRT_AUTOTUNE);
+    if (!dataset) complain_of_library();
+    return dataset;
+}
+
+static mirt_dataset *open_test_data(const options *o) {
+    mirt_dataset *dataset = open_data(o, MIRT_TEST, false);
+    if (!dataset) return NULL;
+    dataset = mirt_batch(mirt_cache(dataset), o->batch);
+    if (!dataset) complain_of_library();
+    return dataset;
+}
+
+/* Trains, saves, prints the last line. */
+static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, const options *o) {
+    mirt_callback steps;
+    mirt_fit_desc desc;
+    memset(&steps, 0, sizeof steps);
+    memset(&desc, 0, sizeof desc);
+    steps.batch_end = print_step;
+    desc.epochs = (int)o->epochs;
+    desc.validation = test;
+    desc.max_steps = o->max_steps;
+    desc.no_progress = o->log_steps;
+    if (o->log_steps) desc.callbacks[0] = &steps;
+    mirt_history *history = mirt_fit(model, training, &desc);
+    if (!history) return complain_of_library();
+
+    /* Stopped inside an epoch, fit has not validated the last weights. */
+    double loss = mirt_history_last(history, "val_loss"), accuracy = mirt_history_last(history, "val_accuracy");
+    if (isnan(loss)) {
+        mirt_logs logs;
+        if (mirt_evaluate(model, test, &logs) != MIRT_OK) return complain_of_library();
+        loss = log_value(&logs, "loss");
+        accuracy = log_value(&logs, "accuracy");
+    }
+    if (o->save) {
+        if (mirt_save(model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
+        printf("saved: %s\n", o->save);
+    }
+    printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
+        mirt_history_last(history, "loss"), mirt_history_last(history, "accuracy"), loss, accuracy,
+        history->images_per_second, history->seconds);
+    return EXIT_OK;
+}
+
+int run_fit(const options *o) {
+    if (o->save && !can_save(o->save)) return EXIT_FAILED;
+    int status = EXIT_FAILED;
+    mirt_dataset *training = NULL, *test = NULL;
+    mirt_strategy *strategy = open_strategy(o, false);
+    mirt_model *model = strategy ? open_model(strategy, o) : NULL;
+    if (model && o->init && mirt_load_weights(model, o->init) != MIRT_OK) {
+        complain_of_library();
+    } else if (model) {
+        training = open_training_data(o);
+        test = training ? open_test_data(o) : NULL;
+        if (test) status = train(model, training, test, o);
+    }
+    mirt_dataset_destroy(test);
+    mirt_dataset_destroy(training);
+    mirt_strategy_destroy(strategy);
+    return status;
+}
+
+int run_evaluate(const options *o) {
+    if (!o->load) {
+        complain("evaluate wants a model: --load FILE");
+        return EXIT_USAGE;
+    }
+    int status = EXIT_FAILED;
+    mirt_dataset *dataset = NULL;
+    mirt_strategy *strategy = open_strategy(o, true);
+    mirt_model *model = strategy ? mirt_load(strategy, o->load) : NULL;
+    if (strategy && !model) complain_of_library();
+    if (model && (dataset = open_data(o, MIRT_TEST, true)) != NULL) {
+        mirt_logs logs;
+        dataset = mirt_batch(dataset, o->batch);
+        if (!dataset || mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
+            complain_of_library();
+        } else {
+            printf("evaluate: loss=%.6f accuracy=%.6f\n", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
+            status = EXIT_OK;
+        }
+    }
+    mirt_dataset_destroy(dataset);
+    mirt_strategy_destroy(strategy);
+    return status;
+}

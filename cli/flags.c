@@ -1,0 +1,225 @@
+/* One table of flags drives parsing, --help and suggestions. */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATE, FLAG_OPTIMIZER } flag_kind;
+
+typedef struct flag {
+    const char *name;  /* without its dashes */
+    const char *value; /* what --help calls its value; NULL for a switch */
+    flag_kind kind;
+    size_t offset; /* in options: bool, const char *, int64_t, uint64_t or double by kind */
+    int commands;
+    const char *help;
+} flag;
+
+#define STRATEGY (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
+#define AT(field) offsetof(options, field)
+
+static const flag flags[] = {
+    {"model", "NAME", FLAG_TEXT, AT(model), CMD_FIT | CMD_SUMMARY | CMD_GRAPH, "the network: mnist (default)"},
+    {"load", "FILE", FLAG_TEXT, AT(load), CMD_EVALUATE, "a model that fit --save wrote"},
+    {"data", "DIR", FLAG_TEXT, AT(data), CMD_FIT | CMD_EVALUATE,
+        "MNIST's four files, plain or .gz; default data/mnist, and if that is missing, drawn digits"},
+    {"epochs", "N", FLAG_COUNT, AT(epochs), CMD_FIT, "passes over the data; default 5"},
+    {"batch", "GLOBAL", FLAG_COUNT, AT(batch), STRATEGY, "rows a step, over all replicas together; default 64"},
+    {"replicas", "V", FLAG_COUNT, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
+    {"devices", "P|LIST", FLAG_TEXT, AT(devices), STRATEGY,
+        "a number of devices to split the cores into, or names: cpu:0,cpu:1; default one with all cores"},
+    {"threads", "N", FLAG_COUNT, AT(threads), STRATEGY, "threads a device; default the cores divided by the devices"},
+    {"seed", "S", FLAG_SEED, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
+    {"init", "FILE", FLAG_TEXT, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
+    {"no-shuffle", NULL, FLAG_SWITCH, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
+    {"max-steps", "N", FLAG_COUNT, AT(max_steps), CMD_FIT, "stop after N steps"},
+    {"log-steps", NULL, FLAG_SWITCH, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
+    {"optimizer", "NAME", FLAG_OPTIMIZER, AT(optimizer), CMD_FIT, "adam (default) or sgd"},
+    {"lr", "X", FLAG_RATE, AT(lr), CMD_FIT, "learning rate; default 0.001 for adam, 0.01 for sgd"},
+    {"save", "FILE", FLAG_TEXT, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
+    {"help", NULL, FLAG_SWITCH, AT(help), CMD_DEVICES | STRATEGY, "show this"},
+};
+#define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
+
+/* Edits (insert, delete, replace, swap neighbours) from a to b; words longer than 31 are cut. */
+static int distance(const char *a, const char *b) {
+    int rows[3][33];
+    int n = (int)strlen(a), m = (int)strlen(b);
+    if (n > 31) n = 31;
+    if (m > 31) m = 31;
+    for (int j = 0; j <= m; j++) rows[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int least = last[j - 1] + (a[i - 1] != b[j - 1]);
+            if (last[j] + 1 < least) least = last[j] + 1;
+            if (now[j - 1] + 1 < least) least = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < least) {
+                least = before[j - 2] + 1;
+            }
+            now[j] = least;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *nearest(const char *word, const char *const *names, int count) {
+    const char *best = NULL;
+    int least = (int)strlen(word) / 2 + 1;
+    for (int i = 0; i < count; i++) {
+        int d = distance(word, names[i]);
+        /* A word cut short or run on is like its whole: epoch, epochs. */
+        size_t size = strlen(word) < strlen(names[i]) ? strlen(word) : strlen(names[i]);
+        if (size >= 3 && strncmp(word, names[i], size) == 0) d = 1;
+        if (d < least) {
+            least = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+/* Says which flag was probably meant. */
+static void complain_of_flag(const command *c, const char *word) {
+    const char *names[FLAG_COUNT_OF];
+    int count = 0;
+    for (int i = 0; i < FLAG_COUNT_OF; i++) {
+        if (flags[i].commands & c->bit) {
+            names[count++] = flags[i].name;
+        } else if (strcmp(flags[i].name, word) == 0) {
+            for (int k = 0; k < command_count; k++) {
+                if (!(commands[k].bit & flags[i].commands)) continue;
+                complain("--%s is a flag of %s, not of %s", word, commands[k].name, c->name);
+                return;
+            }
+        }
+    }
+    const char *like = nearest(word, names, count);
+    if (like) complain("%s has no flag --%s; did you mean --%s?", c->name, word, like);
+    else complain("%s has no flag --%s; `mirrortrain %s --help` lists its flags", c->name, word, c->name);
+}
+
+static bool parse_count(const char *text, int64_t *out) {
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || value < 1 || value > INT32_MAX) return false;
+    *out = value;
+    return true;
+}
+
+static bool parse_seed(const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno) return false;
+    *out = value;
+    return true;
+}
+
+static bool parse_rate(const char *text, double *out) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value <= 0 || strpbrk(text, "xX \t\n")) return false;
+    *out = value;
+    return true;
+}
+
+static bool parse_optimizer(const char *text, const char **out) {
+    static const char *const names[] = {"adam", "sgd"};
+    for (int i = 0; i < 2; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = names[i];
+            return true;
+        }
+    }
+    const char *like = nearest(text, names, 2);
+    complain("there is no optimizer \"%s\"; did you mean %s?", text, like ? like : "adam or sgd");
+    return false;
+}
+
+static bool set_flag(const flag *f, const char *value, options *o) {
+    void *field = (char *)o + f->offset;
+    switch (f->kind) {
+    case FLAG_SWITCH:
+        *(bool *)field = true;
+        return true;
+    case FLAG_TEXT:
+        *(const char **)field = value;
+        if (*value) return true;
+        complain("--%s is empty; it wants %s", f->name, f->value);
+        return false;
+    case FLAG_COUNT:
+        if (parse_count(value, (int64_t *)field)) return true;
+        complain("--%s is \"%s\"; it wants a whole number from 1 to %d", f->name, value, INT32_MAX);
+        return false;
+    case FLAG_SEED:
+        if (parse_seed(value, (uint64_t *)field)) return true;
+        complain("--%s is \"%s\"; it wants a whole number from 0 to 2^64 - 1", f->name, value);
+        return false;
+    case FLAG_RATE:
+        if (parse_rate(value, (double *)field)) return true;
+        complain("--%s is \"%s\"; it wants a number above 0, such as 0.001", f->name, value);
+        return false;
+    case FLAG_OPTIMIZER:
+        return parse_optimizer(value, (const char **)field);
+    }
+    return false;
+}
+
+bool parse_flags(const command *c, int argc, char **argv, options *o) {
+    memset(o, 0, sizeof *o);
+    o->model = "mnist";
+    o->optimizer = "adam";
+    o->epochs = 5;
+    o->batch = 64;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "-h") == 0) word = "--help";
+        if (strncmp(word, "--", 2) != 0 || !word[2]) {
+            complain("%s takes flags only, not \"%s\"; `mirrortrain %s --help` lists them", c->name, word, c->name);
+            return false;
+        }
+        char name[64];
+        snprintf(name, sizeof name, "%s", word + 2);
+        char *equals = strchr(name, '=');
+        if (equals) *equals = 0;
+        const flag *f = NULL;
+        for (int k = 0; k < FLAG_COUNT_OF; k++) {
+            if ((flags[k].commands & c->bit) && strcmp(flags[k].name, name) == 0) f = &flags[k];
+        }
+        if (!f) {
+            complain_of_flag(c, name);
+            return false;
+        }
+        const char *value = strchr(word, '=');
+        if (value) value++;
+        if (f->kind == FLAG_SWITCH && value) {
+            complain("--%s takes no value, but was given \"%s\"", f->name, value);
+            return false;
+        }
+        if (f->kind != FLAG_SWITCH && !value) {
+            if (i + 1 == argc || strncmp(argv[i + 1], "--", 2) == 0) {
+                complain("--%s wants a value: --%s %s", f->name, f->name, f->value);
+                return false;
+            }
+            value = argv[++i];
+        }
+        if (!set_flag(f, value, o)) return false;
+    }
+    return true;
+}
+
+void print_flags(const command *c) {
+    for (int i = 0; i < FLAG_COUNT_OF; i++) {
+        const flag *f = &flags[i];
+        if (!(f->commands & c->bit)) continue;
+        char left[48];
+        snprintf(left, sizeof left, "--%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
+        printf("  %-18s %s\n", left, f->help);
+    }
+}

@@ -1,0 +1,82 @@
+/* The commands, and which of them the command line asks for. */
+#include "cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const command commands[] = {
+    {"devices", "list the devices of this machine", CMD_DEVICES, run_devices},
+    {"fit", "train a network", CMD_FIT, run_fit},
+    {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, run_evaluate},
+    {"summary", "a network's layers, parameters, work and memory", CMD_SUMMARY, run_summary},
+    {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, run_graph},
+};
+const int command_count = (int)(sizeof commands / sizeof commands[0]);
+
+void complain(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fflush(stdout);
+    fputs("mirrortrain: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+int complain_of_library(void) {
+    complain("%s", mirt_last_error());
+    return EXIT_FAILED;
+}
+
+static void print_help(FILE *out) {
+    fputs("mirrortrain " MIRT_VERSION_STRING " - train image networks, mirrored over all devices of a machine\n\n"
+          "usage: mirrortrain COMMAND [FLAGS]\n\n", out);
+    for (int i = 0; i < command_count; i++) fprintf(out, "  %-18s %s\n", commands[i].name, commands[i].purpose);
+    fputs("\n  COMMAND --help     the flags of a command\n"
+          "  --help             show this\n"
+          "  --version          show the version\n\n"
+          "Results go to stdout, all else to stderr.\n"
+          "Exit status: 0 all went well; 1 the job failed; 2 the command line is wrong.\n", out);
+}
+
+static void print_command_help(const command *c) {
+    printf("mirrortrain %s - %s\n\n", c->name, c->purpose);
+    print_flags(c);
+}
+
+static const command *find_command(const char *name) {
+    const char *names[sizeof commands / sizeof commands[0]];
+    for (int i = 0; i < command_count; i++) {
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+        names[i] = commands[i].name;
+    }
+    const char *like = nearest(name, names, command_count);
+    if (like) complain("there is no command %s; did you mean %s?", name, like);
+    else complain("there is no command %s; `mirrortrain --help` lists them", name);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    int status = EXIT_OK;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+    } else if (strcmp(argv[1], "--version") == 0) {
+        printf("mirrortrain %s\n", mirt_version());
+    } else {
+        options o;
+        const command *c = find_command(argv[1]);
+        if (!c || !parse_flags(c, argc - 2, argv + 2, &o)) return EXIT_USAGE;
+        if (o.help) print_command_help(c);
+        else status = c->run(&o);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        complain("stdout cannot be written");
+        return EXIT_FAILED;
+    }
+    return status;
+}

@@ -1,0 +1,2 @@
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "mirrortrain.h"

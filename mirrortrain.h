@@ -1,0 +1,14767 @@
+/* mirrortrain.h - v0.1.0 - train image networks in C, mirrored over all devices of a machine
+   No warranty; public domain or MIT, as you like: see the end of this file.
+
+   Do this:
+       #define MIRRORTRAIN_IMPLEMENTATION
+   before you include this file in *one* C or C++ file, ahead of that file's
+   other includes, to create the implementation:
+       #define MIRRORTRAIN_IMPLEMENTATION
+       #include "mirrortrain.h"
+   All other files include it without the define. Then:
+       cc -O2 program.c -o program -lm -lpthread
+
+   (manual)
+*/
+#ifndef MIRRORTRAIN_H
+#define MIRRORTRAIN_H
+
+#define MIRT_VERSION_MAJOR 0
+#define MIRT_VERSION_MINOR 1
+#define MIRT_VERSION_PATCH 0
+#define MIRT_VERSION_STRING "0.1.0"
+
+/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
+   macro stands before the first system header. */
+#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+#define _POSIX_C_SOURCE 200809L
+#endif
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef MIRT_API
+#ifdef MIRRORTRAIN_STATIC
+#if defined(__GNUC__)
+#define MIRT_API static __attribute__((unused))
+#else
+#define MIRT_API static
+#endif
+#else
+#define MIRT_API extern
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* >>basics -------------------------------------------------------------------------------- */
+
+/* Status codes and their texts. Functions that return a pointer return NULL instead of a code;
+   mirt_last_status() then says which one, and mirt_last_error() says it in a sentence. */
+#define MIRT_STATUS_LIST(X) \
+    X(MIRT_OK, "ok") \
+    X(MIRT_E_INVALID, "invalid argument") \
+    X(MIRT_E_SHAPE, "shapes do not fit") \
+    X(MIRT_E_NOMEM, "out of memory") \
+    X(MIRT_E_IO, "input or output failed") \
+    X(MIRT_E_FORMAT, "file is damaged or of another format") \
+    X(MIRT_E_NOT_FOUND, "not found") \
+    X(MIRT_E_DEVICE, "no such device") \
+    X(MIRT_E_STATE, "called at the wrong time") \
+    X(MIRT_E_STOPPED, "stopped by a callback") \
+    X(MIRT_E_THREAD, "threads could not be started")
+
+typedef enum mirt_status {
+#define MIRT__STATUS_ENUM(code, text) code,
+    MIRT_STATUS_LIST(MIRT__STATUS_ENUM)
+#undef MIRT__STATUS_ENUM
+    MIRT__STATUS_COUNT
+} mirt_status;
+
+/* The version the implementation was compiled from, "major.minor.patch". Thread safe. */
+MIRT_API const char *mirt_version(void);
+
+/* A short fixed text for a status code. Thread safe. */
+MIRT_API const char *mirt_status_text(mirt_status status);
+
+/* What went wrong in the calling thread's last failed call, as one sentence that names the
+   culprit; "" before the first failure. Valid until that thread's next failed call. */
+MIRT_API const char *mirt_last_error(void);
+MIRT_API mirt_status mirt_last_status(void);
+
+/* Element types. Pixels stay MIRT_UINT8 until a kernel reads them. */
+typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT__DTYPE_COUNT } mirt_dtype;
+
+#define MIRT_MAX_RANK 6
+/* The first dimension of a batched tensor, known only when it runs. */
+#define MIRT_ROWS (-1)
+
+typedef struct mirt_shape {
+    int rank;
+    int64_t dim[MIRT_MAX_RANK];
+} mirt_shape;
+
+/* MIRT_SHAPE(28, 28, 1): one to six positive dimensions, in C and in C++. */
+#define MIRT_SHAPE(...) MIRT__SHAPE_6(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define MIRT__SHAPE_6(a, b, c, d, e, f, ...) mirt_make_shape(a, b, c, d, e, f)
+/* Six dimensions; the first 0 ends the shape. Thread safe. */
+MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f);
+
+/* A borrowed, dense, row-major block in host memory; the first dimension counts samples. */
+typedef struct mirt_array {
+    const void *data;
+    mirt_dtype dtype;
+    mirt_shape shape;
+} mirt_array;
+
+/* mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(n, 28, 28, 1)). Borrows data. Thread safe. */
+MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape);
+
+/* >>strategy ------------------------------------------------------------------------------ */
+
+typedef struct mirt_strategy mirt_strategy;
+
+typedef enum mirt_log_level { MIRT_LOG_ERROR, MIRT_LOG_WARNING, MIRT_LOG_INFO, MIRT_LOG_PROGRESS } mirt_log_level;
+
+/* Receives everything a strategy's objects say, one line without its newline a call (a progress
+   line may start with '\r' to overwrite the line before). Called from the thread that called the
+   library. */
+typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
+
+/* How the replicas' gradients meet. MIRT_TREE: one fixed binary tree over replica numbers; the
+   result does not depend on the number of devices. */
+typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0, MIRT_TREE } mirt_collective;
+
+/* Zero means default. */
+typedef struct mirt_strategy_desc {
+    const char *devices; /* NULL: every core as one device; "2": the cores split in two; "cpu:0,cpu:1" */
+    int replicas;        /* logical replicas V; 0: one a device */
+    int threads;         /* threads per device; 0: the cores divided by the devices */
+    uint64_t seed;       /* of initial weights, dropout and shuffling */
+    mirt_collective collective;
+    mirt_log_fn log;     /* NULL: stderr */
+    void *log_user;
+    bool silent;         /* no log at all */
+} mirt_strategy_desc;
+
+/* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc.
+   Owns its threads and device memory. Returns NULL (MIRT_E_DEVICE, MIRT_E_NOMEM, MIRT_E_THREAD).
+   A strategy and everything created from it belongs to one thread at a time; different
+   strategies may be used by different threads at once. */
+MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
+MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
+/* Destroys the strategy and the models still living in it. NULL is allowed. */
+MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
+/* Logical replicas (Keras: num_replicas_in_sync), devices and threads per device; 0 for NULL. */
+MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
+MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
+MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
+/* Replaces the log sink; fn NULL is silent. */
+MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
+
+typedef struct mirt_device_info {
+    char name[32];        /* "cpu:0" */
+    char description[96]; /* instruction set and core count */
+    int cores;
+} mirt_device_info;
+/* Fills up to `capacity` entries with what this machine has; returns how many there are.
+   Thread safe. */
+MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
+
+/* >>data ---------------------------------------------------------------------------------- */
+
+/* A stream of samples (x, y) built from stages. A stage takes ownership of the stage it is given
+   and hands NULL through, so a chain is checked once, at its end. A dataset belongs to one thread
+   at a time; destroying the last stage destroys them all. */
+typedef struct mirt_dataset mirt_dataset;
+
+typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
+#define MIRT_AUTOTUNE (-1)
+
+/* Samples borrowed from arrays whose first dimensions agree; y.data may be NULL (no labels). */
+MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
+/* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
+   [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
+MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path);
+/* MNIST in its usual four files, plain or .gz, in a directory. Keras: datasets.mnist.load_data. */
+MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
+/* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
+   The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
+MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
+/* Keeps every sample in memory after the first pass. tf.data: cache. */
+MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
+/* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
+   access (arrays, cache) it is a full permutation whatever `buffer`; otherwise a buffer of that
+   many samples. tf.data: shuffle. */
+MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
+/* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
+MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
+/* Prepares up to `depth` batches ahead in a worker thread. MIRT_AUTOTUNE: 2. tf.data: prefetch. */
+MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
+/* Samples in one epoch. */
+MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
+MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
+
+/* >>tensors ------------------------------------------------------------------------------- */
+
+/* A model records layers and operations. Recording is sticky: a bad argument marks the model,
+   the call returns NULL, calls given NULL hand it on, and mirt_compile returns the first error. */
+typedef struct mirt_model mirt_model;
+/* A node of the recorded graph; owned by its model. */
+typedef struct mirt_tensor mirt_tensor;
+
+typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
+typedef enum mirt_activation_kind {
+    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT__ACTIVATION_COUNT
+} mirt_activation_kind;
+
+MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x);
+MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x);
+
+/* Elementwise arithmetic with numpy broadcasting, float32. */
+MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_subtract(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_multiply(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_divide(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_negative(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_square(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x);
+/* Over the last axis. */
+MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
+/* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
+   side is one matrix of rows; the right side is [k, n] (or [n, k] transposed). */
+MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
+/* Reductions over the axes whose bits are set in `axes` (bit 0 is the first axis); 0: all axes
+   but the rows of a batched tensor. Reducing the rows themselves needs bit 0. */
+MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims);
+MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims);
+MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims);
+/* Per sample: the rows of a batched tensor stay first and are not named in `shape`. */
+MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape);
+MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
+/* int32 or uint8 indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
+MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
+
+/* >>layers (names and defaults as in keras.layers) ---------------------------------------- */
+
+typedef enum mirt_initializer_kind {
+    MIRT_INIT_DEFAULT = 0, MIRT_INIT_ZEROS, MIRT_INIT_ONES, MIRT_INIT_CONSTANT, MIRT_INIT_UNIFORM,
+    MIRT_INIT_NORMAL, MIRT_INIT_TRUNCATED_NORMAL, MIRT_INIT_VARIANCE_SCALING, MIRT__INIT_COUNT
+} mirt_initializer_kind;
+typedef enum mirt_fan { MIRT_FAN_IN = 0, MIRT_FAN_OUT, MIRT_FAN_AVG } mirt_fan;
+typedef enum mirt_distribution { MIRT_DIST_TRUNCATED_NORMAL = 0, MIRT_DIST_UNTRUNCATED_NORMAL, MIRT_DIST_UNIFORM } mirt_distribution;
+
+/* Values by the functions below; all zeros: the layer's default. */
+typedef struct mirt_initializer {
+    mirt_initializer_kind kind;
+    float a;  /* constant; minimum; mean; scale of VarianceScaling */
+    float b;  /* maximum; standard deviation */
+    mirt_fan mode;
+    mirt_distribution distribution;
+} mirt_initializer;
+
+MIRT_API mirt_initializer mirt_zeros(void);
+MIRT_API mirt_initializer mirt_ones(void);
+MIRT_API mirt_initializer mirt_constant(float value);
+MIRT_API mirt_initializer mirt_random_uniform(float minimum, float maximum);
+MIRT_API mirt_initializer mirt_random_normal(float mean, float stddev);
+/* Normal values beyond two standard deviations are drawn again. */
+MIRT_API mirt_initializer mirt_truncated_normal(float mean, float stddev);
+MIRT_API mirt_initializer mirt_variance_scaling(float scale, mirt_fan mode, mirt_distribution distribution);
+/* Glorot & Bengio 2010; He et al. 2015. */
+MIRT_API mirt_initializer mirt_glorot_uniform(void);
+MIRT_API mirt_initializer mirt_glorot_normal(void);
+MIRT_API mirt_initializer mirt_he_uniform(void);
+MIRT_API mirt_initializer mirt_he_normal(void);
+
+typedef struct mirt_dense_desc {
+    int units;
+    mirt_activation_kind activation;
+    bool no_bias;
+    mirt_initializer kernel_initializer; /* default glorot_uniform */
+    mirt_initializer bias_initializer;   /* default zeros */
+    const char *name;                    /* default dense, dense_1, ... */
+} mirt_dense_desc;
+
+typedef struct mirt_conv2d_desc {
+    int filters;
+    int kernel[2];   /* height, width; {k, 0} means {k, k} */
+    int strides[2];  /* default 1, 1 */
+    int dilation[2]; /* default 1, 1 */
+    int groups;      /* default 1 */
+    mirt_padding padding;
+    mirt_activation_kind activation;
+    bool no_bias;
+    mirt_initializer kernel_initializer; /* default glorot_uniform */
+    mirt_initializer bias_initializer;   /* default zeros */
+    const char *name;
+} mirt_conv2d_desc;
+
+typedef struct mirt_pool2d_desc {
+    int size[2];    /* default 2, 2; {k, 0} means {k, k} */
+    int strides[2]; /* default: size */
+    mirt_padding padding;
+    const char *name;
+} mirt_pool2d_desc;
+
+/* A model lives in its strategy and may be destroyed before it. Copies `name`. */
+MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
+MIRT_API void mirt_model_destroy(mirt_model *model);
+/* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
+   cast when it is read. */
+MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape);
+/* x * scale + offset. Keras: Rescaling. */
+MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset);
+/* Kernel [in, units]; acts on the last axis. NULL desc is an error: units has no default. */
+MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc);
+/* NHWC, kernel HWIO. SAME pads as TensorFlow: the odd pixel at the bottom and right. */
+MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
+/* Of equal values in a window the first wins the gradient. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
+/* Padding is not counted in the mean. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
+/* [rows, h, w, c] -> [rows, c]. */
+MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
+/* Inverted dropout, active in training only; 0 <= rate <= 1. Masks are keyed by (seed, step,
+   layer, row in the global batch): another mask for every sample, the same for any number of
+   devices. Srivastava et al. 2014. */
+MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
+MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
+/* Declares the model's output. */
+MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
+
+/* >>training ------------------------------------------------------------------------------ */
+
+/* The learning rate for 0-based `step`; must depend on its arguments alone. */
+typedef float (*mirt_schedule_fn)(int64_t step, void *user);
+
+typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
+typedef struct mirt_optimizer {
+    mirt_optimizer_kind kind;
+    float learning_rate;
+    float beta_1, beta_2, epsilon; /* Adam */
+    float momentum;                /* SGD */
+    bool nesterov;
+    mirt_schedule_fn schedule;     /* overrides learning_rate when set */
+    void *schedule_user;
+} mirt_optimizer;
+
+/* Keras Adam: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
+MIRT_API mirt_optimizer mirt_adam(float learning_rate);
+/* Keras SGD. Plain when momentum is 0. */
+MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
+
+typedef enum mirt_loss {
+    MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
+    MIRT_BINARY_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT__LOSS_COUNT
+} mirt_loss;
+/* The default divides the sum over the global batch by its true size. */
+typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
+/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by shape, as Keras. */
+typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
+#define MIRT_MAX_METRICS 8
+
+typedef struct mirt_compile_desc {
+    mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
+    mirt_loss loss;
+    bool from_logits;
+    mirt_reduction reduction;
+    mirt_metric metrics[MIRT_MAX_METRICS]; /* ends at the first MIRT_METRIC_NONE */
+} mirt_compile_desc;
+
+/* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics.
+   Returns the first error of the model's recording, if any. */
+MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
+
+/* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
+typedef struct mirt_logs {
+    int count;
+    const char *name[2 * MIRT_MAX_METRICS + 4];
+    double value[2 * MIRT_MAX_METRICS + 4];
+} mirt_logs;
+
+/* What a callback sees. `batch` and `step` are 0-based; `step` counts from the start of training. */
+typedef struct mirt_event {
+    mirt_model *model;
+    int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
+    int64_t batch, batches;
+    int64_t step;
+    const mirt_logs *logs; /* batch end: so far in this epoch; epoch end: with validation */
+    double seconds;        /* since the epoch began */
+} mirt_event;
+
+/* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
+   returns what it has. Called from the thread that called fit. */
+typedef struct mirt_callback {
+    void *user;
+    int (*train_begin)(const mirt_event *event, void *user);
+    int (*train_end)(const mirt_event *event, void *user);
+    int (*epoch_begin)(const mirt_event *event, void *user);
+    int (*epoch_end)(const mirt_event *event, void *user);
+    int (*batch_begin)(const mirt_event *event, void *user);
+    int (*batch_end)(const mirt_event *event, void *user);
+} mirt_callback;
+#define MIRT_MAX_CALLBACKS 16
+
+/* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
+typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
+
+typedef struct mirt_fit_desc {
+    int epochs;                /* default 1 */
+    int64_t batch;             /* global batch of a dataset without a batch stage; default 32 */
+    mirt_dataset *validation;  /* borrowed */
+    const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
+    mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
+    void *learning_rate_user;
+    int64_t max_steps;         /* 0: no limit */
+    bool no_progress;          /* leave the progress line out */
+} mirt_fit_desc;
+
+/* What fit returns; owned by the model, valid until its next fit. */
+typedef struct mirt_history {
+    int epochs;          /* epochs with at least one step */
+    int64_t steps;       /* of this fit */
+    const mirt_logs *epoch; /* [epochs] */
+    double seconds;      /* spent in training steps, validation not counted */
+    double images_per_second;
+} mirt_history;
+
+/* Keras: Model.fit. Trains on `dataset` (borrowed); allocates only before the first step.
+   NULL on error (MIRT_E_STATE before mirt_compile, MIRT_E_SHAPE, MIRT_E_INVALID: labels). */
+MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
+/* The same on arrays, shuffled every epoch as Keras does. */
+MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
+/* The last value named `name`, or NAN. */
+MIRT_API double mirt_history_last(const mirt_history *history, const char *name);
+
+/* Keras: Model.evaluate. Sums over samples in their order in double precision: the same bits for
+   any batch size, device or replica count. */
+MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
+MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
+/* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
+   holds `capacity` floats. */
+MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
+MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
+
+/* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
+   for, is the exact mean over the batch, before the update. */
+MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss);
+/* The four parts of a mirrored step, in this order; mirt_train_step is their sum, in the same
+   bits. scatter borrows its arrays until grad has returned. */
+MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y);
+MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss);
+MIRT_API mirt_status mirt_all_reduce(mirt_model *model);
+MIRT_API mirt_status mirt_apply(mirt_model *model);
+/* Rows of the scattered batch that replica `replica` owns, and the first of them. */
+MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first);
+
+/* The learning rate the next step will use; set overrides a schedule. */
+MIRT_API double mirt_get_learning_rate(const mirt_model *model);
+MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
+/* Steps applied so far. */
+MIRT_API int64_t mirt_step(const mirt_model *model);
+
+/* >>weights and files --------------------------------------------------------------------- */
+
+typedef struct mirt_weight_info {
+    const char *name; /* "conv2d/kernel" */
+    mirt_shape shape;
+    int64_t count;
+    bool trainable;
+} mirt_weight_info;
+
+MIRT_API int mirt_num_weights(const mirt_model *model);
+MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out);
+/* Copies device `device`'s copy of a weight, or of its gradient after mirt_grad (that device's own
+   sum) or mirt_all_reduce (the sum over all replicas), into `out`, which holds `count` floats. */
+MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
+MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+/* Sets a weight on every device. */
+MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
+
+typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
+/* One .safetensors file: weights under their Keras names, optimizer slots, architecture and
+   compile settings as JSON in its metadata. The same model gives the same bytes. Replaces `path`
+   atomically. */
+MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
+/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. */
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
+/* `data` is borrowed during the call. */
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
+/* Weights by name into an existing model; every weight of the model must be there, with its shape. */
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
+
+/* >>looking inside ------------------------------------------------------------------------ */
+
+/* Bytes a model asks for, for global batches of `batch` rows: what is planned is what is
+   allocated. */
+typedef struct mirt_memory {
+    size_t weights;     /* per device: its copy of all variables */
+    size_t gradients;   /* per device */
+    size_t activations; /* per device: tensors of the step, by liveness */
+    size_t scratch;     /* per device: threads' scratch and partial sums */
+    size_t slots;       /* optimizer state, once for all devices that share memory */
+    size_t host;        /* labels, losses and metrics of one global batch */
+    size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host */
+} mirt_memory;
+MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
+
+/* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
+   global batches of `batch`. Owned by the model, valid until the next call. */
+MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
+/* The training step as text, before and after mirroring. Owned by the model, valid until the
+   next call. */
+MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+
+/* A ready-made network, not yet compiled: "mnist". NULL with the nearest right name otherwise. */
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MIRRORTRAIN_H */
+
+#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)
+#define MIRRORTRAIN_IMPLEMENTED
+
+/* >>section base/base.h */
+
+#ifndef MIRT__BASE_H
+#define MIRT__BASE_H
+/* What every room stands on: linkage, errors, memory, random numbers, clock. */
+
+#include <errno.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef CLOCK_MONOTONIC
+#error "include mirrortrain.h with MIRRORTRAIN_IMPLEMENTATION before any system header, or define _POSIX_C_SOURCE as 200809L"
+#endif
+
+/* Internal functions: static in the single header, extern when src/ is compiled file by file. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+#define MIRT__LIB extern
+#else
+#define MIRT__LIB static
+#endif
+
+#if defined(__GNUC__)
+#define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define MIRT__PRINTF(text, first)
+#endif
+
+#if defined(MIRRORTRAIN_MALLOC) && defined(MIRRORTRAIN_FREE)
+/* both given */
+#elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
+#define MIRRORTRAIN_MALLOC(size) malloc(size)
+#define MIRRORTRAIN_FREE(pointer) free(pointer)
+#else
+#error "define both of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, or neither"
+#endif
+
+/* The number type of MIRT_FLOAT32 tensors. Only the gradient tests make it double, and then
+   only the reference kernels exist. */
+#ifdef MIRT__REAL_DOUBLE
+typedef double mirt__real;
+#else
+typedef float mirt__real;
+#endif
+
+#define MIRT__ALIGN 64
+#define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* Errors: record the sentence for mirt_last_error() and return `status`. */
+MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
+/* Puts "prefix: " before the sentence of the current error. */
+MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
+/* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
+MIRT__LIB void *mirt__no_memory(size_t bytes);
+
+/* Zeroed memory, any size including 0; NULL with the error set. count * size is overflow checked. */
+MIRT__LIB void *mirt__calloc(size_t count, size_t size);
+/* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
+   error set and the old block intact. */
+MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size);
+MIRT__LIB void mirt__free(void *pointer);
+/* Large blocks: aligned to MIRT__ALIGN, not zeroed. */
+MIRT__LIB void *mirt__aligned_alloc(size_t bytes);
+MIRT__LIB void mirt__aligned_free(void *pointer);
+MIRT__LIB char *mirt__strdup(const char *text);
+
+/* a * b and a + b into *out; false on overflow. */
+MIRT__LIB bool mirt__mul_size(size_t a, size_t b, size_t *out);
+MIRT__LIB bool mirt__add_size(size_t a, size_t b, size_t *out);
+MIRT__LIB size_t mirt__align_up(size_t bytes);
+
+/* A text that grows; after a failed append `failed` is set and further appends do nothing. */
+typedef struct mirt__text {
+    char *data; /* always ends in 0 once non-NULL */
+    size_t size, capacity;
+    bool failed;
+} mirt__text;
+MIRT__LIB void mirt__text_add(mirt__text *text, const char *format, ...) MIRT__PRINTF(2, 3);
+MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t size);
+MIRT__LIB void mirt__text_clear(mirt__text *text);
+MIRT__LIB void mirt__text_free(mirt__text *text);
+
+/* Objects of one lifetime: freed together. */
+typedef struct mirt__pool_block mirt__pool_block;
+typedef struct mirt__pool {
+    mirt__pool_block *head;
+} mirt__pool;
+MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
+MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
+MIRT__LIB void mirt__pool_free(mirt__pool *pool);
+
+/* Monotonic seconds. */
+MIRT__LIB double mirt__now(void);
+
+/* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
+MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+/* A stream of random numbers keyed by (seed, key); value i depends on nothing else. */
+typedef struct mirt__random {
+    uint64_t seed, key;
+    uint64_t position; /* in blocks of four words */
+    uint32_t word[4];
+    int left;
+} mirt__random;
+MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key);
+MIRT__LIB uint32_t mirt__random_u32(mirt__random *random);
+/* Uniform below `bound` > 0, without bias. */
+MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound);
+/* [0, 1) with 24 bits; normal by Box-Muller. */
+MIRT__LIB float mirt__random_unit(mirt__random *random);
+MIRT__LIB double mirt__random_normal(mirt__random *random);
+/* FNV-1a 64, for keys from names. */
+MIRT__LIB uint64_t mirt__hash(const char *text);
+
+MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
+MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
+/* "(rows, 28, 28, 1)" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
+/* Elements of one row of a batched shape, or of the whole of another; -1 on overflow. */
+MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
+MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
+/* The candidate nearest to `word` in edits, or NULL when none is near. */
+MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
+
+#endif
+
+/* >>section base/team.h */
+
+#ifndef MIRT__TEAM_H
+#define MIRT__TEAM_H
+/* A team of long-lived threads; the caller is always member 0. */
+
+typedef struct mirt__team mirt__team;
+
+/* Starts size - 1 threads. Members spin for a short while between jobs only when `spin`: set it
+   false when threads outnumber cores. NULL with the error set. */
+MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
+MIRT__LIB void mirt__team_destroy(mirt__team *team);
+/* 1 for NULL: a NULL team is the caller alone. */
+MIRT__LIB int mirt__team_size(const mirt__team *team);
+/* Runs fn once on every member and returns when all have. */
+MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
+/* Runs fn for every task in [0, tasks), claimed dynamically: which member runs a task must not
+   matter to the result. */
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg);
+/* All members of a running mirt__team_run wait here for each other. */
+MIRT__LIB void mirt__team_barrier(mirt__team *team);
+
+MIRT__LIB int mirt__cpu_cores(void);
+
+#endif
+
+/* >>section base/digest.h */
+
+#ifndef MIRT__DIGEST_H
+#define MIRT__DIGEST_H
+/* Checksums of bytes: SHA-256 (FIPS 180-4) and CRC-32C (Castagnoli). */
+
+#define MIRT__SHA256_HEX 65 /* 64 hexadecimal digits and the final 0 */
+
+typedef struct mirt__sha256 {
+    uint32_t state[8];
+    uint64_t length; /* bytes so far */
+    unsigned char block[64];
+} mirt__sha256;
+
+MIRT__LIB void mirt__sha256_begin(mirt__sha256 *sha);
+MIRT__LIB void mirt__sha256_add(mirt__sha256 *sha, const void *data, size_t size);
+/* The digest as lower-case hexadecimal; `sha` is used up. */
+MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
+
+/* Continues from the checksum of the bytes before; 0 to begin. */
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
+
+#endif
+
+/* >>section base/base.c */
+
+/* Version, status texts, the thread's last error, shapes, element types, clock. */
+
+MIRT_API const char *mirt_version(void) {
+    return MIRT_VERSION_STRING;
+}
+
+MIRT_API const char *mirt_status_text(mirt_status status) {
+    static const char *const texts[] = {
+#define MIRT__STATUS_TEXT(code, text) text,
+        MIRT_STATUS_LIST(MIRT__STATUS_TEXT)
+#undef MIRT__STATUS_TEXT
+    };
+    int code = (int)status;
+    return code >= 0 && code < MIRT__COUNT(texts) ? texts[code] : "unknown status";
+}
+
+#define MIRT__ERROR_SIZE 512
+
+/* The library's only writable globals; per thread, so that different strategies may fail at once. */
+static __thread char mirt__error_text[MIRT__ERROR_SIZE];
+static __thread mirt_status mirt__error_status;
+
+MIRT_API const char *mirt_last_error(void) {
+    return mirt__error_text;
+}
+
+MIRT_API mirt_status mirt_last_status(void) {
+    return mirt__error_status;
+}
+
+MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
+    /* By way of a second buffer: an argument may be the current error itself. */
+    char text[MIRT__ERROR_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(mirt__error_text, text, strlen(text) + 1);
+    mirt__error_status = status;
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
+    char text[2 * MIRT__ERROR_SIZE + 4];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, MIRT__ERROR_SIZE, format, args);
+    va_end(args);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ": %s", mirt__error_text);
+    text[MIRT__ERROR_SIZE - 1] = 0;
+    memcpy(mirt__error_text, text, strlen(text) + 1);
+    return mirt__error_status;
+}
+
+#undef MIRT__ERROR_SIZE
+
+MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f) {
+    const int64_t dims[MIRT_MAX_RANK] = {a, b, c, d, e, f};
+    mirt_shape shape;
+    memset(&shape, 0, sizeof shape);
+    while (shape.rank < MIRT_MAX_RANK && dims[shape.rank] != 0) {
+        shape.dim[shape.rank] = dims[shape.rank];
+        shape.rank++;
+    }
+    return shape;
+}
+
+MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape) {
+    mirt_array array;
+    array.data = data;
+    array.dtype = dtype;
+    array.shape = shape;
+    return array;
+}
+
+MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
+    switch (dtype) {
+    case MIRT_FLOAT32: return sizeof(mirt__real);
+    case MIRT_INT32: return sizeof(int32_t);
+    case MIRT_UINT8: return 1;
+    default: return 0;
+    }
+}
+
+MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
+    switch (dtype) {
+    case MIRT_FLOAT32: return "float32";
+    case MIRT_INT32: return "int32";
+    case MIRT_UINT8: return "uint8";
+    default: return "unknown dtype";
+    }
+}
+
+MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]) {
+    size_t used = 0;
+    out[used++] = '(';
+    for (int i = 0; i < shape->rank && i < MIRT_MAX_RANK; i++) {
+        /* The widest text, six full int64 and their commas, would not fit; it is cut short. */
+        size_t room = 96 - used;
+        const char *comma = i ? ", " : "";
+        int wrote = shape->dim[i] == MIRT_ROWS
+                        ? snprintf(out + used, room, "%srows", comma)
+                        : snprintf(out + used, room, "%s%lld", comma, (long long)shape->dim[i]);
+        if (wrote < 0 || (size_t)wrote + 2 > room) break;
+        used += (size_t)wrote;
+    }
+    out[used++] = ')';
+    out[used] = 0;
+    return out;
+}
+
+MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        int64_t dim = shape->dim[i];
+        if (i == 0 && dim == MIRT_ROWS) continue;
+        if (dim < 0 || (dim > 0 && count > INT64_MAX / dim)) return -1;
+        count *= dim;
+    }
+    return count;
+}
+
+MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] != b->dim[i]) return false;
+    }
+    return true;
+}
+
+MIRT__LIB double mirt__now(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0.0;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* >>section base/text.c */
+
+/* Growing texts, and the word that was probably meant. */
+
+/* Room for `more` bytes and the final 0. */
+static bool mirt__text_reserve(mirt__text *text, size_t more) {
+    size_t needed;
+    if (text->failed) return false;
+    if (!mirt__add_size(text->size, more, &needed) || !mirt__add_size(needed, 1, &needed)) {
+        mirt__no_memory(SIZE_MAX);
+        text->failed = true;
+        return false;
+    }
+    if (needed <= text->capacity) return true;
+    size_t capacity = text->capacity < 128 ? 128 : text->capacity;
+    while (capacity < needed) capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+    void *data = text->data;
+    if (!mirt__grow(&data, text->size, capacity, 1)) {
+        text->failed = true;
+        return false;
+    }
+    text->data = (char *)data;
+    text->capacity = capacity;
+    return true;
+}
+
+MIRT__LIB void mirt__text_add(mirt__text *text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0) {
+        mirt__fail(MIRT_E_INVALID, "text could not be formatted");
+        text->failed = true;
+        return;
+    }
+    if (!mirt__text_reserve(text, (size_t)length)) return;
+    va_start(args, format);
+    vsnprintf(text->data + text->size, (size_t)length + 1, format, args);
+    va_end(args);
+    text->size += (size_t)length;
+}
+
+MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t size) {
+    if (!mirt__text_reserve(text, size)) return;
+    if (size) memcpy(text->data + text->size, data, size);
+    text->size += size;
+    text->data[text->size] = 0;
+}
+
+MIRT__LIB void mirt__text_clear(mirt__text *text) {
+    text->size = 0;
+    text->failed = false;
+    if (text->data) text->data[0] = 0;
+}
+
+MIRT__LIB void mirt__text_free(mirt__text *text) {
+    mirt__free(text->data);
+    memset(text, 0, sizeof *text);
+}
+
+#define MIRT__WORD_MAX 64
+
+static int mirt__lower(char c) {
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
+/* Insertions, deletions, replacements and swaps of neighbours, letters of either case being equal.
+   Both lengths are below MIRT__WORD_MAX. */
+static int mirt__edit_distance(const char *a, int a_length, const char *b, int b_length) {
+    int rows[3][MIRT__WORD_MAX + 1];
+    for (int j = 0; j <= b_length; j++) rows[0][j] = j;
+    for (int i = 1; i <= a_length; i++) {
+        int *row = rows[i % 3];
+        const int *above = rows[(i + 2) % 3];
+        const int *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= b_length; j++) {
+            bool same = mirt__lower(a[i - 1]) == mirt__lower(b[j - 1]);
+            int best = above[j - 1] + (same ? 0 : 1);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            bool swapped = i > 1 && j > 1 && mirt__lower(a[i - 1]) == mirt__lower(b[j - 2]) &&
+                           mirt__lower(a[i - 2]) == mirt__lower(b[j - 1]);
+            if (swapped && above2[j - 2] + 1 < best) best = above2[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count) {
+    const char *nearest = NULL;
+    size_t length = word ? strlen(word) : 0;
+    if (length == 0 || length >= MIRT__WORD_MAX) return NULL;
+    /* One edit in three letters, and at least one. */
+    int limit = length < 6 ? 1 : (int)length / 3;
+    for (int i = 0; i < count; i++) {
+        size_t other = strlen(candidates[i]);
+        if (other >= MIRT__WORD_MAX) continue;
+        int distance = mirt__edit_distance(word, (int)length, candidates[i], (int)other);
+        if (distance <= limit) {
+            nearest = candidates[i];
+            limit = distance - 1;
+        }
+    }
+    return nearest;
+}
+
+#undef MIRT__WORD_MAX
+
+/* >>section base/memory.c */
+
+/* Allocation by way of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, always checked. */
+
+MIRT__LIB void *mirt__no_memory(size_t bytes) {
+    mirt__fail(MIRT_E_NOMEM, "out of memory: %zu bytes were asked for", bytes);
+    return NULL;
+}
+
+MIRT__LIB bool mirt__mul_size(size_t a, size_t b, size_t *out) {
+    if (b != 0 && a > SIZE_MAX / b) return false;
+    *out = a * b;
+    return true;
+}
+
+MIRT__LIB bool mirt__add_size(size_t a, size_t b, size_t *out) {
+    if (a > SIZE_MAX - b) return false;
+    *out = a + b;
+    return true;
+}
+
+MIRT__LIB size_t mirt__align_up(size_t bytes) {
+    return (bytes + (MIRT__ALIGN - 1)) & ~(size_t)(MIRT__ALIGN - 1);
+}
+
+MIRT__LIB void *mirt__calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (!mirt__mul_size(count, size, &bytes)) return mirt__no_memory(SIZE_MAX);
+    if (bytes == 0) bytes = 1;
+    void *pointer = MIRRORTRAIN_MALLOC(bytes);
+    if (!pointer) return mirt__no_memory(bytes);
+    return memset(pointer, 0, bytes);
+}
+
+MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size) {
+    void *bigger = mirt__calloc(count, size);
+    if (!bigger) return false;
+    if (*pointer && used) memcpy(bigger, *pointer, used * size);
+    mirt__free(*pointer);
+    *pointer = bigger;
+    return true;
+}
+
+MIRT__LIB void mirt__free(void *pointer) {
+    if (pointer) MIRRORTRAIN_FREE(pointer);
+}
+
+MIRT__LIB char *mirt__strdup(const char *text) {
+    size_t size = strlen(text) + 1;
+    char *copy = (char *)mirt__calloc(size, 1);
+    if (copy) memcpy(copy, text, size);
+    return copy;
+}
+
+/* An aligned block asks the allocator for exactly this much more than its bytes: room to move its
+   start up to the alignment, and before that start the pointer that is to be freed. */
+#define MIRT__ALIGNED_EXTRA (MIRT__ALIGN + sizeof(void *))
+
+MIRT__LIB void *mirt__aligned_alloc(size_t bytes) {
+    size_t total;
+    if (!mirt__add_size(bytes, MIRT__ALIGNED_EXTRA, &total)) return mirt__no_memory(bytes);
+    char *base = (char *)MIRRORTRAIN_MALLOC(total);
+    if (!base) return mirt__no_memory(bytes);
+    size_t past = (size_t)((uintptr_t)(base + sizeof(void *)) & (MIRT__ALIGN - 1));
+    char *start = base + sizeof(void *) + (past ? MIRT__ALIGN - past : 0);
+    memcpy(start - sizeof(void *), &base, sizeof base);
+    return start;
+}
+
+#undef MIRT__ALIGNED_EXTRA
+
+MIRT__LIB void mirt__aligned_free(void *pointer) {
+    if (!pointer) return;
+    char *base;
+    memcpy(&base, (char *)pointer - sizeof(void *), sizeof base);
+    MIRRORTRAIN_FREE(base);
+}
+
+struct mirt__pool_block {
+    mirt__pool_block *next;
+    void *pad; /* keeps what follows aligned to 16 bytes */
+};
+
+MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
+    size_t total;
+    if (!mirt__add_size(bytes, sizeof(mirt__pool_block), &total)) return mirt__no_memory(bytes);
+    mirt__pool_block *block = (mirt__pool_block *)mirt__calloc(total, 1);
+    if (!block) return NULL;
+    block->next = pool->head;
+    pool->head = block;
+    return block + 1;
+}
+
+MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text) {
+    size_t size = strlen(text) + 1;
+    char *copy = (char *)mirt__pool_alloc(pool, size);
+    if (copy) memcpy(copy, text, size);
+    return copy;
+}
+
+MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
+    mirt__pool_block *block = pool->head;
+    while (block) {
+        mirt__pool_block *next = block->next;
+        mirt__free(block);
+        block = next;
+    }
+    pool->head = NULL;
+}
+
+/* >>section base/random.c */
+
+/* Counter-based random numbers: the value at a position depends on seed, key and position only. */
+
+MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c0 = n0;
+        c1 = (uint32_t)p1;
+        c2 = n2;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key) {
+    mirt__random random;
+    memset(&random, 0, sizeof random);
+    random.seed = seed;
+    random.key = key;
+    return random;
+}
+
+MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
+    if (random->left == 0) {
+        const uint32_t counter[4] = {(uint32_t)random->position, (uint32_t)(random->position >> 32),
+                                     (uint32_t)random->key, (uint32_t)(random->key >> 32)};
+        const uint32_t key[2] = {(uint32_t)random->seed, (uint32_t)(random->seed >> 32)};
+        mirt__philox(counter, key, random->word);
+        random->position++;
+        random->left = 4;
+    }
+    return random->word[4 - random->left--];
+}
+
+MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
+    if (bound <= 1) return 0;
+    if (bound <= UINT32_MAX) {
+        /* Lemire 2019: multiply, and draw again only in the short biased stretch. */
+        uint32_t small = (uint32_t)bound;
+        uint64_t product = (uint64_t)mirt__random_u32(random) * small;
+        if ((uint32_t)product < small) {
+            uint32_t threshold = (uint32_t)(0u - small) % small;
+            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * small;
+        }
+        return product >> 32;
+    }
+    uint64_t limit = UINT64_MAX - UINT64_MAX % bound;
+    for (;;) {
+        uint64_t value = mirt__random_u32(random);
+        value |= (uint64_t)mirt__random_u32(random) << 32;
+        if (value < limit) return value % bound;
+    }
+}
+
+MIRT__LIB float mirt__random_unit(mirt__random *random) {
+    return (float)(mirt__random_u32(random) >> 8) * (1.0f / 16777216.0f);
+}
+
+MIRT__LIB double mirt__random_normal(mirt__random *random) {
+    double radius = ((double)mirt__random_u32(random) + 1.0) / 4294967296.0; /* (0, 1]: its logarithm is finite */
+    double turn = (double)mirt__random_u32(random) / 4294967296.0;
+    return sqrt(-2.0 * log(radius)) * cos(6.283185307179586 * turn);
+}
+
+MIRT__LIB uint64_t mirt__hash(const char *text) {
+    uint64_t hash = 14695981039346656037u;
+    for (; *text; text++) {
+        hash ^= (unsigned char)*text;
+        hash *= 1099511628211u;
+    }
+    return hash;
+}
+
+/* >>section base/sha256.c */
+
+static const uint32_t mirt__sha256_k[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+static uint32_t mirt__sha256_rotate(uint32_t x, int by) {
+    return x >> by | x << (32 - by);
+}
+
+static void mirt__sha256_block(uint32_t state[8], const unsigned char *in) {
+    uint32_t w[64];
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+    for (int i = 0; i < 16; i++, in += 4)
+        w[i] = (uint32_t)in[0] << 24 | (uint32_t)in[1] << 16 | (uint32_t)in[2] << 8 | (uint32_t)in[3];
+    for (int i = 16; i < 64; i++) {
+        uint32_t x = w[i - 15], y = w[i - 2];
+        w[i] = w[i - 16] + w[i - 7] + (mirt__sha256_rotate(x, 7) ^ mirt__sha256_rotate(x, 18) ^ x >> 3)
+             + (mirt__sha256_rotate(y, 17) ^ mirt__sha256_rotate(y, 19) ^ y >> 10);
+    }
+    for (int i = 0; i < 64; i++) {
+        uint32_t sum1 = mirt__sha256_rotate(e, 6) ^ mirt__sha256_rotate(e, 11) ^ mirt__sha256_rotate(e, 25);
+        uint32_t sum0 = mirt__sha256_rotate(a, 2) ^ mirt__sha256_rotate(a, 13) ^ mirt__sha256_rotate(a, 22);
+        uint32_t t1 = h + sum1 + ((e & f) ^ (~e & g)) + mirt__sha256_k[i] + w[i];
+        uint32_t t2 = sum0 + ((a & b) ^ (a & c) ^ (b & c));
+        h = g, g = f, f = e, e = d + t1;
+        d = c, c = b, b = a, a = t1 + t2;
+    }
+    state[0] += a, state[1] += b, state[2] += c, state[3] += d;
+    state[4] += e, state[5] += f, state[6] += g, state[7] += h;
+}
+
+MIRT__LIB void mirt__sha256_begin(mirt__sha256 *sha) {
+    static const uint32_t start[8] = {
+        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+    };
+    memcpy(sha->state, start, sizeof start);
+    sha->length = 0;
+}
+
+MIRT__LIB void mirt__sha256_add(mirt__sha256 *sha, const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    size_t have = (size_t)(sha->length % 64);
+    sha->length += size;
+    if (have > 0) {
+        size_t take = size < 64 - have ? size : 64 - have;
+        if (take > 0) memcpy(sha->block + have, at, take);
+        if (have + take < 64) return;
+        mirt__sha256_block(sha->state, sha->block);
+        at += take;
+        size -= take;
+    }
+    for (; size >= 64; size -= 64, at += 64) mirt__sha256_block(sha->state, at);
+    if (size > 0) memcpy(sha->block, at, size);
+}
+
+MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]) {
+    uint64_t bits = sha->length * 8;
+    size_t have = (size_t)(sha->length % 64);
+    unsigned char tail[128] = {0x80};
+    size_t padding = (have < 56 ? 56 : 120) - have;
+    for (int i = 0; i < 8; i++) tail[padding + (size_t)i] = (unsigned char)(bits >> (56 - 8 * i));
+    mirt__sha256_add(sha, tail, padding + 8);
+    for (int i = 0; i < 64; i++) out[i] = "0123456789abcdef"[sha->state[i / 8] >> (28 - 4 * (i % 8)) & 15u];
+    out[64] = 0;
+}
+
+/* >>section base/crc.c */
+
+static uint32_t mirt__crc_byte(uint32_t crc) {
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u)));
+    return crc;
+}
+
+/* Four bytes at a time. The tables live on the stack, since filling them costs no more than a
+   kilobyte of input does without them. */
+static uint32_t mirt__crc_words(uint32_t crc, const unsigned char *at, size_t words) {
+    uint32_t table[4][256];
+    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(i);
+    for (int t = 1; t < 4; t++)
+        for (int i = 0; i < 256; i++) table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
+    for (; words > 0; words--, at += 4) {
+        crc ^= (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        crc = table[3][crc & 255u] ^ table[2][(crc >> 8) & 255u] ^ table[1][(crc >> 16) & 255u] ^ table[0][crc >> 24];
+    }
+    return crc;
+}
+
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    crc = ~crc;
+    if (size >= 1024) {
+        size_t words = size / 4;
+        crc = mirt__crc_words(crc, at, words);
+        at += 4 * words;
+        size -= 4 * words;
+    }
+    for (; size > 0; size--) crc = mirt__crc_byte(crc ^ *at++);
+    return ~crc;
+}
+
+/* >>section base/team.c */
+
+/* Threads that wait for jobs, and the gates they wait at. */
+
+#include <unistd.h>
+
+MIRT__LIB int mirt__cpu_cores(void) {
+    const char *pretended = getenv("MIRT_CORES"); /* lets tests run as on another machine */
+    if (pretended && *pretended) {
+        char *end;
+        long cores = strtol(pretended, &end, 10);
+        if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
+    }
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
+}
+
+/* What mirt__team_for shares among the members. */
+typedef struct mirt__team_loop {
+    void (*fn)(void *arg, int64_t task, int member);
+    void *arg;
+    int64_t tasks;
+    int64_t next; /* atomic: the first task nobody has claimed */
+} mirt__team_loop;
+
+static void mirt__team_loop_run(void *arg, int member) {
+    mirt__team_loop *loop = (mirt__team_loop *)arg;
+    for (;;) {
+        int64_t task = __atomic_fetch_add(&loop->next, 1, __ATOMIC_RELAXED);
+        if (task >= loop->tasks) return;
+        loop->fn(loop->arg, task, member);
+    }
+}
+
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg) {
+    if (tasks <= 1 || mirt__team_size(team) == 1) {
+        for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
+        return;
+    }
+    mirt__team_loop loop;
+    loop.fn = fn;
+    loop.arg = arg;
+    loop.tasks = tasks;
+    loop.next = 0;
+    mirt__team_run(team, mirt__team_loop_run, &loop);
+}
+
+#ifdef MIRRORTRAIN_NO_THREADS
+
+struct mirt__team {
+    int size;
+};
+
+MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+    (void)spin;
+    if (size < 1) {
+        mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
+        return NULL;
+    }
+    if (size > 1) {
+        mirt__fail(MIRT_E_THREAD, "a team of %d threads needs a build without MIRRORTRAIN_NO_THREADS", size);
+        return NULL;
+    }
+    mirt__team *team = (mirt__team *)mirt__calloc(1, sizeof(mirt__team));
+    if (team) team->size = 1;
+    return team;
+}
+
+MIRT__LIB void mirt__team_destroy(mirt__team *team) {
+    mirt__free(team);
+}
+
+MIRT__LIB int mirt__team_size(const mirt__team *team) {
+    return team ? team->size : 1;
+}
+
+MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    (void)team;
+    fn(arg, 0);
+}
+
+MIRT__LIB void mirt__team_barrier(mirt__team *team) {
+    (void)team;
+}
+
+#else
+
+#include <pthread.h>
+
+/* Waking a sleeper costs more than this; spinning longer would burn a core between steps. */
+#define MIRT__SPIN_SECONDS 20e-6
+
+/* A counter to wait at: whoever waits for it to leave a value spins for a while, then sleeps.
+   Aligned so that waiting at one gate does not slow down another. */
+typedef struct mirt__gate {
+    uint32_t value;    /* atomic */
+    uint32_t sleepers; /* atomic; changed under the mutex */
+    pthread_mutex_t mutex;
+    pthread_cond_t moved;
+    bool ready; /* mutex and condition exist */
+} __attribute__((aligned(MIRT__ALIGN))) mirt__gate;
+
+typedef struct mirt__team_member {
+    mirt__team *team;
+    int number;
+    pthread_t thread;
+} mirt__team_member;
+
+struct mirt__team {
+    mirt__gate work;    /* moves when a job is there */
+    mirt__gate done;    /* moves when the last worker has finished a job */
+    mirt__gate barrier; /* moves when the last member has arrived */
+    /* The job: written before `work` moves, read after. */
+    void (*fn)(void *arg, int member);
+    void *arg;
+    int size, started;
+    bool spin, quit;
+    int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
+    int arrived __attribute__((aligned(MIRT__ALIGN)));    /* atomic: members at the barrier */
+    mirt__team_member *members;
+};
+
+static bool mirt__gate_create(mirt__gate *gate) {
+    int code = pthread_mutex_init(&gate->mutex, NULL);
+    if (code == 0) {
+        code = pthread_cond_init(&gate->moved, NULL);
+        if (code != 0) pthread_mutex_destroy(&gate->mutex);
+    }
+    gate->ready = code == 0;
+    if (code != 0) mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code));
+    return gate->ready;
+}
+
+static void mirt__gate_destroy(mirt__gate *gate) {
+    if (!gate->ready) return;
+    pthread_cond_destroy(&gate->moved);
+    pthread_mutex_destroy(&gate->mutex);
+}
+
+static uint32_t mirt__gate_value(const mirt__gate *gate) {
+    return __atomic_load_n(&gate->value, __ATOMIC_ACQUIRE);
+}
+
+/* Moves the gate and wakes its sleepers. Either this thread sees the sleeper counted, or the
+   sleeper, who looks again after counting itself, sees the new value: hence sequential consistency. */
+static void mirt__gate_move(mirt__gate *gate) {
+    __atomic_fetch_add(&gate->value, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&gate->sleepers, __ATOMIC_SEQ_CST) == 0) return;
+    pthread_mutex_lock(&gate->mutex);
+    pthread_cond_broadcast(&gate->moved);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void mirt__spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __asm__ __volatile__("pause");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
+    double end = 0.0;
+    for (;;) {
+        for (int i = 0; i < 32; i++) {
+            if (mirt__gate_value(gate) != old) return true;
+            mirt__spin_pause();
+        }
+        double now = mirt__now();
+        if (end == 0.0) end = now + MIRT__SPIN_SECONDS;
+        if (now >= end) return false;
+    }
+}
+
+/* Returns once the gate's value is not `old`. */
+static void mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin) {
+    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return;
+    pthread_mutex_lock(&gate->mutex);
+    __atomic_fetch_add(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) pthread_cond_wait(&gate->moved, &gate->mutex);
+    __atomic_fetch_sub(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void *mirt__team_worker(void *arg) {
+    mirt__team_member *self = (mirt__team_member *)arg;
+    mirt__team *team = self->team;
+    for (uint32_t job = 0;; job++) {
+        mirt__gate_wait(&team->work, job, team->spin);
+        if (team->quit) return NULL;
+        team->fn(team->arg, self->number);
+        if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
+    }
+}
+
+MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+    if (size < 1) {
+        mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
+        return NULL;
+    }
+    mirt__team *team = (mirt__team *)mirt__aligned_alloc(sizeof(mirt__team));
+    if (!team) return NULL;
+    memset(team, 0, sizeof *team);
+    team->size = size;
+    team->spin = spin;
+    team->members = (mirt__team_member *)mirt__calloc((size_t)size, sizeof(mirt__team_member));
+    bool fine = team->members && mirt__gate_create(&team->work) && mirt__gate_create(&team->done) &&
+                mirt__gate_create(&team->barrier);
+    for (int i = 1; fine && i < size; i++) {
+        mirt__team_member *member = &team->members[i];
+        member->team = team;
+        member->number = i;
+        int code = pthread_create(&member->thread, NULL, mirt__team_worker, member);
+        if (code != 0) {
+            mirt__fail(MIRT_E_THREAD, "thread %d of %d could not be started: %s", i, size - 1, strerror(code));
+            fine = false;
+        } else {
+            team->started = i;
+        }
+    }
+    if (fine) return team;
+    mirt__team_destroy(team);
+    return NULL;
+}
+
+MIRT__LIB void mirt__team_destroy(mirt__team *team) {
+    if (!team) return;
+    if (team->started > 0) {
+        team->quit = true;
+        mirt__gate_move(&team->work);
+        for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
+    }
+    mirt__gate_destroy(&team->work);
+    mirt__gate_destroy(&team->done);
+    mirt__gate_destroy(&team->barrier);
+    mirt__free(team->members);
+    mirt__aligned_free(team);
+}
+
+MIRT__LIB int mirt__team_size(const mirt__team *team) {
+    return team ? team->size : 1;
+}
+
+MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    if (mirt__team_size(team) == 1) {
+        fn(arg, 0);
+        return;
+    }
+    uint32_t done = mirt__gate_value(&team->done);
+    team->fn = fn;
+    team->arg = arg;
+    __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
+    mirt__gate_move(&team->work);
+    fn(arg, 0);
+    mirt__gate_wait(&team->done, done, team->spin);
+}
+
+MIRT__LIB void mirt__team_barrier(mirt__team *team) {
+    if (mirt__team_size(team) == 1) return;
+    uint32_t old = mirt__gate_value(&team->barrier);
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) == team->size) {
+        __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
+        mirt__gate_move(&team->barrier);
+    } else {
+        mirt__gate_wait(&team->barrier, old, team->spin);
+    }
+}
+
+#undef MIRT__SPIN_SECONDS
+
+#endif
+
+/* >>section kernels/kernels.h */
+
+#ifndef MIRT__KERNELS_H
+#define MIRT__KERNELS_H
+/* CPU kernels: pure functions on buffers. One table of function pointers per instruction set, all
+   with the same arguments; the reference table is the obvious scalar version of each.
+
+   The numerical law every table obeys (docs/architecture.md):
+   - an output of a matrix product or convolution is one FMA chain in ascending k from zero
+     (k = row-major order of kernel height, width, input channel); bias and activation come after;
+   - a reduction over rows or space is cut into chunks fixed by shape alone, whose partials are
+     summed by mirt__tree over ascending chunk numbers; no chunk belongs to a thread;
+   - a row's result does not depend on the number of rows or its place among them.
+   So AVX2, AVX-512 and NEON give the same bits, for any team. The reference table may round
+   differently.
+
+   All buffers are dense and row-major; kernels must not rely on alignment for correctness (a
+   replica's rows may start anywhere in a user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
+   scratch_per_thread * team size bytes, aligned, where scratch_per_thread comes from the
+   ..._scratch function of the call; `shared` likewise from ..._shared, once per call. These two
+   depend on the arguments' shapes (at the largest row count), never on the table. */
+
+/* Where a kernel runs. */
+typedef struct mirt__where {
+    mirt__team *team;
+    void *scratch;             /* per-thread scratch, one after the other */
+    size_t scratch_per_thread; /* bytes of each */
+    void *shared;              /* partial sums of this call */
+} mirt__where;
+
+/* An input that is read as float: float32, or uint8/int32 converted, then x * scale + offset
+   (one FMA) when `affine`. */
+typedef struct mirt__reader {
+    const void *data;
+    mirt_dtype dtype;
+    bool affine;
+    float scale, offset;
+} mirt__reader;
+
+/* What happens to an output before it is stored: + bias[column], then activation (not softmax),
+   or, for a gradient, * derivative of `mask_activation` given that activation's output `mask` at
+   the same position. */
+typedef struct mirt__epilogue {
+    const mirt__real *bias;
+    mirt_activation_kind activation;
+    const mirt__real *mask;
+    mirt_activation_kind mask_activation;
+} mirt__epilogue;
+
+/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
+   b likewise (b_col 1: rows of b are contiguous; b_row 1: b is transposed in memory); c rows are n apart.
+   If column_sum is set it receives the sum over p of b[p, j], one chain of additions in ascending
+   p (the bias gradient beside a weight gradient; b_col is 1 then). `reader` applies to a and needs
+   a_col == 1 when it is not plain float32, except for weight gradients (a_row == 1). */
+typedef struct mirt__gemm {
+    int64_t m, n, k;
+    mirt__reader a;
+    int64_t a_row, a_col;
+    const mirt__real *b;
+    int64_t b_row, b_col;
+    mirt__real *c;
+    mirt__real *column_sum;
+    mirt__epilogue epilogue;
+} mirt__gemm;
+
+/* NHWC x [rows, h, w, ci], kernel [kh, kw, ci / groups, co], y [rows, oh, ow, co]. */
+typedef struct mirt__conv {
+    int64_t rows, h, w, ci, oh, ow, co;
+    int kh, kw, stride_h, stride_w, dilation_h, dilation_w, groups;
+    int64_t pad_top, pad_left; /* zeros before; after follows from the rest. Padding is zero after the reader's affine. */
+} mirt__conv;
+
+typedef struct mirt__conv_forward {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *kernel;
+    mirt__real *y;
+    mirt__epilogue epilogue;
+} mirt__conv_forward;
+
+typedef struct mirt__conv_input_grad {
+    mirt__conv s;
+    const mirt__real *dy, *kernel;
+    mirt__real *dx;
+    mirt__epilogue epilogue; /* mask only, over dx */
+} mirt__conv_input_grad;
+
+/* Chunks of whole images: mirt__conv_chunk_rows images each. db may be NULL. */
+typedef struct mirt__conv_weight_grad {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *dy;
+    mirt__real *dkernel, *db;
+} mirt__conv_weight_grad;
+
+/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
+   (VALID), for inputs that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one
+   byte each, may be NULL: 0..3 the first place of the maximum in its window, row-major, or 4 when
+   the pooled value is not > 0. The chain of the weight gradient visits windows in row-major order,
+   within an image, and within a window its (up to one) live place. */
+typedef struct mirt__conv_pool {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *kernel, *bias; /* bias may be NULL */
+    mirt__real *y;
+    uint8_t *which;
+} mirt__conv_pool;
+typedef struct mirt__conv_pool_weight_grad {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *dy;
+    const uint8_t *which;
+    mirt__real *dkernel, *db; /* db may be NULL */
+} mirt__conv_pool_weight_grad;
+
+typedef struct mirt__pool2d {
+    int64_t rows, h, w, c, oh, ow;
+    int kh, kw, stride_h, stride_w;
+    int64_t pad_top, pad_left;
+    const mirt__real *x; /* forward; dy for the gradients */
+    mirt__real *y;       /* forward; dx for the gradients */
+    int32_t *which;      /* max: place of the first maximum in its window, ky * kw + kx */
+} mirt__pool2d;
+
+typedef enum mirt__unary_kind {
+    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE
+} mirt__unary_kind;
+typedef enum mirt__binary_kind {
+    MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
+    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, /* a = dy, b = the activation's output */
+    MIRT__EQUAL /* 1 or 0 */
+} mirt__binary_kind;
+
+/* y = f(x), count elements; y may be x. */
+typedef struct mirt__unary {
+    mirt__unary_kind kind;
+    int64_t count;
+    const mirt__real *x;
+    mirt__real *y;
+    float scale, offset; /* MIRT__AFFINE: one FMA */
+} mirt__unary;
+
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
+   that one is not broadcast. */
+typedef struct mirt__binary {
+    mirt__binary_kind kind;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
+    const mirt__real *a, *b;
+    mirt__real *y;
+} mirt__binary;
+
+typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX } mirt__reduce_kind;
+/* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
+   elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
+typedef struct mirt__reduce {
+    mirt__reduce_kind kind;
+    int rank;
+    unsigned axes;
+    int64_t dim[MIRT_MAX_RANK];
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__reduce;
+/* The gradient of MIRT__REDUCE_MAX: dy shared evenly by all equal maxima, as TensorFlow. */
+typedef struct mirt__reduce_max_grad {
+    mirt__reduce s; /* x and y of the forward call */
+    const mirt__real *dy;
+    mirt__real *dx;
+} mirt__reduce_max_grad;
+#define MIRT__REDUCE_CHUNK 256
+
+/* Over the last axis of [rows, n]. */
+typedef struct mirt__softmax {
+    int64_t rows, n;
+    const mirt__real *x; /* forward: input; gradient: the softmax's output */
+    const mirt__real *dy;
+    mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
+} mirt__softmax;
+
+/* Per-sample losses of [rows, n] predictions, [rows] losses. Keras's formulas: probabilities are
+   clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum first); binary and mean
+   squared error average over n. labels: int32 [rows] for the sparse loss (already checked),
+   otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] / d x[r, j]. */
+typedef struct mirt__loss {
+    mirt_loss kind;
+    bool from_logits;
+    int64_t rows, n;
+    const mirt__real *x;
+    const void *labels;
+    mirt__real *loss;        /* forward */
+    const mirt__real *dloss; /* gradient: [rows] */
+    mirt__real *dx;
+} mirt__loss;
+
+typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
+/* 1 or 0 per sample (binary: the share of n that agree at threshold 0.5, strictly greater). First of equal maxima. */
+typedef struct mirt__accuracy {
+    mirt__accuracy_kind kind;
+    int64_t rows, n;
+    const mirt__real *x;
+    const void *labels; /* as in mirt__loss */
+    mirt__real *y;      /* [rows] */
+} mirt__accuracy;
+
+/* y[r, j] = keep(r, j) ? x[r, j] / (1 - rate) : 0. keep: word (j % 4) of Philox with counter
+   {j / 4, low and high word of (first_row + r), low word of step} and key {low, high word of
+   `key` ^ (high word of step mixed in by the caller)}, as a 24-bit unit number, >= rate. The
+   gradient is the same call on dy. */
+typedef struct mirt__dropout {
+    int64_t rows, n, first_row;
+    uint64_t key;
+    uint32_t step;
+    float rate;
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__dropout;
+
+typedef struct mirt__cast {
+    mirt_dtype from, to;
+    int64_t count;
+    const void *x;
+    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0 */
+} mirt__cast;
+
+typedef struct mirt__one_hot {
+    int64_t count, depth;
+    mirt_dtype dtype; /* int32 or uint8 */
+    const void *x;
+    mirt__real *y;
+} mirt__one_hot;
+
+/* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
+   i is the sum of part[0][i] .. part[parts - 1][i] combined by the caller's tree: `tree` lists
+   parts - 1 additions {into, from} to be done in order; the result is part `tree[last].into`
+   (or part 0). Parts are only read. The new weight goes to every copy in `weight`; they are equal
+   before and after. */
+#define MIRT__MAX_PARTS 64
+typedef struct mirt__update {
+    int64_t begin, end;
+    int parts;
+    const mirt__real *part[MIRT__MAX_PARTS];
+    struct { int into, from; } tree[MIRT__MAX_PARTS];
+    int copies;
+    mirt__real *weight[MIRT__MAX_PARTS];
+    mirt__real *slot[2];
+    float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
+    float beta_1, beta_2, epsilon, momentum;
+    bool nesterov;
+} mirt__update;
+
+typedef struct mirt__kernels {
+    const char *name; /* "avx512", "avx2", "neon", "plain", "reference" */
+    void (*gemm)(const mirt__gemm *args, const mirt__where *where);
+    void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
+    void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);
+    void (*conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where);
+    void (*conv_pool)(const mirt__conv_pool *args, const mirt__where *where);
+    void (*conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
+    void (*max_pool)(const mirt__pool2d *args, const mirt__where *where);
+    void (*max_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
+    void (*average_pool)(const mirt__pool2d *args, const mirt__where *where);
+    void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
+    void (*unary)(const mirt__unary *args, const mirt__where *where);
+    void (*binary)(const mirt__binary *args, const mirt__where *where);
+    void (*reduce)(const mirt__reduce *args, const mirt__where *where);
+    void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
+    void (*softmax)(const mirt__softmax *args, const mirt__where *where);
+    void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
+    void (*loss)(const mirt__loss *args, const mirt__where *where);
+    void (*loss_grad)(const mirt__loss *args, const mirt__where *where);
+    void (*accuracy)(const mirt__accuracy *args, const mirt__where *where);
+    void (*dropout)(const mirt__dropout *args, const mirt__where *where);
+    void (*cast)(const mirt__cast *args, const mirt__where *where);
+    void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    /* into[i] = into[i] + from[i] */
+    void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
+    void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
+    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v */
+} mirt__kernels;
+
+/* The tables of this build in order of preference, best first, "reference" last; *count of them.
+   Those the running machine cannot execute are left out. Thread safe. */
+MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count);
+/* The best table, or the one the environment variable MIRT_CPU names. Thread safe. */
+MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
+
+/* Bytes the calls need; they grow with m, rows. */
+MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, input gradient, weight gradient, conv_pool: the most any needs */
+MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
+MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
+
+/* Images in one chunk of a weight gradient; a function of one image's shape alone. */
+MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
+
+/* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
+   binary tree: the node over [lo, hi) adds its right child to its left one, the left child
+   covering the largest power of two below hi - lo. */
+MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64_t count);
+
+#endif
+
+/* >>section kernels/shapes.h */
+
+#ifndef MIRT__SHAPES_H
+#define MIRT__SHAPES_H
+/* How the kernels cut their work: functions of shapes alone. */
+
+#define MIRT__PANEL 64       /* columns of b handled at a time; a multiple of every vector length */
+#define MIRT__BLOCK_K 512    /* steps of k between spills: a panel of b stays in L2 */
+#define MIRT__BLOCK_RUNS 64  /* runs in one such block */
+#define MIRT__TILE_ROWS 6    /* the most rows of c in registers */
+#define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
+#define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
+#define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
+#define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
+#define MIRT__REDUCE_COLUMNS 64 /* outputs reduced side by side */
+
+/* `length` steps of k that lie at a constant distance in a, starting `a` floats from a row's
+   first element; their rows of b start `b` floats from b. */
+typedef struct mirt__run {
+    int64_t a, b, length;
+} mirt__run;
+
+/* Rows of a that are read into scratch at a time. */
+MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k);
+
+/* How a convolution's images are cut into blocks of rows, whose inputs fit a strip of scratch. */
+typedef struct mirt__conv_blocks {
+    int64_t forward_rows, forward_cols, forward_floats; /* rows of y, even; columns of x with padding; floats of x */
+    int64_t grad_rows, grad_cols, grad_floats;          /* rows of dx; columns of dy with padding; floats of dy */
+    int64_t run_count;                                  /* the most runs of k any product needs */
+    int64_t window_rows, window_floats;                 /* pooled rows whose windows are laid out at a time */
+} mirt__conv_blocks;
+MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
+/* Floats of one chunk's partial sums: the kernel's, then the bias's. */
+MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+/* Rounds toward minus infinity. */
+MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b);
+
+#endif
+
+/* >>section kernels/common.h */
+
+#ifndef MIRT__COMMON_H
+#define MIRT__COMMON_H
+/* Kernels that every fast table shares: plain C whose inner loops run over contiguous channels,
+   so that the compiler makes vectors of them. Nothing here depends on the instruction set, nor
+   on how many threads there are. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* Before a loop whose iterations are independent even where its output is its input. */
+#if defined(__clang__)
+#define MIRT__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define MIRT__INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define MIRT__INDEPENDENT
+#endif
+
+/* Elements that one thread takes at a time: enough to be worth the claim. */
+#define MIRT__GRAIN 16384
+
+/* Runs fn(args, begin, end, scratch) over [0, count) in pieces of `step`, shared by the team;
+   `scratch` is the running thread's. */
+typedef void (*mirt__common_fn)(const void *args, int64_t begin, int64_t end, void *scratch);
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args);
+/* How many items of `size` elements each make one piece. */
+MIRT__LIB int64_t mirt__common_step(int64_t size);
+
+MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
+MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
+MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
+MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
+
+#endif
+#endif
+
+/* >>section kernels/fast.h */
+
+#ifndef MIRT__FAST_H
+#define MIRT__FAST_H
+/* What the fast kernels are made of. The loops over tiles, images and panels are written once, in
+   fast_*.c, on top of the few primitives that each instruction set implements (simd.c). */
+
+/* One tile of c in registers: c[i][j] (+)= sum over the runs of a[i] times b. */
+typedef struct mirt__tile {
+    const float *a[MIRT__TILE_ROWS];
+    float *c[MIRT__TILE_ROWS];
+    const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
+    int64_t run_count, a_step;
+    const float *b;
+    int64_t b_row;
+    bool fresh; /* from zero, not from c */
+} mirt__tile;
+
+/* One row of pooling windows of a convolution, `vectors` vectors of channels. */
+typedef struct mirt__pool_row {
+    const float *a; /* the first window's patch */
+    int64_t pitch, ci, windows, k;
+    const int32_t *offset; /* of each k in the patch */
+    const float *b, *bias;
+    int64_t b_row;
+    float *y;
+    uint8_t *which;
+    int64_t co, columns; /* distance of windows; columns of these vectors that exist */
+} mirt__pool_row;
+
+/* Weight gradient of windows: block holds, for each window and k, the four values that the
+   window's four places see. */
+typedef struct mirt__pool_windows {
+    const float *block;
+    int64_t windows, k, co;
+    const float *dy;
+    const uint8_t *which;
+    float *dkernel, *db;
+} mirt__pool_windows;
+
+typedef struct mirt__simd {
+    int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
+    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1] */
+    /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* `count` elements of the reader from element `at` on, as floats */
+    void (*read)(float *to, const mirt__reader *reader, int64_t at, int64_t count);
+    /* The epilogue on rows of c; mask[i] belongs to c[i]. */
+    void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                   int64_t rows, int64_t columns);
+    /* sum[j] (+)= the chain over p of b[p * b_row + j] */
+    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
+    void (*pool_row)(const mirt__pool_row *row, int vectors);
+    void (*pool_windows)(const mirt__pool_windows *windows);
+    void (*accumulate)(float *into, const float *from, int64_t count);
+} mirt__simd;
+
+/* The drivers, on the primitives of one instruction set. */
+MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
+                                                const mirt__where *where);
+MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
+                                     const mirt__where *where);
+MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
+                                 void (*range)(const mirt__update *args, int64_t begin, int64_t end));
+
+/* The tables that simd.c makes. In the single header they are simply defined before select.c. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+extern const mirt__kernels mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
+#endif
+
+/* c = a b, rows and columns of c in any regular place: the core of all drivers above. */
+typedef struct mirt__product {
+    int64_t m, n, width; /* row i is number i % width of line i / width */
+    const float *a;
+    int64_t a_x, a_y, a_step; /* distance of rows within a line, of lines, of k within a run */
+    const mirt__run *runs;
+    int64_t run_count;
+    const float *b;
+    int64_t b_row, b_col;
+    float *c;
+    int64_t c_x, c_y;
+    bool fresh;
+    const mirt__epilogue *epilogue; /* or NULL; with the next two in place of its pointers */
+    const float *bias, *mask;       /* bias of column 0; the mask of c[0] */
+    float *panel;                   /* scratch of MIRT__PANEL_FLOATS */
+} mirt__product;
+MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
+
+#endif
+
+/* >>section kernels/reference.h */
+
+#ifndef MIRT__REFERENCE_H
+#define MIRT__REFERENCE_H
+/* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first.
+   They are also what the fast tables are tested against and, built with mirt__real as double,
+   what the gradients are tested with. Long sums run in double. */
+
+#ifdef MIRT__REAL_DOUBLE
+#define mirt__exp exp
+#define mirt__log1p log1p
+#define mirt__ln log
+#define mirt__tanh tanh
+#define mirt__sqrt sqrt
+#define mirt__fabs fabs
+#define mirt__fma fma
+#else
+#define mirt__exp expf
+#define mirt__log1p log1pf
+#define mirt__ln logf
+#define mirt__tanh tanhf
+#define mirt__sqrt sqrtf
+#define mirt__fabs fabsf
+#define mirt__fma fmaf
+#endif
+
+/* A table that select.c names: static in the single header, extern otherwise. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+#define MIRT__KERNEL_TABLE const
+extern const mirt__kernels mirt__kernels_reference;
+#else
+#define MIRT__KERNEL_TABLE static const
+#endif
+
+/* An activation (not softmax), and its derivative as a function of the activation's output. */
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
+MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
+
+MIRT__LIB void mirt__ref_gemm(const mirt__gemm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_unary(const mirt__unary *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_loss(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
+MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
+
+#endif
+
+/* >>section kernels/shapes.c */
+
+/* How the kernels cut their work, and the scratch that takes. */
+
+MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b) {
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+static int64_t mirt__shapes_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static int64_t mirt__shapes_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k) {
+    int64_t rows = MIRT__STRIP / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
+    return mirt__shapes_min(mirt__shapes_max(rows, 12), mirt__shapes_max(m, 1));
+}
+
+MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
+    int64_t floats = MIRT__PANEL_FLOATS;
+    if (args->a_col == 1) floats += mirt__gemm_strip_rows(args->m, args->k) * args->k;
+    else floats += MIRT__BLOCK_K * MIRT__GRAD_COLUMNS;
+    return mirt__align_up((size_t)floats * sizeof(mirt__real));
+}
+
+MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
+    mirt__conv_blocks blocks;
+    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w;
+    const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__shapes_max(s->ow / 2, 1);
+
+    blocks.forward_cols = (s->ow - 1) * s->stride_w + reach_w + 1;
+    int64_t rows = (MIRT__STRIP / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
+    blocks.forward_rows = mirt__shapes_min(mirt__shapes_max(rows / 2 * 2, 2), mirt__shapes_max((s->oh + 1) / 2 * 2, 2));
+    rows = mirt__shapes_min(blocks.forward_rows, mirt__shapes_max(s->oh, 1));
+    blocks.forward_floats = ((rows - 1) * s->stride_h + reach_h + 1) * blocks.forward_cols * s->ci;
+
+    blocks.grad_cols = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) -
+                       mirt__floor_div(s->pad_left - reach_w, s->stride_w) + 1;
+    rows = (MIRT__STRIP / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
+    blocks.grad_rows = mirt__shapes_min(mirt__shapes_max(rows, 1), mirt__shapes_max(s->h, 1));
+    blocks.grad_floats = ((blocks.grad_rows - 1 + reach_h) / s->stride_h + 2) * blocks.grad_cols * s->co;
+
+    blocks.run_count = mirt__shapes_max((int64_t)s->kh * s->kw, blocks.forward_rows);
+    blocks.window_rows = mirt__shapes_max(MIRT__WINDOWS / window, 1);
+    blocks.window_floats = blocks.window_rows * window;
+    return blocks;
+}
+
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
+    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci;
+    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
+    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
+    const int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) +
+                           mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
+    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+}
+
+MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
+    return (int64_t)s->kh * s->kw * (s->ci / s->groups) * s->co + s->co;
+}
+
+/* At least 4 images; more where the kernel is large, so that the partial sums of 256 images stay
+   near 4 MB; all in one chunk for the largest. */
+MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
+    int64_t rows = mirt__conv_partial_floats(s) / 4096;
+    return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
+}
+
+MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *s) {
+    const int64_t chunk = mirt__conv_chunk_rows(s);
+    const int64_t parts = s->rows / chunk + (s->rows % chunk != 0);
+    return parts < 2 ? 0 : mirt__align_up((size_t)(parts * mirt__conv_partial_floats(s)) * sizeof(mirt__real));
+}
+
+static void mirt__tree_node(mirt__real *part, int64_t lo, int64_t hi, int64_t stride, int64_t count) {
+    if (hi - lo < 2) return;
+    int64_t half = 1;
+    while (half * 2 < hi - lo) half *= 2;
+    mirt__tree_node(part, lo, lo + half, stride, count);
+    mirt__tree_node(part, lo + half, hi, stride, count);
+    mirt__real *into = part + lo * stride;
+    const mirt__real *from = part + (lo + half) * stride;
+    for (int64_t i = 0; i < count; i++) into[i] += from[i];
+}
+
+MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64_t count) {
+    mirt__tree_node(part, 0, parts, stride, count);
+}
+
+/* One row of partial sums for each binary digit of the number of chunks. */
+MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
+    int64_t elements = 1;
+    size_t digits = 1;
+    for (int i = 0; i < args->rank; i++) {
+        if (args->axes >> i & 1) elements *= args->dim[i];
+    }
+    for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
+    return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
+}
+
+/* >>section kernels/reference.c */
+
+/* The table of reference kernels. */
+
+MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
+    "reference",
+    mirt__ref_gemm,
+    mirt__ref_conv_forward,
+    mirt__ref_conv_input_grad,
+    mirt__ref_conv_weight_grad,
+    mirt__ref_conv_pool,
+    mirt__ref_conv_pool_weight_grad,
+    mirt__ref_max_pool,
+    mirt__ref_max_pool_grad,
+    mirt__ref_average_pool,
+    mirt__ref_average_pool_grad,
+    mirt__ref_unary,
+    mirt__ref_binary,
+    mirt__ref_reduce,
+    mirt__ref_reduce_max_grad,
+    mirt__ref_softmax,
+    mirt__ref_softmax_grad,
+    mirt__ref_loss,
+    mirt__ref_loss_grad,
+    mirt__ref_accuracy,
+    mirt__ref_dropout,
+    mirt__ref_cast,
+    mirt__ref_one_hot,
+    mirt__ref_accumulate,
+    mirt__ref_sgd,
+    mirt__ref_adam,
+};
+
+/* >>section kernels/reference_elementwise.c */
+
+/* Reference: elementwise kernels, broadcasting, reductions, dropout, conversions, optimizers. */
+
+MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < u->count; i++) {
+        mirt__real x = u->x[i];
+        switch (u->kind) {
+        case MIRT__COPY: u->y[i] = x; break;
+        case MIRT__NEGATIVE: u->y[i] = -x; break;
+        case MIRT__SQUARE: u->y[i] = x * x; break;
+        case MIRT__ACT_RELU: u->y[i] = mirt__ref_activate(MIRT_RELU, x); break;
+        case MIRT__ACT_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_SIGMOID, x); break;
+        case MIRT__ACT_TANH: u->y[i] = mirt__ref_activate(MIRT_TANH, x); break;
+        case MIRT__AFFINE: u->y[i] = mirt__fma(x, (mirt__real)u->scale, (mirt__real)u->offset); break;
+        }
+    }
+}
+
+static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b) {
+    switch (kind) {
+    case MIRT__ADD: return a + b;
+    case MIRT__SUBTRACT: return a - b;
+    case MIRT__MULTIPLY: return a * b;
+    case MIRT__DIVIDE: return a / b;
+    case MIRT__RELU_GRAD: return b > 0 ? a : 0;
+    case MIRT__SIGMOID_GRAD: return a * mirt__ref_derivative(MIRT_SIGMOID, b);
+    case MIRT__TANH_GRAD: return a * mirt__ref_derivative(MIRT_TANH, b);
+    case MIRT__EQUAL: return a == b ? (mirt__real)1 : (mirt__real)0;
+    }
+    return 0;
+}
+
+/* The index in every dimension of the element at row-major position `at`. */
+static void mirt__ref_unflatten(int64_t at, const int64_t *dim, int rank, int64_t *index) {
+    for (int i = rank - 1; i >= 0; i--) {
+        index[i] = at % dim[i];
+        at /= dim[i];
+    }
+}
+
+static int64_t mirt__ref_count(const int64_t *dim, int rank) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) count *= dim[i];
+    return count;
+}
+
+MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where) {
+    int64_t count = mirt__ref_count(b->dim, b->rank), index[MIRT_MAX_RANK];
+    (void)where;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t a_at = 0, b_at = 0;
+        mirt__ref_unflatten(at, b->dim, b->rank, index);
+        for (int i = 0; i < b->rank; i++) {
+            a_at += index[i] * b->a_stride[i];
+            b_at += index[i] * b->b_stride[i];
+        }
+        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at]);
+    }
+}
+
+/* Splits the dimensions into those that stay and those that are reduced: how many elements each
+   has, and the row-major steps of both in x. */
+typedef struct mirt__ref_split {
+    int kept_rank, gone_rank;
+    int64_t kept_dim[MIRT_MAX_RANK], kept_step[MIRT_MAX_RANK], kept;
+    int64_t gone_dim[MIRT_MAX_RANK], gone_step[MIRT_MAX_RANK], gone;
+} mirt__ref_split;
+
+static mirt__ref_split mirt__ref_split_of(const mirt__reduce *r) {
+    mirt__ref_split s;
+    memset(&s, 0, sizeof s);
+    for (int i = 0; i < r->rank; i++) {
+        int64_t step = mirt__ref_count(r->dim + i + 1, r->rank - i - 1);
+        if (r->axes >> i & 1) {
+            s.gone_dim[s.gone_rank] = r->dim[i];
+            s.gone_step[s.gone_rank++] = step;
+        } else {
+            s.kept_dim[s.kept_rank] = r->dim[i];
+            s.kept_step[s.kept_rank++] = step;
+        }
+    }
+    s.kept = mirt__ref_count(s.kept_dim, s.kept_rank);
+    s.gone = mirt__ref_count(s.gone_dim, s.gone_rank);
+    return s;
+}
+
+/* The place in x of element `gone` of those that output `kept` stands for. */
+static int64_t mirt__ref_place(const mirt__ref_split *s, int64_t kept, int64_t gone) {
+    int64_t index[MIRT_MAX_RANK], place = 0;
+    mirt__ref_unflatten(kept, s->kept_dim, s->kept_rank, index);
+    for (int i = 0; i < s->kept_rank; i++) place += index[i] * s->kept_step[i];
+    mirt__ref_unflatten(gone, s->gone_dim, s->gone_rank, index);
+    for (int i = 0; i < s->gone_rank; i++) place += index[i] * s->gone_step[i];
+    return place;
+}
+
+MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where) {
+    mirt__ref_split s = mirt__ref_split_of(r);
+    (void)where;
+    for (int64_t i = 0; i < s.kept; i++) {
+        double sum = 0;
+        mirt__real best = (mirt__real)-INFINITY;
+        for (int64_t j = 0; j < s.gone; j++) {
+            mirt__real x = r->x[mirt__ref_place(&s, i, j)];
+            sum += x;
+            if (j == 0 || x > best) best = x;
+        }
+        if (r->kind == MIRT__REDUCE_MEAN) sum /= (double)s.gone;
+        r->y[i] = r->kind == MIRT__REDUCE_MAX ? best : (mirt__real)sum;
+    }
+}
+
+MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g, const mirt__where *where) {
+    mirt__ref_split s = mirt__ref_split_of(&g->s);
+    (void)where;
+    for (int64_t i = 0; i < s.kept; i++) {
+        int64_t equal = 0;
+        for (int64_t j = 0; j < s.gone; j++) equal += g->s.x[mirt__ref_place(&s, i, j)] == g->s.y[i];
+        for (int64_t j = 0; j < s.gone; j++) {
+            int64_t at = mirt__ref_place(&s, i, j);
+            g->dx[at] = g->s.x[at] == g->s.y[i] ? g->dy[i] / (mirt__real)equal : 0;
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d, const mirt__where *where) {
+    const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
+    (void)where;
+    for (int64_t r = 0; r < d->rows; r++) {
+        uint64_t row = (uint64_t)(d->first_row + r);
+        for (int64_t j = 0; j < d->n; j++) {
+            const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
+            uint32_t word[4];
+            mirt__philox(counter, key, word);
+            float unit = (float)(word[j % 4] >> 8) * (1.0f / 16777216.0f);
+            mirt__real x = d->x[r * d->n + j];
+            d->y[r * d->n + j] = unit >= d->rate ? x / (1 - (mirt__real)d->rate) : 0;
+        }
+    }
+}
+
+/* x truncated toward zero and kept between low and high; 0 for NaN. */
+static double mirt__ref_saturate(double x, double low, double high) {
+    if (x != x) return 0;
+    return x <= low ? low : x >= high ? high : x;
+}
+
+MIRT__LIB void mirt__ref_cast(const mirt__cast *c, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < c->count; i++) {
+        double x;
+        switch (c->from) {
+        case MIRT_UINT8: x = (double)((const uint8_t *)c->x)[i]; break;
+        case MIRT_INT32: x = (double)((const int32_t *)c->x)[i]; break;
+        default: x = (double)((const mirt__real *)c->x)[i]; break;
+        }
+        switch (c->to) {
+        case MIRT_UINT8: ((uint8_t *)c->y)[i] = (uint8_t)mirt__ref_saturate(x, 0, 255); break;
+        case MIRT_INT32: ((int32_t *)c->y)[i] = (int32_t)mirt__ref_saturate(x, INT32_MIN, INT32_MAX); break;
+        default: ((mirt__real *)c->y)[i] = (mirt__real)x; break;
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *o, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < o->count; i++) {
+        int64_t index = o->dtype == MIRT_UINT8 ? ((const uint8_t *)o->x)[i] : ((const int32_t *)o->x)[i];
+        for (int64_t j = 0; j < o->depth; j++) o->y[i * o->depth + j] = j == index ? (mirt__real)1 : (mirt__real)0;
+    }
+}
+
+MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
+}
+
+/* The gradient of element i: its parts added up as the caller's tree says. */
+static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
+    mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
+    for (int p = 0; p < u->parts; p++) sum[p] = u->part[p][i];
+    for (int t = 0; t + 1 < u->parts; t++) {
+        sum[u->tree[t].into] += sum[u->tree[t].from];
+        result = sum[u->tree[t].into];
+    }
+    return result;
+}
+
+static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real weight) {
+    for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
+}
+
+MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
+    const mirt__real rate = u->learning_rate, momentum = u->momentum;
+    (void)where;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real step = -rate * mirt__ref_gradient(u, i);
+        if (u->slot[0]) {
+            mirt__real velocity = momentum * u->slot[0][i] + step;
+            u->slot[0][i] = velocity;
+            step = u->nesterov ? momentum * velocity + step : velocity;
+        }
+        mirt__ref_store_weight(u, i, u->weight[0][i] + step);
+    }
+}
+
+MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
+    const mirt__real rate = u->learning_rate, beta_1 = u->beta_1, beta_2 = u->beta_2, epsilon = u->epsilon;
+    (void)where;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * (1 - beta_1);
+        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * (1 - beta_2);
+        u->slot[0][i] = m;
+        u->slot[1][i] = v;
+        mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));
+    }
+}
+
+/* >>section kernels/reference_matrix.c */
+
+/* Reference: matrix products and convolutions. */
+
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+    switch (kind) {
+    case MIRT_RELU: return x < 0 ? 0 : x;
+    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
+    case MIRT_TANH: return mirt__tanh(x);
+    default: return x;
+    }
+}
+
+MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
+    switch (kind) {
+    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
+    case MIRT_SIGMOID: return y * (1 - y);
+    case MIRT_TANH: return 1 - y * y;
+    default: return 1;
+    }
+}
+
+/* What is stored in place of `sum` at position `at` of the output, which lies in column `column`. */
+static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
+    if (e->bias) sum += e->bias[column];
+    sum = mirt__ref_activate(e->activation, sum);
+    if (e->mask) sum *= mirt__ref_derivative(e->mask_activation, e->mask[at]);
+    return sum;
+}
+
+static mirt__real mirt__ref_read(const mirt__reader *reader, int64_t at) {
+    mirt__real x;
+    if (reader->dtype == MIRT_UINT8) {
+        x = (mirt__real)((const uint8_t *)reader->data)[at];
+    } else if (reader->dtype == MIRT_INT32) {
+        x = (mirt__real)((const int32_t *)reader->data)[at];
+    } else {
+        x = ((const mirt__real *)reader->data)[at];
+    }
+    return reader->affine ? mirt__fma(x, (mirt__real)reader->scale, (mirt__real)reader->offset) : x;
+}
+
+MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < g->m; i++) {
+        for (int64_t j = 0; j < g->n; j++) {
+            double sum = 0;
+            for (int64_t p = 0; p < g->k; p++) {
+                double a = mirt__ref_read(&g->a, i * g->a_row + p * g->a_col);
+                sum += a * g->b[p * g->b_row + j * g->b_col];
+            }
+            g->c[i * g->n + j] = mirt__ref_finish(&g->epilogue, (mirt__real)sum, i * g->n + j, j);
+        }
+    }
+    if (!g->column_sum) return;
+    for (int64_t j = 0; j < g->n; j++) {
+        double sum = 0;
+        for (int64_t p = 0; p < g->k; p++) sum += g->b[p * g->b_row + j * g->b_col];
+        g->column_sum[j] = (mirt__real)sum;
+    }
+}
+
+/* x[row, iy, ix, c], and zero in the padding around it. */
+static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix, int64_t c) {
+    if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w) return 0;
+    return mirt__ref_read(x, ((row * s->h + iy) * s->w + ix) * s->ci + c);
+}
+
+/* y[row, oy, ox, o] before bias and activation. With groups, output channel o sees only the input
+   channels of its own group. */
+static mirt__real mirt__ref_conv_sum(const mirt__conv *s, const mirt__reader *x, const mirt__real *kernel, int64_t row,
+                                     int64_t oy, int64_t ox, int64_t o) {
+    int64_t channels = s->ci / s->groups, first = o / (s->co / s->groups) * channels;
+    double sum = 0;
+    for (int64_t ky = 0; ky < s->kh; ky++) {
+        for (int64_t kx = 0; kx < s->kw; kx++) {
+            int64_t iy = oy * s->stride_h + ky * s->dilation_h - s->pad_top;
+            int64_t ix = ox * s->stride_w + kx * s->dilation_w - s->pad_left;
+            for (int64_t c = 0; c < channels; c++) {
+                sum += mirt__ref_pixel(s, x, row, iy, ix, first + c) * kernel[((ky * s->kw + kx) * channels + c) * s->co + o];
+            }
+        }
+    }
+    return (mirt__real)sum;
+}
+
+MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
+    const mirt__conv *s = &f->s;
+    int64_t at = 0;
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t oy = 0; oy < s->oh; oy++) {
+            for (int64_t ox = 0; ox < s->ow; ox++) {
+                for (int64_t o = 0; o < s->co; o++, at++) {
+                    mirt__real sum = mirt__ref_conv_sum(s, &f->x, f->kernel, row, oy, ox, o);
+                    f->y[at] = mirt__ref_finish(&f->epilogue, sum, at, o);
+                }
+            }
+        }
+    }
+}
+
+/* The output position whose tap `k` (of dilation `dilation`) read input position `in`, or -1. */
+static int64_t mirt__ref_reader_of(int64_t in, int64_t k, int dilation, int stride, int64_t pad, int64_t out_size) {
+    int64_t scaled = in + pad - k * dilation;
+    if (scaled < 0 || scaled % stride != 0 || scaled / stride >= out_size) return -1;
+    return scaled / stride;
+}
+
+/* The sum over all outputs that read x[row, iy, ix, c], each times the kernel value it used. */
+static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64_t row, int64_t iy, int64_t ix, int64_t c) {
+    const mirt__conv *s = &g->s;
+    int64_t channels = s->ci / s->groups, filters = s->co / s->groups, group = c / channels;
+    double sum = 0;
+    for (int64_t ky = 0; ky < s->kh; ky++) {
+        int64_t oy = mirt__ref_reader_of(iy, ky, s->dilation_h, s->stride_h, s->pad_top, s->oh);
+        for (int64_t kx = 0; oy >= 0 && kx < s->kw; kx++) {
+            int64_t ox = mirt__ref_reader_of(ix, kx, s->dilation_w, s->stride_w, s->pad_left, s->ow);
+            for (int64_t o = group * filters; ox >= 0 && o < (group + 1) * filters; o++) {
+                double dy = g->dy[((row * s->oh + oy) * s->ow + ox) * s->co + o];
+                sum += dy * g->kernel[((ky * s->kw + kx) * channels + c % channels) * s->co + o];
+            }
+        }
+    }
+    return (mirt__real)sum;
+}
+
+MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
+    const mirt__conv *s = &g->s;
+    int64_t at = 0;
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t iy = 0; iy < s->h; iy++) {
+            for (int64_t ix = 0; ix < s->w; ix++) {
+                for (int64_t c = 0; c < s->ci; c++, at++) {
+                    g->dx[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
+                }
+            }
+        }
+    }
+}
+
+/* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] met there. */
+static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c, int64_t o) {
+    const mirt__conv *s = &g->s;
+    int64_t first = o / (s->co / s->groups) * (s->ci / s->groups);
+    double sum = 0;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t oy = 0; oy < s->oh; oy++) {
+            for (int64_t ox = 0; ox < s->ow; ox++) {
+                int64_t iy = oy * s->stride_h + ky * s->dilation_h - s->pad_top;
+                int64_t ix = ox * s->stride_w + kx * s->dilation_w - s->pad_left;
+                double dy = g->dy[((row * s->oh + oy) * s->ow + ox) * s->co + o];
+                sum += dy * mirt__ref_pixel(s, &g->x, row, iy, ix, first + c);
+            }
+        }
+    }
+    return (mirt__real)sum;
+}
+
+MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *g, const mirt__where *where) {
+    const mirt__conv *s = &g->s;
+    int64_t at = 0;
+    (void)where;
+    for (int64_t ky = 0; ky < s->kh; ky++) {
+        for (int64_t kx = 0; kx < s->kw; kx++) {
+            for (int64_t c = 0; c < s->ci / s->groups; c++) {
+                for (int64_t o = 0; o < s->co; o++, at++) g->dkernel[at] = mirt__ref_weight_grad_sum(g, ky, kx, c, o);
+            }
+        }
+    }
+    for (int64_t o = 0; g->db && o < s->co; o++) {
+        double sum = 0;
+        for (int64_t i = 0; i < s->rows * s->oh * s->ow; i++) sum += g->dy[i * s->co + o];
+        g->db[o] = (mirt__real)sum;
+    }
+}
+
+MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *where) {
+    const mirt__conv *s = &p->s;
+    int64_t at = 0;
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t wy = 0; wy < s->oh / 2; wy++) {
+            for (int64_t wx = 0; wx < s->ow / 2; wx++) {
+                for (int64_t o = 0; o < s->co; o++, at++) {
+                    mirt__real best = 0;
+                    int best_place = 0;
+                    for (int place = 0; place < 4; place++) {
+                        int64_t oy = 2 * wy + place / 2, ox = 2 * wx + place % 2;
+                        mirt__real y = mirt__ref_conv_sum(s, &p->x, p->kernel, row, oy, ox, o) + (p->bias ? p->bias[o] : 0);
+                        if (place == 0 || y > best) {
+                            best = y;
+                            best_place = place;
+                        }
+                    }
+                    p->y[at] = mirt__ref_activate(MIRT_RELU, best);
+                    if (p->which) p->which[at] = (uint8_t)(best > 0 ? best_place : 4);
+                }
+            }
+        }
+    }
+}
+
+/* As mirt__ref_weight_grad_sum, where of the four outputs in a window only the maximum has a gradient. */
+static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
+                                                 int64_t o) {
+    const mirt__conv *s = &g->s;
+    double sum = 0;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t wy = 0; wy < s->oh / 2; wy++) {
+            for (int64_t wx = 0; wx < s->ow / 2; wx++) {
+                int64_t window = ((row * (s->oh / 2) + wy) * (s->ow / 2) + wx) * s->co + o;
+                int place = g->which[window];
+                if (place == 4) continue;
+                sum += (double)g->dy[window] * mirt__ref_pixel(s, &g->x, row, 2 * wy + place / 2 + ky, 2 * wx + place % 2 + kx, c);
+            }
+        }
+    }
+    return (mirt__real)sum;
+}
+
+MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *g, const mirt__where *where) {
+    const mirt__conv *s = &g->s;
+    int64_t at = 0;
+    (void)where;
+    for (int64_t ky = 0; ky < s->kh; ky++) {
+        for (int64_t kx = 0; kx < s->kw; kx++) {
+            for (int64_t c = 0; c < s->ci; c++) {
+                for (int64_t o = 0; o < s->co; o++, at++) g->dkernel[at] = mirt__ref_pool_weight_grad_sum(g, ky, kx, c, o);
+            }
+        }
+    }
+    for (int64_t o = 0; g->db && o < s->co; o++) {
+        double sum = 0;
+        for (int64_t i = 0; i < s->rows * (s->oh / 2) * (s->ow / 2); i++) {
+            if (g->which[i * s->co + o] != 4) sum += g->dy[i * s->co + o];
+        }
+        g->db[o] = (mirt__real)sum;
+    }
+}
+
+/* >>section kernels/reference_pool.c */
+
+/* Reference: max and average pooling. */
+
+/* One window: the rows and columns of x it covers, [y0, y1) and [x0, x1); padding is cut off. */
+typedef struct mirt__ref_window {
+    int64_t top, left; /* where it would begin with its padding */
+    int64_t y0, y1, x0, x1;
+} mirt__ref_window;
+
+static mirt__ref_window mirt__ref_window_of(const mirt__pool2d *p, int64_t oy, int64_t ox) {
+    mirt__ref_window w;
+    w.top = oy * p->stride_h - p->pad_top;
+    w.left = ox * p->stride_w - p->pad_left;
+    w.y0 = w.top < 0 ? 0 : w.top;
+    w.x0 = w.left < 0 ? 0 : w.left;
+    w.y1 = w.top + p->kh > p->h ? p->h : w.top + p->kh;
+    w.x1 = w.left + p->kw > p->w ? p->w : w.left + p->kw;
+    return w;
+}
+
+/* Calls `visit` for every window and channel: `at` is its place in the output, `base` that of
+   x[row, 0, 0, channel]. */
+static void mirt__ref_each_window(const mirt__pool2d *p, void (*visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base)) {
+    int64_t at = 0;
+    for (int64_t row = 0; row < p->rows; row++) {
+        for (int64_t oy = 0; oy < p->oh; oy++) {
+            for (int64_t ox = 0; ox < p->ow; ox++) {
+                mirt__ref_window w = mirt__ref_window_of(p, oy, ox);
+                for (int64_t c = 0; c < p->c; c++, at++) visit(p, &w, at, row * p->h * p->w * p->c + c);
+            }
+        }
+    }
+}
+
+static void mirt__ref_max_of(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
+    mirt__real best = (mirt__real)-INFINITY;
+    int32_t place = -1;
+    for (int64_t y = w->y0; y < w->y1; y++) {
+        for (int64_t x = w->x0; x < w->x1; x++) {
+            mirt__real value = p->x[base + (y * p->w + x) * p->c];
+            if (place < 0 || value > best) {
+                best = value;
+                place = (int32_t)((y - w->top) * p->kw + (x - w->left));
+            }
+        }
+    }
+    p->y[at] = best;
+    p->which[at] = place;
+}
+
+static void mirt__ref_max_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
+    int64_t y = w->top + p->which[at] / p->kw, x = w->left + p->which[at] % p->kw;
+    p->y[base + (y * p->w + x) * p->c] += p->x[at];
+}
+
+static void mirt__ref_average_of(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
+    mirt__real sum = 0;
+    for (int64_t y = w->y0; y < w->y1; y++) {
+        for (int64_t x = w->x0; x < w->x1; x++) sum += p->x[base + (y * p->w + x) * p->c];
+    }
+    p->y[at] = sum / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
+}
+
+static void mirt__ref_average_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
+    mirt__real share = p->x[at] / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
+    for (int64_t y = w->y0; y < w->y1; y++) {
+        for (int64_t x = w->x0; x < w->x1; x++) p->y[base + (y * p->w + x) * p->c] += share;
+    }
+}
+
+MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *p, const mirt__where *where) {
+    (void)where;
+    mirt__ref_each_window(p, mirt__ref_max_of);
+}
+
+MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) p->y[i] = 0;
+    mirt__ref_each_window(p, mirt__ref_max_back);
+}
+
+MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *p, const mirt__where *where) {
+    (void)where;
+    mirt__ref_each_window(p, mirt__ref_average_of);
+}
+
+MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) p->y[i] = 0;
+    mirt__ref_each_window(p, mirt__ref_average_back);
+}
+
+/* >>section kernels/reference_loss.c */
+
+/* Reference: softmax, losses and accuracy. */
+
+static mirt__real mirt__ref_max(const mirt__real *x, int64_t n) {
+    mirt__real best = x[0];
+    for (int64_t j = 1; j < n; j++) best = x[j] > best ? x[j] : best;
+    return best;
+}
+
+/* The place of the first of the largest. */
+static int64_t mirt__ref_argmax(const mirt__real *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
+    return best;
+}
+
+MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; s->n > 0 && r < s->rows; r++) {
+        const mirt__real *x = s->x + r * s->n;
+        mirt__real *y = s->y + r * s->n, best = mirt__ref_max(x, s->n), sum = 0;
+        for (int64_t j = 0; j < s->n; j++) {
+            y[j] = mirt__exp(x[j] - best); /* the largest becomes 1: nothing overflows */
+            sum += y[j];
+        }
+        for (int64_t j = 0; j < s->n; j++) y[j] /= sum;
+    }
+}
+
+MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < s->rows; r++) {
+        const mirt__real *p = s->x + r * s->n, *dy = s->dy + r * s->n;
+        double sum = 0;
+        for (int64_t j = 0; j < s->n; j++) sum += (double)dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) s->y[r * s->n + j] = p[j] * (dy[j] - (mirt__real)sum);
+    }
+}
+
+/* Probabilities of 0 and 1 would have infinite logarithms. */
+static const mirt__real mirt__ref_smallest = (mirt__real)1e-7, mirt__ref_largest = (mirt__real)(1 - 1e-7);
+
+static mirt__real mirt__ref_clip(mirt__real p) {
+    return p < mirt__ref_smallest ? mirt__ref_smallest : p > mirt__ref_largest ? mirt__ref_largest : p;
+}
+
+/* The derivative of mirt__ref_clip. */
+static mirt__real mirt__ref_unclipped(mirt__real p) {
+    return p < mirt__ref_smallest || p > mirt__ref_largest ? (mirt__real)0 : (mirt__real)1;
+}
+
+/* log(sum of exp(x)), less the largest x. */
+static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real largest) {
+    mirt__real sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += mirt__exp(x[j] - largest);
+    return mirt__ln(sum);
+}
+
+/* -log of the probability of `label`. Keras normalizes clipped probabilities again. */
+static mirt__real mirt__ref_sparse(const mirt__loss *l, const mirt__real *x, int32_t label) {
+    if (l->from_logits) {
+        mirt__real largest = mirt__ref_max(x, l->n);
+        return mirt__ref_log_sum(x, l->n, largest) - (x[label] - largest);
+    }
+    mirt__real sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__ref_clip(x[j]);
+    return mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[label]));
+}
+
+/* The sum of -t * log of the probability of each class; a class with t = 0 counts nothing. */
+static mirt__real mirt__ref_categorical(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+    mirt__real loss = 0;
+    if (l->from_logits) {
+        mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
+        for (int64_t j = 0; j < l->n; j++) loss += t[j] == 0 ? 0 : t[j] * (log_sum - (x[j] - largest));
+        return loss;
+    }
+    mirt__real sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += x[j];
+    for (int64_t j = 0; j < l->n; j++) loss -= t[j] * mirt__ln(mirt__ref_clip(x[j] / sum));
+    return loss;
+}
+
+/* The mean of -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
+static mirt__real mirt__ref_binary_loss(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->from_logits) {
+            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + mirt__log1p(mirt__exp(-mirt__fabs(x[j])));
+        } else {
+            mirt__real p = mirt__ref_clip(x[j]);
+            loss -= t[j] * mirt__ln(p) + (1 - t[j]) * mirt__ln(1 - p);
+        }
+    }
+    return loss / (mirt__real)l->n;
+}
+
+static mirt__real mirt__ref_squared(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
+    return loss / (mirt__real)l->n;
+}
+
+/* Row r of float labels; the sparse loss has none. */
+static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
+    return sparse ? NULL : (const mirt__real *)labels + r * n;
+}
+
+MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < l->rows; r++) {
+        const mirt__real *x = l->x + r * l->n;
+        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
+        switch (l->kind) {
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            l->loss[r] = mirt__ref_sparse(l, x, ((const int32_t *)l->labels)[r]);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__ref_categorical(l, x, t); break;
+        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__ref_binary_loss(l, x, t); break;
+        default: l->loss[r] = mirt__ref_squared(l, x, t); break;
+        }
+    }
+}
+
+/* d loss / d x of one row, into dx. */
+static void mirt__ref_sparse_grad(const mirt__loss *l, const mirt__real *x, int32_t label, mirt__real *dx) {
+    mirt__real largest = mirt__ref_max(x, l->n), sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
+    for (int64_t j = 0; j < l->n; j++) {
+        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
+        if (l->from_logits) {
+            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
+        } else {
+            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
+        }
+    }
+}
+
+static void mirt__ref_categorical_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
+    mirt__real largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : x[j];
+    if (l->from_logits) {
+        for (int64_t j = 0; j < l->n; j++) total += t[j];
+        for (int64_t j = 0; j < l->n; j++) dx[j] = mirt__exp(x[j] - largest) / sum * total - t[j];
+        return;
+    }
+    /* With q = x / sum and g = d loss / d q: dx = (g - sum of g q) / sum. */
+    for (int64_t j = 0; j < l->n; j++) {
+        mirt__real q = x[j] / sum;
+        dx[j] = -t[j] / mirt__ref_clip(q) * mirt__ref_unclipped(q);
+        total += dx[j] * q;
+    }
+    for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
+}
+
+static void mirt__ref_binary_loss_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->from_logits) {
+            dx[j] = mirt__ref_activate(MIRT_SIGMOID, x[j]) - t[j];
+        } else {
+            mirt__real p = mirt__ref_clip(x[j]);
+            dx[j] = mirt__ref_unclipped(x[j]) * ((1 - t[j]) / (1 - p) - t[j] / p);
+        }
+        dx[j] /= (mirt__real)l->n;
+    }
+}
+
+MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < l->rows; r++) {
+        const mirt__real *x = l->x + r * l->n;
+        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
+        mirt__real *dx = l->dx + r * l->n;
+        switch (l->kind) {
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            mirt__ref_sparse_grad(l, x, ((const int32_t *)l->labels)[r], dx);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__ref_categorical_grad(l, x, t, dx); break;
+        case MIRT_BINARY_CROSSENTROPY: mirt__ref_binary_loss_grad(l, x, t, dx); break;
+        default:
+            for (int64_t j = 0; j < l->n; j++) dx[j] = 2 * (x[j] - t[j]) / (mirt__real)l->n;
+        }
+        for (int64_t j = 0; j < l->n; j++) dx[j] *= l->dloss[r];
+    }
+}
+
+MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const mirt__real *x = a->x + r * a->n;
+        const mirt__real *t = mirt__ref_targets(a->labels, a->kind == MIRT__ACCURACY_SPARSE, r, a->n);
+        mirt__real right = 0;
+        switch (a->kind) {
+        case MIRT__ACCURACY_SPARSE: right = mirt__ref_argmax(x, a->n) == ((const int32_t *)a->labels)[r]; break;
+        case MIRT__ACCURACY_CATEGORICAL: right = mirt__ref_argmax(x, a->n) == mirt__ref_argmax(t, a->n); break;
+        case MIRT__ACCURACY_BINARY:
+            for (int64_t j = 0; j < a->n; j++) right += t[j] == (x[j] > (mirt__real)0.5 ? 1 : 0);
+            right /= (mirt__real)a->n;
+            break;
+        }
+        a->y[r] = right;
+    }
+}
+
+/* >>section kernels/common_elementwise.c */
+
+/* Shared by the fast tables: elementwise kernels, conversions, dropout. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+typedef struct mirt__common_pieces {
+    const mirt__where *where;
+    int64_t count, step;
+    mirt__common_fn fn;
+    const void *args;
+} mirt__common_pieces;
+
+static void mirt__common_piece(void *arg, int64_t task, int member) {
+    const mirt__common_pieces *pieces = (const mirt__common_pieces *)arg;
+    int64_t begin = task * pieces->step, end = begin + pieces->step;
+    char *scratch = (char *)pieces->where->scratch;
+    if (scratch) scratch += (size_t)member * pieces->where->scratch_per_thread;
+    pieces->fn(pieces->args, begin, end < pieces->count ? end : pieces->count, scratch);
+}
+
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args) {
+    mirt__common_pieces pieces;
+    pieces.where = where;
+    pieces.count = count;
+    pieces.step = step;
+    pieces.fn = fn;
+    pieces.args = args;
+    mirt__team_for(where->team, count / step + (count % step != 0), mirt__common_piece, &pieces);
+}
+
+MIRT__LIB int64_t mirt__common_step(int64_t size) {
+    return size <= 0 || size > MIRT__GRAIN ? 1 : MIRT__GRAIN / size;
+}
+
+static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__unary *u = (const mirt__unary *)args;
+    const float *x = u->x, scale = u->scale, offset = u->offset;
+    float *y = u->y;
+    (void)scratch;
+    switch (u->kind) {
+    case MIRT__COPY:
+        if (x != y) memcpy(y + begin, x + begin, (size_t)(end - begin) * sizeof(float));
+        break;
+    case MIRT__NEGATIVE:
+        MIRT__INDEPENDENT
+        for (int64_t i = begin; i < end; i++) y[i] = -x[i];
+        break;
+    case MIRT__SQUARE:
+        MIRT__INDEPENDENT
+        for (int64_t i = begin; i < end; i++) y[i] = x[i] * x[i];
+        break;
+    case MIRT__ACT_RELU:
+        MIRT__INDEPENDENT
+        for (int64_t i = begin; i < end; i++) y[i] = x[i] < 0 ? 0 : x[i];
+        break;
+    case MIRT__ACT_SIGMOID:
+        for (int64_t i = begin; i < end; i++) y[i] = 1 / (1 + expf(-x[i]));
+        break;
+    case MIRT__ACT_TANH:
+        for (int64_t i = begin; i < end; i++) y[i] = tanhf(x[i]);
+        break;
+    case MIRT__AFFINE:
+        for (int64_t i = begin; i < end; i++) y[i] = fmaf(x[i], scale, offset);
+        break;
+    }
+}
+
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where) {
+    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
+}
+
+/* `count` elements of one binary kind; a step of 0 repeats its operand. */
+#define MIRT__BINARY_CASE(kind, expression) \
+    case kind: \
+        if (a_step == 1 && b_step == 1) { \
+            MIRT__INDEPENDENT \
+            for (int64_t i = 0; i < count; i++) { \
+                const float a = pa[i], b = pb[i]; \
+                y[i] = (expression); \
+            } \
+        } else if (a_step == 1 && b_step == 0) { \
+            const float b = pb[0]; \
+            MIRT__INDEPENDENT \
+            for (int64_t i = 0; i < count; i++) { \
+                const float a = pa[i]; \
+                y[i] = (expression); \
+            } \
+        } else { \
+            for (int64_t i = 0; i < count; i++) { \
+                const float a = pa[i * a_step], b = pb[i * b_step]; \
+                y[i] = (expression); \
+            } \
+        } \
+        break;
+
+static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
+                                    float *y, int64_t count) {
+    switch (kind) {
+        MIRT__BINARY_CASE(MIRT__ADD, a + b)
+        MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
+        MIRT__BINARY_CASE(MIRT__MULTIPLY, a * b)
+        MIRT__BINARY_CASE(MIRT__DIVIDE, a / b)
+        MIRT__BINARY_CASE(MIRT__RELU_GRAD, b > 0 ? a : 0)
+        MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
+        MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
+        MIRT__BINARY_CASE(MIRT__EQUAL, a == b ? 1.0f : 0.0f)
+    }
+}
+
+#undef MIRT__BINARY_CASE
+
+/* Elements [begin, end) of the output, cut into runs along the last dimension. */
+static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__binary *b = (const mirt__binary *)args;
+    const int last = b->rank - 1;
+    const int64_t length = b->dim[last];
+    (void)scratch;
+    for (int64_t at = begin; at < end;) {
+        int64_t rest = at / length, column = at % length;
+        int64_t count = length - column < end - at ? length - column : end - at;
+        int64_t a_at = column * b->a_stride[last], b_at = column * b->b_stride[last];
+        for (int i = last - 1; i >= 0; i--) {
+            a_at += rest % b->dim[i] * b->a_stride[i];
+            b_at += rest % b->dim[i] * b->b_stride[i];
+            rest /= b->dim[i];
+        }
+        mirt__common_binary_run(b->kind, b->a + a_at, b->a_stride[last], b->b + b_at, b->b_stride[last], b->y + at, count);
+        at += count;
+    }
+}
+
+/* The same call with dimensions of one left out, and neighbours that both operands walk through
+   without a jump made one: same shapes become one run, a bias becomes rows by columns. */
+static mirt__binary mirt__common_binary_merged(const mirt__binary *from) {
+    mirt__binary b = *from;
+    int rank = 0;
+    for (int i = 0; i < from->rank; i++) {
+        const int64_t dim = from->dim[i], a_stride = from->a_stride[i], b_stride = from->b_stride[i];
+        if (dim == 1) continue;
+        bool joins = rank > 0 && b.a_stride[rank - 1] == a_stride * dim && b.b_stride[rank - 1] == b_stride * dim;
+        if (!joins) b.dim[rank++] = 1;
+        b.dim[rank - 1] *= dim;
+        b.a_stride[rank - 1] = a_stride;
+        b.b_stride[rank - 1] = b_stride;
+    }
+    if (rank == 0) { /* a single element */
+        b.dim[0] = 1;
+        b.a_stride[0] = b.b_stride[0] = 1;
+        rank = 1;
+    }
+    b.rank = rank;
+    return b;
+}
+
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
+    mirt__binary b = mirt__common_binary_merged(args);
+    int64_t count = 1;
+    for (int i = 0; i < b.rank; i++) count *= b.dim[i];
+    mirt__common_range(where, count, MIRT__GRAIN, mirt__common_binary_range, &b);
+}
+
+/* Rows [begin, end). Four neighbours share one draw. */
+static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__dropout *d = (const mirt__dropout *)args;
+    const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
+    const float rate = d->rate, kept = 1 - rate;
+    (void)scratch;
+    for (int64_t r = begin; r < end; r++) {
+        const uint64_t row = (uint64_t)(d->first_row + r);
+        const float *x = d->x + r * d->n;
+        float *y = d->y + r * d->n;
+        for (int64_t j = 0; j < d->n; j += 4) {
+            const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
+            uint32_t word[4];
+            mirt__philox(counter, key, word);
+            for (int64_t i = j; i < j + 4 && i < d->n; i++) {
+                const float unit = (float)(word[i - j] >> 8) * (1.0f / 16777216.0f);
+                y[i] = unit >= rate ? x[i] / kept : 0;
+            }
+        }
+    }
+}
+
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, args);
+}
+
+static uint8_t mirt__common_float_to_u8(float x) {
+    return x >= 255 ? 255 : x > 0 ? (uint8_t)x : 0; /* NaN is not > 0 */
+}
+
+static int32_t mirt__common_float_to_i32(float x) {
+    if (x >= 2147483648.0f) return INT32_MAX;
+    if (x >= -2147483648.0f) return (int32_t)x;
+    return x != x ? 0 : INT32_MIN;
+}
+
+static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__cast *c = (const mirt__cast *)args;
+    const float *xf = (const float *)c->x;
+    const int32_t *xi = (const int32_t *)c->x;
+    const uint8_t *xb = (const uint8_t *)c->x;
+    float *yf = (float *)c->y;
+    int32_t *yi = (int32_t *)c->y;
+    uint8_t *yb = (uint8_t *)c->y;
+    (void)scratch;
+    if (c->from == c->to) {
+        const size_t size = mirt__dtype_size(c->from);
+        memcpy(yb + (size_t)begin * size, xb + (size_t)begin * size, (size_t)(end - begin) * size);
+    } else if (c->from == MIRT_FLOAT32 && c->to == MIRT_INT32) {
+        for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
+    } else if (c->from == MIRT_FLOAT32) {
+        for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+    } else if (c->from == MIRT_INT32 && c->to == MIRT_FLOAT32) {
+        for (int64_t i = begin; i < end; i++) yf[i] = (float)xi[i];
+    } else if (c->from == MIRT_INT32) {
+        for (int64_t i = begin; i < end; i++) yb[i] = (uint8_t)(xi[i] < 0 ? 0 : xi[i] > 255 ? 255 : xi[i]);
+    } else if (c->to == MIRT_FLOAT32) {
+        MIRT__INDEPENDENT
+        for (int64_t i = begin; i < end; i++) yf[i] = (float)xb[i];
+    } else {
+        MIRT__INDEPENDENT
+        for (int64_t i = begin; i < end; i++) yi[i] = xb[i];
+    }
+}
+
+MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where) {
+    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_cast_range, args);
+}
+
+static void mirt__common_one_hot_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__one_hot *o = (const mirt__one_hot *)args;
+    (void)scratch;
+    memset(o->y + begin * o->depth, 0, (size_t)((end - begin) * o->depth) * sizeof(float));
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t index = o->dtype == MIRT_UINT8 ? ((const uint8_t *)o->x)[i] : ((const int32_t *)o->x)[i];
+        if (index >= 0 && index < o->depth) o->y[i * o->depth + index] = 1;
+    }
+}
+
+MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where) {
+    mirt__common_range(where, args->count, mirt__common_step(args->depth), mirt__common_one_hot_range, args);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+/* >>section kernels/common_reduce.c */
+
+/* Shared by the fast tables: reductions over any axes. Columns that lie side by side are summed
+   side by side; the order of additions of one output depends on nothing but the shape. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+/* A set of dimensions: sizes and steps in x, outermost first. */
+typedef struct mirt__common_axes {
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], step[MIRT_MAX_RANK], count;
+} mirt__common_axes;
+
+typedef struct mirt__common_reduction {
+    mirt__reduce_kind kind;
+    const float *x;
+    float *y;
+    const float *dy; /* gradient */
+    float *dx;
+    mirt__common_axes kept, gone; /* kept without the columns */
+    int64_t columns;              /* outputs whose inputs lie side by side */
+    int64_t blocks;               /* of MIRT__REDUCE_COLUMNS columns */
+} mirt__common_reduction;
+
+/* Adds an axis outside all others; it joins the outermost one where that leaves no jump. */
+static void mirt__common_axes_add(mirt__common_axes *axes, int64_t dim, int64_t step) {
+    axes->count *= dim;
+    if (axes->rank > 0 && axes->step[0] * axes->dim[0] == step) {
+        axes->dim[0] *= dim;
+        return;
+    }
+    for (int i = axes->rank++; i > 0; i--) {
+        axes->dim[i] = axes->dim[i - 1];
+        axes->step[i] = axes->step[i - 1];
+    }
+    axes->dim[0] = dim;
+    axes->step[0] = step;
+}
+
+static int64_t mirt__common_axes_place(const mirt__common_axes *axes, int rank, int64_t at) {
+    int64_t place = 0;
+    for (int i = rank - 1; i > 0; i--) {
+        place += at % axes->dim[i] * axes->step[i];
+        at /= axes->dim[i];
+    }
+    return rank > 0 ? place + at * axes->step[0] : 0;
+}
+
+static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
+    mirt__common_reduction s;
+    int64_t step = 1;
+    memset(&s, 0, sizeof s);
+    s.kind = r->kind;
+    s.x = r->x;
+    s.y = r->y;
+    s.kept.count = s.gone.count = s.columns = 1;
+    bool innermost = true;
+    for (int i = r->rank - 1; i >= 0; step *= r->dim[i], i--) {
+        if (r->dim[i] == 1) continue;
+        bool gone = r->axes >> i & 1;
+        innermost = innermost && !gone;
+        if (innermost) s.columns *= r->dim[i];
+        else mirt__common_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
+    }
+    s.blocks = s.columns / MIRT__REDUCE_COLUMNS + (s.columns % MIRT__REDUCE_COLUMNS != 0);
+    return s;
+}
+
+/* Columns [column, column + width) of one row of outputs. */
+typedef struct mirt__common_block {
+    int64_t column, width;
+    int64_t x, y; /* where they begin in x and in y */
+} mirt__common_block;
+
+static mirt__common_block mirt__common_block_of(const mirt__common_reduction *s, int64_t block) {
+    mirt__common_block b;
+    int64_t row = block / s->blocks;
+    b.column = block % s->blocks * MIRT__REDUCE_COLUMNS;
+    b.width = s->columns - b.column < MIRT__REDUCE_COLUMNS ? s->columns - b.column : MIRT__REDUCE_COLUMNS;
+    b.x = mirt__common_axes_place(&s->kept, s->kept.rank, row) + b.column;
+    b.y = row * s->columns + b.column;
+    return b;
+}
+
+/* `count` elements of every column, `step` apart. */
+typedef struct mirt__common_stretch {
+    int64_t place, step, count;
+} mirt__common_stretch;
+
+/* The longest stretch of at most `most` reduced elements from number `at` on. */
+static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gone, int64_t at, int64_t most) {
+    mirt__common_stretch run;
+    const int last = gone->rank - 1;
+    const int64_t length = last >= 0 ? gone->dim[last] : 1, first = at % length;
+    run.step = last >= 0 ? gone->step[last] : 0;
+    run.place = mirt__common_axes_place(gone, last, at / length) + first * run.step;
+    run.count = length - first < most ? length - first : most;
+    return run;
+}
+
+static void mirt__common_sum_stretch(const float *x, const mirt__common_stretch *run, int64_t width, float *sum) {
+    if (width == 1) {
+        float one = sum[0];
+        for (int64_t i = 0; i < run->count; i++) one += x[i * run->step];
+        sum[0] = one;
+        return;
+    }
+    for (int64_t i = 0; i < run->count; i++, x += run->step) {
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < width; j++) sum[j] += x[j];
+    }
+}
+
+/* Hands in chunk number `chunk`'s sum. partial[b] is the sum of a whole subtree of 2^b chunks:
+   counting in binary adds in the order of mirt__tree, with a few partials instead of all. */
+static void mirt__common_count_in(float *partial, int64_t chunk, float *sum, int64_t width) {
+    int bit = 0;
+    for (; chunk >> bit & 1; bit++) {
+        const float *left = partial + bit * MIRT__REDUCE_COLUMNS;
+        for (int64_t j = 0; j < width; j++) sum[j] = left[j] + sum[j];
+    }
+    memcpy(partial + bit * MIRT__REDUCE_COLUMNS, sum, (size_t)width * sizeof(float));
+}
+
+/* The sum of all `chunks` > 0 chunks. */
+static void mirt__common_count_out(const float *partial, int64_t chunks, float *sum, int64_t width) {
+    int bit = 0;
+    while (!(chunks >> bit & 1)) bit++;
+    memcpy(sum, partial + bit * MIRT__REDUCE_COLUMNS, (size_t)width * sizeof(float));
+    for (bit++; chunks >> bit; bit++) {
+        const float *left = partial + bit * MIRT__REDUCE_COLUMNS;
+        if (!(chunks >> bit & 1)) continue;
+        for (int64_t j = 0; j < width; j++) sum[j] = left[j] + sum[j];
+    }
+}
+
+static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__common_block *b, float *partial) {
+    float sum[MIRT__REDUCE_COLUMNS];
+    const int64_t count = s->gone.count;
+    memset(sum, 0, sizeof sum);
+    for (int64_t at = 0; at < count;) {
+        const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
+        mirt__common_sum_stretch(s->x + b->x + run.place, &run, b->width, sum);
+        at += run.count;
+        if (at % MIRT__REDUCE_CHUNK == 0 || at == count) {
+            mirt__common_count_in(partial, (at - 1) / MIRT__REDUCE_CHUNK, sum, b->width);
+            memset(sum, 0, sizeof sum);
+        }
+    }
+    if (count > 0) mirt__common_count_out(partial, (count - 1) / MIRT__REDUCE_CHUNK + 1, sum, b->width);
+    const float divisor = s->kind == MIRT__REDUCE_MEAN ? (float)count : 1.0f;
+    for (int64_t j = 0; j < b->width; j++) s->y[b->y + j] = sum[j] / divisor;
+}
+
+static void mirt__common_max_block(const mirt__common_reduction *s, const mirt__common_block *b) {
+    float best[MIRT__REDUCE_COLUMNS];
+    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : -INFINITY;
+    for (int64_t at = 0; at < s->gone.count;) {
+        const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, s->gone.count - at);
+        const float *x = s->x + b->x + run.place;
+        for (int64_t i = 0; i < run.count; i++, x += run.step) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < b->width; j++) best[j] = x[j] > best[j] ? x[j] : best[j];
+        }
+        at += run.count;
+    }
+    memcpy(s->y + b->y, best, (size_t)b->width * sizeof(float));
+}
+
+static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_reduction *s = (const mirt__common_reduction *)args;
+    for (int64_t i = begin; i < end; i++) {
+        const mirt__common_block b = mirt__common_block_of(s, i);
+        if (s->kind == MIRT__REDUCE_MAX) mirt__common_max_block(s, &b);
+        else mirt__common_sum_block(s, &b, (float *)scratch);
+    }
+}
+
+MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where) {
+    const mirt__common_reduction s = mirt__common_reduction_of(args);
+    const int64_t width = s.columns < MIRT__REDUCE_COLUMNS ? s.columns : MIRT__REDUCE_COLUMNS;
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_blocks, &s);
+}
+
+static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_reduction *s = (const mirt__common_reduction *)args;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const mirt__common_block b = mirt__common_block_of(s, i);
+        const float *y = s->y + b.y, *dy = s->dy + b.y;
+        int32_t equal[MIRT__REDUCE_COLUMNS];
+        memset(equal, 0, sizeof equal);
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            const float *x = s->x + b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++) equal[j] += x[j] == y[j];
+        }
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            const int64_t place = b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++) s->dx[place + j] = s->x[place + j] == y[j] ? dy[j] / (float)equal[j] : 0;
+        }
+    }
+}
+
+MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where) {
+    mirt__common_reduction s = mirt__common_reduction_of(&args->s);
+    const int64_t width = s.columns < MIRT__REDUCE_COLUMNS ? s.columns : MIRT__REDUCE_COLUMNS;
+    s.dy = args->dy;
+    s.dx = args->dx;
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_max_back, &s);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+/* >>section kernels/common_pool.c */
+
+/* Shared by the fast tables: max and average pooling. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+/* The part [*first, *last) of a window's kernel that lies inside the input. */
+static void mirt__common_clip(int64_t start, int kernel, int64_t size, int64_t *first, int64_t *last) {
+    *first = start < 0 ? -start : 0;
+    *last = size - start < kernel ? size - start : kernel;
+}
+
+/* One window: x is its first pixel, which may lie outside; kernel rows [ky, ky1) and columns [kx, kx1) do not. */
+typedef struct mirt__common_window {
+    int64_t y, x;
+    int64_t ky, ky1, kx, kx1;
+} mirt__common_window;
+
+static mirt__common_window mirt__common_window_of(const mirt__pool2d *p, int64_t oy, int64_t ox) {
+    mirt__common_window w;
+    w.y = oy * p->stride_h - p->pad_top;
+    w.x = ox * p->stride_w - p->pad_left;
+    mirt__common_clip(w.y, p->kh, p->h, &w.ky, &w.ky1);
+    mirt__common_clip(w.x, p->kw, p->w, &w.kx, &w.kx1);
+    return w;
+}
+
+/* Where the pixel under the kernel's place (ky, kx) begins in an image. */
+static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_window *w, int64_t ky, int64_t kx) {
+    return ((w->y + ky) * p->w + w->x + kx) * p->c;
+}
+
+static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image, float *y, int32_t *which) {
+    const int64_t channels = p->c;
+    const int32_t first = (int32_t)(w->ky * p->kw + w->kx);
+    memcpy(y, image + mirt__common_pixel(p, w, w->ky, w->kx), (size_t)channels * sizeof(float));
+    for (int64_t c = 0; c < channels; c++) which[c] = first;
+    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
+        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
+            const float *x = image + mirt__common_pixel(p, w, ky, kx);
+            const int32_t place = (int32_t)(ky * p->kw + kx);
+            MIRT__INDEPENDENT
+            for (int64_t c = 0; c < channels; c++) {
+                const bool more = x[c] > y[c];
+                y[c] = more ? x[c] : y[c];
+                which[c] = more ? place : which[c];
+            }
+        }
+    }
+}
+
+/* Rows [begin, end) of windows, counted through all images. */
+static void mirt__common_max_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__pool2d *p = (const mirt__pool2d *)args;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
+        for (int64_t ox = 0; ox < p->ow; ox++) {
+            const int64_t at = (i * p->ow + ox) * p->c;
+            const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
+            mirt__common_max_window(p, &w, image, p->y + at, p->which + at);
+        }
+    }
+}
+
+static void mirt__common_average_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__pool2d *p = (const mirt__pool2d *)args;
+    const int64_t channels = p->c;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
+        for (int64_t ox = 0; ox < p->ow; ox++) {
+            float *y = p->y + (i * p->ow + ox) * channels;
+            const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
+            const float count = (float)((w.ky1 - w.ky) * (w.kx1 - w.kx));
+            memset(y, 0, (size_t)channels * sizeof(float));
+            for (int64_t ky = w.ky; ky < w.ky1; ky++) {
+                for (int64_t kx = w.kx; kx < w.kx1; kx++) {
+                    const float *x = image + mirt__common_pixel(p, &w, ky, kx);
+                    MIRT__INDEPENDENT
+                    for (int64_t c = 0; c < channels; c++) y[c] += x[c];
+                }
+            }
+            for (int64_t c = 0; c < channels; c++) y[c] /= count;
+        }
+    }
+}
+
+/* One window's gradient, added to the pixel that was its maximum. */
+static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, const int32_t *which, float *image) {
+    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
+        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
+            float *dx = image + mirt__common_pixel(p, w, ky, kx);
+            const int32_t place = (int32_t)(ky * p->kw + kx);
+            MIRT__INDEPENDENT
+            for (int64_t c = 0; c < p->c; c++) dx[c] += which[c] == place ? dy[c] : 0;
+        }
+    }
+}
+
+/* One window's gradient, added in equal shares to its pixels. */
+static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, float *image) {
+    const float count = (float)((w->ky1 - w->ky) * (w->kx1 - w->kx));
+    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
+        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
+            float *dx = image + mirt__common_pixel(p, w, ky, kx);
+            MIRT__INDEPENDENT
+            for (int64_t c = 0; c < p->c; c++) dx[c] += dy[c] / count;
+        }
+    }
+}
+
+/* Images [begin, end): windows may overlap, so one thread takes all of an image, in order. */
+static void mirt__common_pool_back(const void *args, int64_t begin, int64_t end, bool max) {
+    const mirt__pool2d *p = (const mirt__pool2d *)args;
+    for (int64_t row = begin; row < end; row++) {
+        float *image = p->y + row * p->h * p->w * p->c;
+        memset(image, 0, (size_t)(p->h * p->w * p->c) * sizeof(float));
+        for (int64_t i = 0; i < p->oh * p->ow; i++) {
+            const int64_t at = (row * p->oh * p->ow + i) * p->c;
+            const mirt__common_window w = mirt__common_window_of(p, i / p->ow, i % p->ow);
+            if (max) mirt__common_max_back(p, &w, p->x + at, p->which + at, image);
+            else mirt__common_average_back(p, &w, p->x + at, image);
+        }
+    }
+}
+
+static void mirt__common_max_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    (void)scratch;
+    mirt__common_pool_back(args, begin, end, true);
+}
+
+static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    (void)scratch;
+    mirt__common_pool_back(args, begin, end, false);
+}
+
+static int64_t mirt__common_pool_step(const mirt__pool2d *p, int64_t windows) {
+    return mirt__common_step(windows * p->kh * p->kw * p->c);
+}
+
+MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows * p->oh, mirt__common_pool_step(p, p->ow), mirt__common_max_pool_rows, p);
+}
+
+MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_max_pool_back, p);
+}
+
+MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows * p->oh, mirt__common_pool_step(p, p->ow), mirt__common_average_pool_rows, p);
+}
+
+MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_average_pool_back, p);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+/* >>section kernels/common_loss.c */
+
+/* Shared by the fast tables: softmax, losses and accuracy, row by row. The formulas are explained
+   in reference_loss.c. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+#define MIRT__SMALLEST 1e-7f
+#define MIRT__LARGEST (1.0f - 1e-7f)
+
+static float mirt__common_max(const float *x, int64_t n) {
+    float best = x[0];
+    for (int64_t j = 1; j < n; j++) best = x[j] > best ? x[j] : best;
+    return best;
+}
+
+static int64_t mirt__common_argmax(const float *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
+    return best;
+}
+
+static float mirt__common_total(const float *x, int64_t n) {
+    float sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += x[j];
+    return sum;
+}
+
+static float mirt__common_clipped(float p) {
+    return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > MIRT__LARGEST ? MIRT__LARGEST : p;
+}
+
+static bool mirt__common_is_clipped(float p) {
+    return p < MIRT__SMALLEST || p > MIRT__LARGEST;
+}
+
+static void mirt__common_softmax_row(const float *x, float *y, int64_t n) {
+    const float largest = mirt__common_max(x, n);
+    for (int64_t j = 0; j < n; j++) y[j] = expf(x[j] - largest);
+    const float sum = mirt__common_total(y, n);
+    for (int64_t j = 0; j < n; j++) y[j] /= sum;
+}
+
+static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__softmax *s = (const mirt__softmax *)args;
+    (void)scratch;
+    for (int64_t r = begin; r < end && s->n > 0; r++) mirt__common_softmax_row(s->x + r * s->n, s->y + r * s->n, s->n);
+}
+
+static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__softmax *s = (const mirt__softmax *)args;
+    (void)scratch;
+    for (int64_t r = begin; r < end; r++) {
+        const float *p = s->x + r * s->n, *dy = s->dy + r * s->n;
+        float *dx = s->y + r * s->n, sum = 0;
+        for (int64_t j = 0; j < s->n; j++) sum += dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) dx[j] = p[j] * (dy[j] - sum);
+    }
+}
+
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, args);
+}
+
+MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
+}
+
+/* log(sum of exp(x)), less the largest x. */
+static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
+    float sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
+    return logf(sum);
+}
+
+static float mirt__common_sparse(const mirt__loss *l, const float *x, int32_t label) {
+    if (l->from_logits) {
+        const float largest = mirt__common_max(x, l->n);
+        return mirt__common_log_sum(x, l->n, largest) - (x[label] - largest);
+    }
+    float sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
+    return logf(sum) - logf(mirt__common_clipped(x[label]));
+}
+
+static float mirt__common_categorical(const mirt__loss *l, const float *x, const float *t) {
+    float loss = 0;
+    if (l->from_logits) {
+        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(x, l->n, largest);
+        for (int64_t j = 0; j < l->n; j++) {
+            if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - largest));
+        }
+    } else {
+        const float sum = mirt__common_total(x, l->n);
+        for (int64_t j = 0; j < l->n; j++) {
+            if (t[j] != 0) loss -= t[j] * logf(mirt__common_clipped(x[j] / sum));
+        }
+    }
+    return loss;
+}
+
+static float mirt__common_binary_loss(const mirt__loss *l, const float *x, const float *t) {
+    float loss = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->from_logits) {
+            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + log1pf(expf(-fabsf(x[j])));
+        } else {
+            const float p = mirt__common_clipped(x[j]);
+            loss -= t[j] * logf(p) + (1 - t[j]) * logf(1 - p);
+        }
+    }
+    return loss / (float)l->n;
+}
+
+static float mirt__common_squared(const mirt__loss *l, const float *x, const float *t) {
+    float loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
+    return loss / (float)l->n;
+}
+
+static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__loss *l = (const mirt__loss *)args;
+    const float *labels = (const float *)l->labels;
+    (void)scratch;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = l->x + r * l->n;
+        switch (l->kind) {
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            l->loss[r] = mirt__common_sparse(l, x, ((const int32_t *)l->labels)[r]);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(l, x, labels + r * l->n); break;
+        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__common_binary_loss(l, x, labels + r * l->n); break;
+        default: l->loss[r] = mirt__common_squared(l, x, labels + r * l->n); break;
+        }
+    }
+}
+
+/* In the gradients `scale` is the loss's own gradient. */
+static void mirt__common_sparse_grad(const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
+    if (l->from_logits) {
+        mirt__common_softmax_row(x, dx, l->n);
+        dx[label] -= 1;
+        for (int64_t j = 0; j < l->n; j++) dx[j] *= scale;
+        return;
+    }
+    float sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
+    for (int64_t j = 0; j < l->n; j++) {
+        const float hit = j == label ? 1 / mirt__common_clipped(x[j]) : 0;
+        dx[j] = mirt__common_is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
+    }
+}
+
+static void mirt__common_categorical_grad(const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
+    if (l->from_logits) {
+        const float total = mirt__common_total(t, l->n);
+        mirt__common_softmax_row(x, dx, l->n);
+        for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - t[j]);
+        return;
+    }
+    const float sum = mirt__common_total(x, l->n);
+    float total = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        const float q = x[j] / sum;
+        dx[j] = mirt__common_is_clipped(q) ? 0 : -t[j] / q;
+        total += dx[j] * q;
+    }
+    for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
+}
+
+static void mirt__common_binary_loss_grad(const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
+    const float share = scale / (float)l->n;
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->from_logits) dx[j] = share * (1 / (1 + expf(-x[j])) - t[j]);
+        else dx[j] = mirt__common_is_clipped(x[j]) ? 0 : share * ((1 - t[j]) / (1 - x[j]) - t[j] / x[j]);
+    }
+}
+
+static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__loss *l = (const mirt__loss *)args;
+    const float *labels = (const float *)l->labels;
+    (void)scratch;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = l->x + r * l->n, scale = l->dloss[r];
+        float *dx = l->dx + r * l->n;
+        switch (l->kind) {
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            mirt__common_sparse_grad(l, x, ((const int32_t *)l->labels)[r], scale, dx);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(l, x, labels + r * l->n, scale, dx); break;
+        case MIRT_BINARY_CROSSENTROPY: mirt__common_binary_loss_grad(l, x, labels + r * l->n, scale, dx); break;
+        default:
+            for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (2 * (x[j] - labels[r * l->n + j]) / (float)l->n);
+        }
+    }
+}
+
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, args);
+}
+
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, args);
+}
+
+static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__accuracy *a = (const mirt__accuracy *)args;
+    const float *labels = (const float *)a->labels;
+    (void)scratch;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = a->x + r * a->n;
+        float right = 0;
+        switch (a->kind) {
+        case MIRT__ACCURACY_SPARSE: right = mirt__common_argmax(x, a->n) == ((const int32_t *)a->labels)[r]; break;
+        case MIRT__ACCURACY_CATEGORICAL:
+            right = mirt__common_argmax(x, a->n) == mirt__common_argmax(labels + r * a->n, a->n);
+            break;
+        case MIRT__ACCURACY_BINARY:
+            for (int64_t j = 0; j < a->n; j++) right += labels[r * a->n + j] == (x[j] > 0.5f ? 1.0f : 0.0f);
+            right /= (float)a->n;
+            break;
+        }
+        a->y[r] = right;
+    }
+}
+
+MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_accuracy_rows, args);
+}
+
+#undef MIRT__SMALLEST
+#undef MIRT__LARGEST
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+/* >>section kernels/simd.c */
+
+/* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* These functions need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
+#include <immintrin.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
+#endif
+#define MIRT__K(name) mirt__##name##_avx512
+#define MIRT__NAME "avx512"
+/* AVX-512: sixteen lanes, masked tails. */
+#define MIRT__LANES 16
+#define MIRT__ROWS 6
+#define MIRT__VECTORS 4
+#define MIRT__TRANSPOSE 8
+#define MIRT__INLINE static inline __attribute__((always_inline))
+
+typedef __m512 mirt__vector_avx512;
+typedef __mmask16 mirt__mask_avx512;
+typedef __m512i mirt__which_avx512;
+
+MIRT__INLINE __mmask16 mirt__first_avx512(int64_t count) { return (__mmask16)((1u << count) - 1u); }
+MIRT__INLINE __m512 mirt__zero_avx512(void) { return _mm512_setzero_ps(); }
+MIRT__INLINE __m512 mirt__set_avx512(float x) { return _mm512_set1_ps(x); }
+MIRT__INLINE __m512 mirt__load_avx512(const float *p) { return _mm512_loadu_ps(p); }
+MIRT__INLINE void mirt__store_avx512(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
+MIRT__INLINE __m512 mirt__load_some_avx512(const float *p, int64_t count) {
+    return _mm512_maskz_loadu_ps(mirt__first_avx512(count), p);
+}
+MIRT__INLINE void mirt__store_some_avx512(float *p, __m512 x, int64_t count) {
+    _mm512_mask_storeu_ps(p, mirt__first_avx512(count), x);
+}
+MIRT__INLINE __m512 mirt__fma_avx512(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+MIRT__INLINE __m512 mirt__add_avx512(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
+MIRT__INLINE __m512 mirt__sub_avx512(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
+MIRT__INLINE __m512 mirt__mul_avx512(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
+MIRT__INLINE __m512 mirt__div_avx512(__m512 a, __m512 b) { return _mm512_div_ps(a, b); }
+MIRT__INLINE __m512 mirt__sqrt_avx512(__m512 a) { return _mm512_sqrt_ps(a); }
+MIRT__INLINE __mmask16 mirt__greater_avx512(__m512 a, __m512 b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+MIRT__INLINE __m512 mirt__select_avx512(__mmask16 mask, __m512 yes, __m512 no) {
+    return _mm512_mask_blend_ps(mask, no, yes);
+}
+MIRT__INLINE __m512 mirt__relu_avx512(__m512 x) { return _mm512_max_ps(_mm512_setzero_ps(), x); }
+MIRT__INLINE __m512 mirt__from_u8_avx512(const uint8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+MIRT__INLINE __m512 mirt__from_i32_avx512(const int32_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_loadu_si512((const void *)p));
+}
+MIRT__INLINE void mirt__store_bytes_avx512(uint8_t *p, __m512 x, int64_t count) {
+    _mm_mask_storeu_epi8(p, mirt__first_avx512(count), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(x)));
+}
+MIRT__INLINE __m512i mirt__load_which_avx512(const uint8_t *p, int64_t count) {
+    return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mirt__first_avx512(count), p));
+}
+MIRT__INLINE __m512 mirt__live_avx512(__m512i which, __m512 x) {
+    return _mm512_maskz_mov_ps(_mm512_cmplt_epi32_mask(which, _mm512_set1_epi32(4)), x);
+}
+MIRT__INLINE __m512i mirt__place_avx512(__m512i which) { return which; }
+MIRT__INLINE __m512 mirt__pick_avx512(const float *four, __m512i place) {
+    return _mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_loadu_ps(four)), place);
+}
+/* Eight by eight floats, for the instruction sets that have AVX. */
+MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t from_row) {
+    __m256 a[8], b[8];
+    for (int i = 0; i < 4; i++) {
+        a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row)),
+                                    _mm_loadu_ps(from + (i + 4) * from_row), 1);
+        a[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row + 4)),
+                                        _mm_loadu_ps(from + (i + 4) * from_row + 4), 1);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+        b[i + 2] = _mm256_unpacklo_ps(a[i + 2], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_ps(a[i + 2], a[i + 3]);
+        _mm256_storeu_ps(to + i * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0x44));
+        _mm256_storeu_ps(to + (i + 1) * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0xee));
+        _mm256_storeu_ps(to + (i + 2) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44));
+        _mm256_storeu_ps(to + (i + 3) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee));
+    }
+}
+/* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
+#define MIRT__VEC MIRT__K(vector)
+
+/* With constant arguments the accumulators live in registers. */
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
+    const float *a[MIRT__ROWS];
+    for (int i = 0; i < rows; i++) {
+        a[i] = tile->a[i];
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
+        }
+    }
+    const float *b = tile->b;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    for (int64_t r = 0; r < tile->run_count; r++) {
+        int64_t at = tile->runs[r].a;
+        for (int64_t left = tile->runs[r].length; left > 0; left--) {
+            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
+            for (int i = 0; i < rows; i++) {
+                MIRT__VEC x = MIRT__K(set)(a[i][at]);
+                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
+            }
+            at += a_step;
+            b += b_row;
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
+    }
+}
+
+#define MIRT__TILE(rows, vectors) \
+    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+#if MIRT__ROWS == 6
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
+    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
+     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+#else
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+#endif
+MIRT__TILES(1)
+MIRT__TILES(2)
+#if MIRT__VECTORS == 4
+MIRT__TILES(4)
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
+#else
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#endif
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
+    return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
+}
+MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
+    if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
+    else MIRT__K(store)(p, x);
+}
+static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
+    for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
+        for (int64_t p = 0; p < whole_k; p += MIRT__TRANSPOSE) {
+            MIRT__K(transpose_block)(to + p * MIRT__PANEL + j, from + j * from_row + p, from_row);
+        }
+    }
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t p = j < whole_columns ? whole_k : 0; p < k; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
+    }
+}
+
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
+    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
+    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
+    uint8_t some_bytes[MIRT__LANES] = {0};
+    int32_t some_words[MIRT__LANES] = {0};
+    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
+        memcpy(to, x, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES) {
+        int64_t n = count - i;
+        MIRT__VEC y;
+        if (reader->dtype == MIRT_UINT8) {
+            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
+            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
+        } else if (reader->dtype == MIRT_INT32) {
+            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
+            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
+        } else {
+            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        }
+        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
+        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
+        else MIRT__K(store)(to + i, y);
+    }
+}
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    if (!with_mask) return x;
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
+    switch (epilogue->mask_activation) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
+    case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
+    default: return x;
+    }
+}
+
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                            int64_t rows, int64_t columns) {
+    const bool with_mask = epilogue->mask != NULL;
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j;
+        MIRT__VEC beta = MIRT__K(zero)(), output = beta;
+        if (n >= MIRT__LANES) {
+            if (bias) beta = MIRT__K(load)(bias + j);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load)(mask[i] + j);
+                MIRT__VEC x = MIRT__K(load)(c[i] + j);
+                MIRT__K(store)(c[i] + j, MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask));
+            }
+        } else {
+            if (bias) beta = MIRT__K(load_some)(bias + j, n);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load_some)(mask[i] + j, n);
+                MIRT__VEC x = MIRT__K(load_some)(c[i] + j, n);
+                x = MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask);
+                MIRT__K(store_some)(c[i] + j, x, n);
+            }
+        }
+    }
+    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
+        }
+    }
+}
+
+static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    int64_t j = 0;
+    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
+        MIRT__VEC s[4];
+        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
+        for (int64_t p = 0; p < k; p++) {
+            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+        }
+        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+    }
+    for (; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
+        MIRT__VEC s = fresh ? MIRT__K(zero)() : MIRT__K(load_some)(sum + j, n);
+        for (int64_t p = 0; p < k; p++) s = MIRT__K(add)(s, MIRT__K(load_some)(b + p * b_row + j, n));
+        MIRT__K(store_some)(sum + j, s, n);
+    }
+}
+
+/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
+   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bias[2], sum[4][2];
+    for (int j = 0; j < vectors; j++) {
+        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
+    }
+    const int32_t *offset = row->offset;
+    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
+    float *y = row->y;
+    uint8_t *which = row->which;
+    for (int64_t w = 0; w < row->windows; w++) {
+        const float *b = row->b;
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
+        }
+        for (int64_t p = 0; p < k; p++) {
+            const int64_t at = offset[p];
+            const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
+            const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
+            for (int j = 0; j < vectors; j++) {
+                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
+                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
+                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
+                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
+                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            }
+            b += b_row;
+        }
+        for (int j = 0; j < vectors; j++) {
+            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
+            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
+            for (int i = 1; i < 4; i++) {
+                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
+                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
+                best = MIRT__K(select)(more, other, best);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
+            }
+            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
+            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
+            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        }
+        a0 += next;
+        a1 += next;
+        a2 += next;
+        a3 += next;
+        y += co;
+        if (which) which += co;
+    }
+}
+static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
+    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
+    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
+    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
+    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+}
+
+/* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
+                                     const int taps) {
+    MIRT__VEC sum[9], bias = MIRT__K(zero)();
+    float *to = s->dkernel + first * s->co + column;
+    const bool with_bias = first == 0 && s->db;
+    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
+    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
+    const float *block = s->block + first * 4, *dy = s->dy + column;
+    const uint8_t *which = s->which + column;
+    for (int64_t w = 0; w < s->windows; w++) {
+        const bool whole = columns == MIRT__LANES;
+        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) place = MIRT__K(place)(at);
+        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        bias = MIRT__K(add)(bias, g);
+        block += 4 * s->k;
+        dy += s->co;
+        which += s->co;
+    }
+    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
+    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+}
+static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
+    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
+        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
+        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
+        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    }
+}
+
+static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__K(store)(into + i, MIRT__K(add)(MIRT__K(load)(into + i), MIRT__K(load)(from + i)));
+    }
+    for (; i < count; i++) into[i] += from[i];
+}
+
+static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+    MIRT__VEC part[MIRT__MAX_PARTS];
+    int root = 0;
+    part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
+    for (int p = 1; p < args->parts; p++) part[p] = MIRT__K(load_up_to)(args->part[p] + i, n);
+    for (int t = 0; t + 1 < args->parts; t++) {
+        root = args->tree[t].into;
+        part[root] = MIRT__K(add)(part[root], part[args->tree[t].from]);
+    }
+    return part[root];
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
+    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
+    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
+                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+}
+
+MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
+    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
+    if (args->slot[0]) {
+        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
+        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
+        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
+        else weight = MIRT__K(add)(weight, velocity);
+    } else {
+        weight = MIRT__K(sub)(weight, step);
+    }
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+}
+
+MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
+    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
+    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
+    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
+    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
+    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+}
+
+static const mirt__simd MIRT__K(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__K(accumulate_range)
+};
+
+static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+}
+static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(sgd_range));
+}
+static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(adam_range));
+}
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
+    MIRT__NAME,
+    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
+    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+};
+
+#undef MIRT__VEC
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__LANES
+#undef MIRT__ROWS
+#undef MIRT__VECTORS
+#undef MIRT__TRANSPOSE
+#undef MIRT__INLINE
+#undef MIRT__K
+#undef MIRT__NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define MIRT__K(name) mirt__##name##_avx2
+#define MIRT__NAME "avx2"
+/* AVX2 with FMA: eight lanes. */
+#define MIRT__LANES 8
+#define MIRT__ROWS 6
+#define MIRT__VECTORS 2
+#define MIRT__TRANSPOSE 8
+#define MIRT__INLINE static inline __attribute__((always_inline))
+
+typedef __m256 mirt__vector_avx2;
+typedef __m256 mirt__mask_avx2;
+typedef __m256i mirt__which_avx2;
+
+MIRT__INLINE __m256 mirt__zero_avx2(void) { return _mm256_setzero_ps(); }
+MIRT__INLINE __m256 mirt__set_avx2(float x) { return _mm256_set1_ps(x); }
+MIRT__INLINE __m256 mirt__load_avx2(const float *p) { return _mm256_loadu_ps(p); }
+MIRT__INLINE void mirt__store_avx2(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
+MIRT__INLINE __m256i mirt__first_avx2(int64_t count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+MIRT__INLINE __m256 mirt__load_some_avx2(const float *p, int64_t count) {
+    return _mm256_maskload_ps(p, mirt__first_avx2(count));
+}
+MIRT__INLINE void mirt__store_some_avx2(float *p, __m256 x, int64_t count) {
+    _mm256_maskstore_ps(p, mirt__first_avx2(count), x);
+}
+MIRT__INLINE __m256 mirt__fma_avx2(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+MIRT__INLINE __m256 mirt__add_avx2(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+MIRT__INLINE __m256 mirt__sub_avx2(__m256 a, __m256 b) { return _mm256_sub_ps(a, b); }
+MIRT__INLINE __m256 mirt__mul_avx2(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
+MIRT__INLINE __m256 mirt__div_avx2(__m256 a, __m256 b) { return _mm256_div_ps(a, b); }
+MIRT__INLINE __m256 mirt__sqrt_avx2(__m256 a) { return _mm256_sqrt_ps(a); }
+MIRT__INLINE __m256 mirt__greater_avx2(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+MIRT__INLINE __m256 mirt__select_avx2(__m256 mask, __m256 yes, __m256 no) { return _mm256_blendv_ps(no, yes, mask); }
+MIRT__INLINE __m256 mirt__relu_avx2(__m256 x) { return _mm256_max_ps(_mm256_setzero_ps(), x); }
+MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+MIRT__INLINE __m256 mirt__from_i32_avx2(const int32_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+MIRT__INLINE void mirt__store_bytes_avx2(uint8_t *p, __m256 x, int64_t count) {
+    __m256i words = _mm256_cvttps_epi32(x);
+    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    long long bytes = _mm_cvtsi128_si64(_mm_packus_epi16(halves, halves));
+    memcpy(p, &bytes, (size_t)count);
+}
+MIRT__INLINE __m256i mirt__load_which_avx2(const uint8_t *p, int64_t count) {
+    long long bytes = 0;
+    memcpy(&bytes, p, (size_t)count);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes));
+}
+MIRT__INLINE __m256 mirt__live_avx2(__m256i which, __m256 x) {
+    return _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(4), which)));
+}
+MIRT__INLINE __m256i mirt__place_avx2(__m256i which) { return which; }
+MIRT__INLINE __m256 mirt__pick_avx2(const float *four, __m256i place) {
+    return _mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)(const void *)four), place);
+}
+/* Eight by eight floats, for the instruction sets that have AVX. */
+MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t from_row) {
+    __m256 a[8], b[8];
+    for (int i = 0; i < 4; i++) {
+        a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row)),
+                                    _mm_loadu_ps(from + (i + 4) * from_row), 1);
+        a[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row + 4)),
+                                        _mm_loadu_ps(from + (i + 4) * from_row + 4), 1);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+        b[i + 2] = _mm256_unpacklo_ps(a[i + 2], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_ps(a[i + 2], a[i + 3]);
+        _mm256_storeu_ps(to + i * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0x44));
+        _mm256_storeu_ps(to + (i + 1) * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0xee));
+        _mm256_storeu_ps(to + (i + 2) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44));
+        _mm256_storeu_ps(to + (i + 3) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee));
+    }
+}
+/* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
+#define MIRT__VEC MIRT__K(vector)
+
+/* With constant arguments the accumulators live in registers. */
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
+    const float *a[MIRT__ROWS];
+    for (int i = 0; i < rows; i++) {
+        a[i] = tile->a[i];
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
+        }
+    }
+    const float *b = tile->b;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    for (int64_t r = 0; r < tile->run_count; r++) {
+        int64_t at = tile->runs[r].a;
+        for (int64_t left = tile->runs[r].length; left > 0; left--) {
+            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
+            for (int i = 0; i < rows; i++) {
+                MIRT__VEC x = MIRT__K(set)(a[i][at]);
+                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
+            }
+            at += a_step;
+            b += b_row;
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
+    }
+}
+
+#define MIRT__TILE(rows, vectors) \
+    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+#if MIRT__ROWS == 6
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
+    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
+     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+#else
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+#endif
+MIRT__TILES(1)
+MIRT__TILES(2)
+#if MIRT__VECTORS == 4
+MIRT__TILES(4)
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
+#else
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#endif
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
+    return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
+}
+MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
+    if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
+    else MIRT__K(store)(p, x);
+}
+static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
+    for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
+        for (int64_t p = 0; p < whole_k; p += MIRT__TRANSPOSE) {
+            MIRT__K(transpose_block)(to + p * MIRT__PANEL + j, from + j * from_row + p, from_row);
+        }
+    }
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t p = j < whole_columns ? whole_k : 0; p < k; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
+    }
+}
+
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
+    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
+    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
+    uint8_t some_bytes[MIRT__LANES] = {0};
+    int32_t some_words[MIRT__LANES] = {0};
+    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
+        memcpy(to, x, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES) {
+        int64_t n = count - i;
+        MIRT__VEC y;
+        if (reader->dtype == MIRT_UINT8) {
+            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
+            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
+        } else if (reader->dtype == MIRT_INT32) {
+            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
+            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
+        } else {
+            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        }
+        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
+        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
+        else MIRT__K(store)(to + i, y);
+    }
+}
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    if (!with_mask) return x;
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
+    switch (epilogue->mask_activation) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
+    case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
+    default: return x;
+    }
+}
+
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                            int64_t rows, int64_t columns) {
+    const bool with_mask = epilogue->mask != NULL;
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j;
+        MIRT__VEC beta = MIRT__K(zero)(), output = beta;
+        if (n >= MIRT__LANES) {
+            if (bias) beta = MIRT__K(load)(bias + j);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load)(mask[i] + j);
+                MIRT__VEC x = MIRT__K(load)(c[i] + j);
+                MIRT__K(store)(c[i] + j, MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask));
+            }
+        } else {
+            if (bias) beta = MIRT__K(load_some)(bias + j, n);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load_some)(mask[i] + j, n);
+                MIRT__VEC x = MIRT__K(load_some)(c[i] + j, n);
+                x = MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask);
+                MIRT__K(store_some)(c[i] + j, x, n);
+            }
+        }
+    }
+    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
+        }
+    }
+}
+
+static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    int64_t j = 0;
+    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
+        MIRT__VEC s[4];
+        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
+        for (int64_t p = 0; p < k; p++) {
+            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+        }
+        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+    }
+    for (; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
+        MIRT__VEC s = fresh ? MIRT__K(zero)() : MIRT__K(load_some)(sum + j, n);
+        for (int64_t p = 0; p < k; p++) s = MIRT__K(add)(s, MIRT__K(load_some)(b + p * b_row + j, n));
+        MIRT__K(store_some)(sum + j, s, n);
+    }
+}
+
+/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
+   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bias[2], sum[4][2];
+    for (int j = 0; j < vectors; j++) {
+        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
+    }
+    const int32_t *offset = row->offset;
+    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
+    float *y = row->y;
+    uint8_t *which = row->which;
+    for (int64_t w = 0; w < row->windows; w++) {
+        const float *b = row->b;
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
+        }
+        for (int64_t p = 0; p < k; p++) {
+            const int64_t at = offset[p];
+            const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
+            const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
+            for (int j = 0; j < vectors; j++) {
+                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
+                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
+                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
+                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
+                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            }
+            b += b_row;
+        }
+        for (int j = 0; j < vectors; j++) {
+            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
+            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
+            for (int i = 1; i < 4; i++) {
+                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
+                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
+                best = MIRT__K(select)(more, other, best);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
+            }
+            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
+            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
+            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        }
+        a0 += next;
+        a1 += next;
+        a2 += next;
+        a3 += next;
+        y += co;
+        if (which) which += co;
+    }
+}
+static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
+    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
+    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
+    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
+    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+}
+
+/* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
+                                     const int taps) {
+    MIRT__VEC sum[9], bias = MIRT__K(zero)();
+    float *to = s->dkernel + first * s->co + column;
+    const bool with_bias = first == 0 && s->db;
+    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
+    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
+    const float *block = s->block + first * 4, *dy = s->dy + column;
+    const uint8_t *which = s->which + column;
+    for (int64_t w = 0; w < s->windows; w++) {
+        const bool whole = columns == MIRT__LANES;
+        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) place = MIRT__K(place)(at);
+        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        bias = MIRT__K(add)(bias, g);
+        block += 4 * s->k;
+        dy += s->co;
+        which += s->co;
+    }
+    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
+    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+}
+static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
+    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
+        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
+        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
+        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    }
+}
+
+static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__K(store)(into + i, MIRT__K(add)(MIRT__K(load)(into + i), MIRT__K(load)(from + i)));
+    }
+    for (; i < count; i++) into[i] += from[i];
+}
+
+static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+    MIRT__VEC part[MIRT__MAX_PARTS];
+    int root = 0;
+    part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
+    for (int p = 1; p < args->parts; p++) part[p] = MIRT__K(load_up_to)(args->part[p] + i, n);
+    for (int t = 0; t + 1 < args->parts; t++) {
+        root = args->tree[t].into;
+        part[root] = MIRT__K(add)(part[root], part[args->tree[t].from]);
+    }
+    return part[root];
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
+    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
+    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
+                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+}
+
+MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
+    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
+    if (args->slot[0]) {
+        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
+        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
+        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
+        else weight = MIRT__K(add)(weight, velocity);
+    } else {
+        weight = MIRT__K(sub)(weight, step);
+    }
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+}
+
+MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
+    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
+    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
+    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
+    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
+    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+}
+
+static const mirt__simd MIRT__K(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__K(accumulate_range)
+};
+
+static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+}
+static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(sgd_range));
+}
+static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(adam_range));
+}
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
+    MIRT__NAME,
+    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
+    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+};
+
+#undef MIRT__VEC
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__LANES
+#undef MIRT__ROWS
+#undef MIRT__VECTORS
+#undef MIRT__TRANSPOSE
+#undef MIRT__INLINE
+#undef MIRT__K
+#undef MIRT__NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__aarch64__)
+#include <arm_neon.h>
+
+#define MIRT__K(name) mirt__##name##_neon
+#define MIRT__NAME "neon"
+/* NEON of 64-bit ARM: four lanes, thirty-two registers. */
+#define MIRT__LANES 4
+#define MIRT__ROWS 6
+#define MIRT__VECTORS 4
+#define MIRT__TRANSPOSE 4
+#define MIRT__INLINE static inline __attribute__((always_inline))
+
+typedef float32x4_t mirt__vector_neon;
+typedef uint32x4_t mirt__mask_neon;
+typedef uint8x16_t mirt__which_neon;
+
+MIRT__INLINE float32x4_t mirt__zero_neon(void) { return vdupq_n_f32(0.0f); }
+MIRT__INLINE float32x4_t mirt__set_neon(float x) { return vdupq_n_f32(x); }
+MIRT__INLINE float32x4_t mirt__load_neon(const float *p) { return vld1q_f32(p); }
+MIRT__INLINE void mirt__store_neon(float *p, float32x4_t x) { vst1q_f32(p, x); }
+MIRT__INLINE float32x4_t mirt__load_some_neon(const float *p, int64_t count) {
+    float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    memcpy(four, p, (size_t)count * sizeof(float));
+    return vld1q_f32(four);
+}
+MIRT__INLINE void mirt__store_some_neon(float *p, float32x4_t x, int64_t count) {
+    float four[4];
+    vst1q_f32(four, x);
+    memcpy(p, four, (size_t)count * sizeof(float));
+}
+MIRT__INLINE float32x4_t mirt__fma_neon(float32x4_t a, float32x4_t b, float32x4_t c) { return vfmaq_f32(c, a, b); }
+MIRT__INLINE float32x4_t mirt__add_neon(float32x4_t a, float32x4_t b) { return vaddq_f32(a, b); }
+MIRT__INLINE float32x4_t mirt__sub_neon(float32x4_t a, float32x4_t b) { return vsubq_f32(a, b); }
+MIRT__INLINE float32x4_t mirt__mul_neon(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
+MIRT__INLINE float32x4_t mirt__div_neon(float32x4_t a, float32x4_t b) { return vdivq_f32(a, b); }
+MIRT__INLINE float32x4_t mirt__sqrt_neon(float32x4_t a) { return vsqrtq_f32(a); }
+MIRT__INLINE uint32x4_t mirt__greater_neon(float32x4_t a, float32x4_t b) { return vcgtq_f32(a, b); }
+MIRT__INLINE float32x4_t mirt__select_neon(uint32x4_t mask, float32x4_t yes, float32x4_t no) {
+    return vbslq_f32(mask, yes, no);
+}
+/* Not vmaxq: -0 and NaN stay, as on x86. */
+MIRT__INLINE float32x4_t mirt__relu_neon(float32x4_t x) {
+    return vbslq_f32(vcltq_f32(x, vdupq_n_f32(0.0f)), vdupq_n_f32(0.0f), x);
+}
+MIRT__INLINE float32x4_t mirt__from_u8_neon(const uint8_t *p) {
+    uint32_t bytes;
+    memcpy(&bytes, p, 4);
+    return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
+}
+MIRT__INLINE float32x4_t mirt__from_i32_neon(const int32_t *p) { return vcvtq_f32_s32(vld1q_s32(p)); }
+MIRT__INLINE void mirt__store_bytes_neon(uint8_t *p, float32x4_t x, int64_t count) {
+    uint16x4_t words = vmovn_u32(vcvtq_u32_f32(x));
+    uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(words, words))), 0);
+    memcpy(p, &bytes, (size_t)count);
+}
+MIRT__INLINE uint8x16_t mirt__load_which_neon(const uint8_t *p, int64_t count) {
+    uint32_t bytes = 0;
+    memcpy(&bytes, p, (size_t)count);
+    return vreinterpretq_u8_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
+}
+MIRT__INLINE float32x4_t mirt__live_neon(uint8x16_t which, float32x4_t x) {
+    uint32x4_t live = vcltq_u32(vreinterpretq_u32_u8(which), vdupq_n_u32(4));
+    return vreinterpretq_f32_u32(vandq_u32(live, vreinterpretq_u32_f32(x)));
+}
+/* The four bytes of the chosen float. */
+MIRT__INLINE uint8x16_t mirt__place_neon(uint8x16_t which) {
+    uint32x4_t place = vandq_u32(vreinterpretq_u32_u8(which), vdupq_n_u32(3));
+    return vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), place, 0x04040404));
+}
+MIRT__INLINE float32x4_t mirt__pick_neon(const float *four, uint8x16_t place) {
+    return vreinterpretq_f32_u8(vqtbl1q_u8(vreinterpretq_u8_f32(vld1q_f32(four)), place));
+}
+MIRT__INLINE void mirt__transpose_block_neon(float *to, const float *from, int64_t from_row) {
+    float32x4x2_t low = vtrnq_f32(vld1q_f32(from), vld1q_f32(from + from_row));
+    float32x4x2_t high = vtrnq_f32(vld1q_f32(from + 2 * from_row), vld1q_f32(from + 3 * from_row));
+    vst1q_f32(to, vcombine_f32(vget_low_f32(low.val[0]), vget_low_f32(high.val[0])));
+    vst1q_f32(to + MIRT__PANEL, vcombine_f32(vget_low_f32(low.val[1]), vget_low_f32(high.val[1])));
+    vst1q_f32(to + 2 * MIRT__PANEL, vcombine_f32(vget_high_f32(low.val[0]), vget_high_f32(high.val[0])));
+    vst1q_f32(to + 3 * MIRT__PANEL, vcombine_f32(vget_high_f32(low.val[1]), vget_high_f32(high.val[1])));
+}
+/* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
+#define MIRT__VEC MIRT__K(vector)
+
+/* With constant arguments the accumulators live in registers. */
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
+    const float *a[MIRT__ROWS];
+    for (int i = 0; i < rows; i++) {
+        a[i] = tile->a[i];
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
+        }
+    }
+    const float *b = tile->b;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    for (int64_t r = 0; r < tile->run_count; r++) {
+        int64_t at = tile->runs[r].a;
+        for (int64_t left = tile->runs[r].length; left > 0; left--) {
+            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
+            for (int i = 0; i < rows; i++) {
+                MIRT__VEC x = MIRT__K(set)(a[i][at]);
+                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
+            }
+            at += a_step;
+            b += b_row;
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
+    }
+}
+
+#define MIRT__TILE(rows, vectors) \
+    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+#if MIRT__ROWS == 6
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
+    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
+     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+#else
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+#endif
+MIRT__TILES(1)
+MIRT__TILES(2)
+#if MIRT__VECTORS == 4
+MIRT__TILES(4)
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
+#else
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#endif
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
+    return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
+}
+MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
+    if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
+    else MIRT__K(store)(p, x);
+}
+static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
+    for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
+        for (int64_t p = 0; p < whole_k; p += MIRT__TRANSPOSE) {
+            MIRT__K(transpose_block)(to + p * MIRT__PANEL + j, from + j * from_row + p, from_row);
+        }
+    }
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t p = j < whole_columns ? whole_k : 0; p < k; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
+    }
+}
+
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
+    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
+    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
+    uint8_t some_bytes[MIRT__LANES] = {0};
+    int32_t some_words[MIRT__LANES] = {0};
+    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
+        memcpy(to, x, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES) {
+        int64_t n = count - i;
+        MIRT__VEC y;
+        if (reader->dtype == MIRT_UINT8) {
+            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
+            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
+        } else if (reader->dtype == MIRT_INT32) {
+            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
+            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
+        } else {
+            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        }
+        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
+        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
+        else MIRT__K(store)(to + i, y);
+    }
+}
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    if (!with_mask) return x;
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
+    switch (epilogue->mask_activation) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
+    case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
+    default: return x;
+    }
+}
+
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                            int64_t rows, int64_t columns) {
+    const bool with_mask = epilogue->mask != NULL;
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j;
+        MIRT__VEC beta = MIRT__K(zero)(), output = beta;
+        if (n >= MIRT__LANES) {
+            if (bias) beta = MIRT__K(load)(bias + j);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load)(mask[i] + j);
+                MIRT__VEC x = MIRT__K(load)(c[i] + j);
+                MIRT__K(store)(c[i] + j, MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask));
+            }
+        } else {
+            if (bias) beta = MIRT__K(load_some)(bias + j, n);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load_some)(mask[i] + j, n);
+                MIRT__VEC x = MIRT__K(load_some)(c[i] + j, n);
+                x = MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask);
+                MIRT__K(store_some)(c[i] + j, x, n);
+            }
+        }
+    }
+    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
+        }
+    }
+}
+
+static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    int64_t j = 0;
+    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
+        MIRT__VEC s[4];
+        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
+        for (int64_t p = 0; p < k; p++) {
+            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+        }
+        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+    }
+    for (; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
+        MIRT__VEC s = fresh ? MIRT__K(zero)() : MIRT__K(load_some)(sum + j, n);
+        for (int64_t p = 0; p < k; p++) s = MIRT__K(add)(s, MIRT__K(load_some)(b + p * b_row + j, n));
+        MIRT__K(store_some)(sum + j, s, n);
+    }
+}
+
+/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
+   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bias[2], sum[4][2];
+    for (int j = 0; j < vectors; j++) {
+        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
+    }
+    const int32_t *offset = row->offset;
+    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
+    float *y = row->y;
+    uint8_t *which = row->which;
+    for (int64_t w = 0; w < row->windows; w++) {
+        const float *b = row->b;
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
+        }
+        for (int64_t p = 0; p < k; p++) {
+            const int64_t at = offset[p];
+            const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
+            const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
+            for (int j = 0; j < vectors; j++) {
+                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
+                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
+                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
+                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
+                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            }
+            b += b_row;
+        }
+        for (int j = 0; j < vectors; j++) {
+            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
+            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
+            for (int i = 1; i < 4; i++) {
+                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
+                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
+                best = MIRT__K(select)(more, other, best);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
+            }
+            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
+            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
+            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        }
+        a0 += next;
+        a1 += next;
+        a2 += next;
+        a3 += next;
+        y += co;
+        if (which) which += co;
+    }
+}
+static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
+    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
+    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
+    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
+    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+}
+
+/* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
+                                     const int taps) {
+    MIRT__VEC sum[9], bias = MIRT__K(zero)();
+    float *to = s->dkernel + first * s->co + column;
+    const bool with_bias = first == 0 && s->db;
+    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
+    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
+    const float *block = s->block + first * 4, *dy = s->dy + column;
+    const uint8_t *which = s->which + column;
+    for (int64_t w = 0; w < s->windows; w++) {
+        const bool whole = columns == MIRT__LANES;
+        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) place = MIRT__K(place)(at);
+        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        bias = MIRT__K(add)(bias, g);
+        block += 4 * s->k;
+        dy += s->co;
+        which += s->co;
+    }
+    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
+    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+}
+static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
+    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
+        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
+        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
+        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    }
+}
+
+static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__K(store)(into + i, MIRT__K(add)(MIRT__K(load)(into + i), MIRT__K(load)(from + i)));
+    }
+    for (; i < count; i++) into[i] += from[i];
+}
+
+static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+    MIRT__VEC part[MIRT__MAX_PARTS];
+    int root = 0;
+    part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
+    for (int p = 1; p < args->parts; p++) part[p] = MIRT__K(load_up_to)(args->part[p] + i, n);
+    for (int t = 0; t + 1 < args->parts; t++) {
+        root = args->tree[t].into;
+        part[root] = MIRT__K(add)(part[root], part[args->tree[t].from]);
+    }
+    return part[root];
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
+    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
+    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
+                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+}
+
+MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
+    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
+    if (args->slot[0]) {
+        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
+        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
+        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
+        else weight = MIRT__K(add)(weight, velocity);
+    } else {
+        weight = MIRT__K(sub)(weight, step);
+    }
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+}
+
+MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
+    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
+    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
+    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
+    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
+    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+}
+
+static const mirt__simd MIRT__K(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__K(accumulate_range)
+};
+
+static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+}
+static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(sgd_range));
+}
+static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(adam_range));
+}
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
+    MIRT__NAME,
+    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
+    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+};
+
+#undef MIRT__VEC
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__LANES
+#undef MIRT__ROWS
+#undef MIRT__VECTORS
+#undef MIRT__TRANSPOSE
+#undef MIRT__INLINE
+#undef MIRT__K
+#undef MIRT__NAME
+#endif
+
+#define MIRT__K(name) mirt__##name##_plain
+#define MIRT__NAME "plain"
+/* Any machine: sixteen-byte vectors of the compiler, which are registers almost everywhere. */
+#define MIRT__LANES 4
+#define MIRT__ROWS 4
+#define MIRT__VECTORS 2
+#define MIRT__TRANSPOSE 4
+#define MIRT__INLINE static inline __attribute__((always_inline))
+
+typedef float mirt__vector_plain __attribute__((vector_size(16)));
+typedef int32_t mirt__mask_plain __attribute__((vector_size(16)));
+typedef mirt__mask_plain mirt__which_plain;
+
+MIRT__INLINE mirt__vector_plain mirt__set_plain(float x) {
+    mirt__vector_plain y = {x, x, x, x};
+    return y;
+}
+MIRT__INLINE mirt__vector_plain mirt__zero_plain(void) { return mirt__set_plain(0.0f); }
+MIRT__INLINE mirt__vector_plain mirt__load_plain(const float *p) {
+    mirt__vector_plain x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+MIRT__INLINE void mirt__store_plain(float *p, mirt__vector_plain x) { memcpy(p, &x, sizeof x); }
+MIRT__INLINE mirt__vector_plain mirt__load_some_plain(const float *p, int64_t count) {
+    mirt__vector_plain x = mirt__zero_plain();
+    memcpy(&x, p, (size_t)count * sizeof(float));
+    return x;
+}
+MIRT__INLINE void mirt__store_some_plain(float *p, mirt__vector_plain x, int64_t count) {
+    memcpy(p, &x, (size_t)count * sizeof(float));
+}
+MIRT__INLINE mirt__vector_plain mirt__fma_plain(mirt__vector_plain a, mirt__vector_plain b, mirt__vector_plain c) {
+#ifdef FP_FAST_FMAF
+    for (int i = 0; i < 4; i++) c[i] = fmaf(a[i], b[i], c[i]);
+    return c;
+#else
+    return a * b + c;
+#endif
+}
+MIRT__INLINE mirt__vector_plain mirt__add_plain(mirt__vector_plain a, mirt__vector_plain b) { return a + b; }
+MIRT__INLINE mirt__vector_plain mirt__sub_plain(mirt__vector_plain a, mirt__vector_plain b) { return a - b; }
+MIRT__INLINE mirt__vector_plain mirt__mul_plain(mirt__vector_plain a, mirt__vector_plain b) { return a * b; }
+MIRT__INLINE mirt__vector_plain mirt__div_plain(mirt__vector_plain a, mirt__vector_plain b) { return a / b; }
+MIRT__INLINE mirt__vector_plain mirt__sqrt_plain(mirt__vector_plain a) {
+    for (int i = 0; i < 4; i++) a[i] = sqrtf(a[i]);
+    return a;
+}
+MIRT__INLINE mirt__mask_plain mirt__greater_plain(mirt__vector_plain a, mirt__vector_plain b) {
+    return (mirt__mask_plain)(a > b);
+}
+MIRT__INLINE mirt__vector_plain mirt__select_plain(mirt__mask_plain mask, mirt__vector_plain yes, mirt__vector_plain no) {
+    return (mirt__vector_plain)((mask & (mirt__mask_plain)yes) | (~mask & (mirt__mask_plain)no));
+}
+MIRT__INLINE mirt__vector_plain mirt__relu_plain(mirt__vector_plain x) {
+    return (mirt__vector_plain)(~(mirt__mask_plain)(x < mirt__zero_plain()) & (mirt__mask_plain)x);
+}
+MIRT__INLINE mirt__vector_plain mirt__from_u8_plain(const uint8_t *p) {
+    mirt__vector_plain x = {(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
+    return x;
+}
+MIRT__INLINE mirt__vector_plain mirt__from_i32_plain(const int32_t *p) {
+    mirt__vector_plain x = {(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
+    return x;
+}
+MIRT__INLINE void mirt__store_bytes_plain(uint8_t *p, mirt__vector_plain x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) p[i] = (uint8_t)x[i];
+}
+MIRT__INLINE mirt__mask_plain mirt__load_which_plain(const uint8_t *p, int64_t count) {
+    mirt__mask_plain which = {0, 0, 0, 0};
+    for (int64_t i = 0; i < count; i++) which[i] = p[i];
+    return which;
+}
+MIRT__INLINE mirt__vector_plain mirt__live_plain(mirt__mask_plain which, mirt__vector_plain x) {
+    mirt__mask_plain four = {4, 4, 4, 4};
+    return (mirt__vector_plain)((mirt__mask_plain)(which < four) & (mirt__mask_plain)x);
+}
+MIRT__INLINE mirt__mask_plain mirt__place_plain(mirt__mask_plain which) {
+    mirt__mask_plain three = {3, 3, 3, 3};
+    return which & three;
+}
+MIRT__INLINE mirt__vector_plain mirt__pick_plain(const float *four, mirt__mask_plain place) {
+    mirt__vector_plain x = {four[place[0]], four[place[1]], four[place[2]], four[place[3]]};
+    return x;
+}
+MIRT__INLINE void mirt__transpose_block_plain(float *to, const float *from, int64_t from_row) {
+    for (int j = 0; j < 4; j++) {
+        for (int p = 0; p < 4; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
+    }
+}
+/* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
+#define MIRT__VEC MIRT__K(vector)
+
+/* With constant arguments the accumulators live in registers. */
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
+    const float *a[MIRT__ROWS];
+    for (int i = 0; i < rows; i++) {
+        a[i] = tile->a[i];
+        for (int j = 0; j < vectors; j++) {
+            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
+        }
+    }
+    const float *b = tile->b;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    for (int64_t r = 0; r < tile->run_count; r++) {
+        int64_t at = tile->runs[r].a;
+        for (int64_t left = tile->runs[r].length; left > 0; left--) {
+            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
+            for (int i = 0; i < rows; i++) {
+                MIRT__VEC x = MIRT__K(set)(a[i][at]);
+                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
+            }
+            at += a_step;
+            b += b_row;
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
+    }
+}
+
+#define MIRT__TILE(rows, vectors) \
+    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+#if MIRT__ROWS == 6
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
+    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
+     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+#else
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+#endif
+MIRT__TILES(1)
+MIRT__TILES(2)
+#if MIRT__VECTORS == 4
+MIRT__TILES(4)
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
+#else
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#endif
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
+    return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
+}
+MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
+    if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
+    else MIRT__K(store)(p, x);
+}
+static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
+    for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
+        for (int64_t p = 0; p < whole_k; p += MIRT__TRANSPOSE) {
+            MIRT__K(transpose_block)(to + p * MIRT__PANEL + j, from + j * from_row + p, from_row);
+        }
+    }
+    for (int64_t j = 0; j < columns; j++) {
+        for (int64_t p = j < whole_columns ? whole_k : 0; p < k; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
+    }
+}
+
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
+    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
+    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
+    uint8_t some_bytes[MIRT__LANES] = {0};
+    int32_t some_words[MIRT__LANES] = {0};
+    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
+        memcpy(to, x, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES) {
+        int64_t n = count - i;
+        MIRT__VEC y;
+        if (reader->dtype == MIRT_UINT8) {
+            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
+            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
+        } else if (reader->dtype == MIRT_INT32) {
+            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
+            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
+        } else {
+            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        }
+        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
+        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
+        else MIRT__K(store)(to + i, y);
+    }
+}
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    if (!with_mask) return x;
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
+    switch (epilogue->mask_activation) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
+    case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
+    default: return x;
+    }
+}
+
+static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                            int64_t rows, int64_t columns) {
+    const bool with_mask = epilogue->mask != NULL;
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j;
+        MIRT__VEC beta = MIRT__K(zero)(), output = beta;
+        if (n >= MIRT__LANES) {
+            if (bias) beta = MIRT__K(load)(bias + j);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load)(mask[i] + j);
+                MIRT__VEC x = MIRT__K(load)(c[i] + j);
+                MIRT__K(store)(c[i] + j, MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask));
+            }
+        } else {
+            if (bias) beta = MIRT__K(load_some)(bias + j, n);
+            for (int64_t i = 0; i < rows; i++) {
+                if (with_mask) output = MIRT__K(load_some)(mask[i] + j, n);
+                MIRT__VEC x = MIRT__K(load_some)(c[i] + j, n);
+                x = MIRT__K(finish_vector)(x, beta, output, epilogue, bias != NULL, with_mask);
+                MIRT__K(store_some)(c[i] + j, x, n);
+            }
+        }
+    }
+    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
+        }
+    }
+}
+
+static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    int64_t j = 0;
+    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
+        MIRT__VEC s[4];
+        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
+        for (int64_t p = 0; p < k; p++) {
+            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+        }
+        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+    }
+    for (; j < columns; j += MIRT__LANES) {
+        int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
+        MIRT__VEC s = fresh ? MIRT__K(zero)() : MIRT__K(load_some)(sum + j, n);
+        for (int64_t p = 0; p < k; p++) s = MIRT__K(add)(s, MIRT__K(load_some)(b + p * b_row + j, n));
+        MIRT__K(store_some)(sum + j, s, n);
+    }
+}
+
+/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
+   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bias[2], sum[4][2];
+    for (int j = 0; j < vectors; j++) {
+        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
+    }
+    const int32_t *offset = row->offset;
+    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
+    float *y = row->y;
+    uint8_t *which = row->which;
+    for (int64_t w = 0; w < row->windows; w++) {
+        const float *b = row->b;
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
+        }
+        for (int64_t p = 0; p < k; p++) {
+            const int64_t at = offset[p];
+            const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
+            const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
+            for (int j = 0; j < vectors; j++) {
+                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
+                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
+                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
+                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
+                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            }
+            b += b_row;
+        }
+        for (int j = 0; j < vectors; j++) {
+            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
+            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
+            for (int i = 1; i < 4; i++) {
+                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
+                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
+                best = MIRT__K(select)(more, other, best);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
+            }
+            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
+            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
+            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        }
+        a0 += next;
+        a1 += next;
+        a2 += next;
+        a3 += next;
+        y += co;
+        if (which) which += co;
+    }
+}
+static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
+    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
+    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
+    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
+    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+}
+
+/* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
+                                     const int taps) {
+    MIRT__VEC sum[9], bias = MIRT__K(zero)();
+    float *to = s->dkernel + first * s->co + column;
+    const bool with_bias = first == 0 && s->db;
+    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
+    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
+    const float *block = s->block + first * 4, *dy = s->dy + column;
+    const uint8_t *which = s->which + column;
+    for (int64_t w = 0; w < s->windows; w++) {
+        const bool whole = columns == MIRT__LANES;
+        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) place = MIRT__K(place)(at);
+        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        bias = MIRT__K(add)(bias, g);
+        block += 4 * s->k;
+        dy += s->co;
+        which += s->co;
+    }
+    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
+    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+}
+static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
+    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
+        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
+        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
+        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    }
+}
+
+static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__K(store)(into + i, MIRT__K(add)(MIRT__K(load)(into + i), MIRT__K(load)(from + i)));
+    }
+    for (; i < count; i++) into[i] += from[i];
+}
+
+static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+    MIRT__VEC part[MIRT__MAX_PARTS];
+    int root = 0;
+    part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
+    for (int p = 1; p < args->parts; p++) part[p] = MIRT__K(load_up_to)(args->part[p] + i, n);
+    for (int t = 0; t + 1 < args->parts; t++) {
+        root = args->tree[t].into;
+        part[root] = MIRT__K(add)(part[root], part[args->tree[t].from]);
+    }
+    return part[root];
+}
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
+    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
+    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
+                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+}
+
+MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
+    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
+    if (args->slot[0]) {
+        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
+        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
+        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
+        else weight = MIRT__K(add)(weight, velocity);
+    } else {
+        weight = MIRT__K(sub)(weight, step);
+    }
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+}
+
+MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
+    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
+    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
+    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
+    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
+    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
+    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
+    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+}
+
+static const mirt__simd MIRT__K(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__K(accumulate_range)
+};
+
+static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+}
+static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+}
+static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(sgd_range));
+}
+static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(adam_range));
+}
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
+    MIRT__NAME,
+    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
+    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+};
+
+#undef MIRT__VEC
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__LANES
+#undef MIRT__ROWS
+#undef MIRT__VECTORS
+#undef MIRT__TRANSPOSE
+#undef MIRT__INLINE
+#undef MIRT__K
+#undef MIRT__NAME
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/fast_gemm.c */
+
+/* Matrix products: panels of b, blocks of k, tiles of c. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+static int64_t mirt__fast_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static int64_t mirt__fast_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* The part of the runs between two spills. */
+typedef struct mirt__fast_block {
+    mirt__run runs[MIRT__BLOCK_RUNS];
+    int64_t count, k;
+    bool contiguous; /* in b, row after row */
+} mirt__fast_block;
+
+/* Takes the next block, starting `skip` steps into run `*run`; false when it is the last. */
+static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t *skip, mirt__fast_block *block) {
+    block->count = block->k = 0;
+    block->contiguous = true;
+    while (*run < p->run_count && block->count < MIRT__BLOCK_RUNS && block->k < MIRT__BLOCK_K) {
+        const mirt__run *from = &p->runs[*run];
+        mirt__run *to = &block->runs[block->count];
+        to->a = from->a + *skip * p->a_step;
+        to->b = from->b + *skip * p->b_row;
+        to->length = mirt__fast_min(from->length - *skip, MIRT__BLOCK_K - block->k);
+        if (to->b != block->runs[0].b + block->k * p->b_row) block->contiguous = false;
+        block->k += to->length;
+        block->count++;
+        *skip += to->length;
+        if (*skip == from->length) {
+            ++*run;
+            *skip = 0;
+        }
+    }
+    return *run < p->run_count;
+}
+
+/* Copies the block's rows of b into the panel, `columns` from j on, filled up with zeros to whole vectors. */
+static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, const mirt__fast_block *block, int64_t j,
+                            int64_t columns) {
+    const int64_t filled = (columns + simd->lanes - 1) / simd->lanes * simd->lanes;
+    float *to = p->panel;
+    for (int64_t r = 0; r < block->count; r++) {
+        const int64_t k = block->runs[r].length;
+        const float *from = p->b + block->runs[r].b + j * p->b_col;
+        if (p->b_col != 1) {
+            simd->transpose(to, from, p->b_col, k, columns);
+        } else {
+            for (int64_t i = 0; i < k; i++) {
+                memcpy(to + i * MIRT__PANEL, from + i * p->b_row, (size_t)columns * sizeof(float));
+            }
+        }
+        if (filled > columns) {
+            for (int64_t i = 0; i < k; i++) {
+                memset(to + i * MIRT__PANEL + columns, 0, (size_t)(filled - columns) * sizeof(float));
+            }
+        }
+        to += k * MIRT__PANEL;
+    }
+}
+
+/* Up to 64 columns of up to six rows of c. tile->c are the places of column j. */
+static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t rows, int64_t columns, float *spare) {
+    float *const *const c = tile->c;
+    float *at[MIRT__TILE_ROWS];
+    for (int64_t i = 0; i < rows; i++) at[i] = c[i];
+    const float *b = tile->b;
+    for (int64_t j = 0; j < columns;) {
+        int64_t vectors = (columns - j + simd->lanes - 1) / simd->lanes, kind = 0;
+        vectors = mirt__fast_min(vectors, simd->vectors);
+        while (2 << kind <= vectors) kind++;
+        const int64_t wide = simd->lanes << kind, valid = mirt__fast_min(wide, columns - j);
+        tile->b = b + j;
+        if (valid == wide) {
+            for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i] + j;
+            simd->tile[kind][rows - 1](tile);
+        } else {
+            for (int64_t i = 0; i < rows; i++) {
+                tile->c[i] = spare + i * MIRT__PANEL;
+                if (!tile->fresh) memcpy(tile->c[i], at[i] + j, (size_t)valid * sizeof(float));
+            }
+            simd->tile[kind][rows - 1](tile);
+            for (int64_t i = 0; i < rows; i++) memcpy(at[i] + j, tile->c[i], (size_t)valid * sizeof(float));
+        }
+        j += wide;
+    }
+    for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i];
+    tile->b = b;
+}
+
+/* All rows of c, `columns` from j on, one block of k. */
+static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, mirt__tile *tile, int64_t j, int64_t columns,
+                            bool last) {
+    const float *mask[MIRT__TILE_ROWS];
+    float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
+    const int64_t tiles = (p->m + simd->rows - 1) / simd->rows;
+    int64_t line = 0, place = 0, left = p->m;
+    for (int64_t t = 0; t < tiles; t++) {
+        const int64_t rows = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
+        left -= rows;
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t at = line * p->c_y + place * p->c_x + j;
+            tile->a[i] = p->a + line * p->a_y + place * p->a_x;
+            tile->c[i] = p->c + at;
+            mask[i] = p->mask ? p->mask + at : NULL;
+            if (++place == p->width) {
+                place = 0;
+                line++;
+            }
+        }
+        mirt__fast_tile(simd, tile, rows, columns, spare);
+        if (last && p->epilogue) simd->finish(p->epilogue, p->bias ? p->bias + j : NULL, tile->c, mask, rows, columns);
+    }
+}
+
+MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p) {
+    mirt__fast_block block;
+    mirt__tile tile;
+    memset(&tile, 0, sizeof tile);
+    tile.runs = block.runs;
+    tile.a_step = p->a_step;
+    for (int64_t j = 0; j < p->n; j += MIRT__PANEL) {
+        const int64_t columns = mirt__fast_min(MIRT__PANEL, p->n - j);
+        int64_t run = 0, skip = 0;
+        tile.fresh = p->fresh;
+        for (bool more = true; more;) {
+            more = mirt__fast_next_block(p, &run, &skip, &block);
+            /* Rows of b that are far apart cost more than a copy when there are many rows of a. */
+            if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 48)) {
+                tile.b = p->b + (block.count > 0 ? block.runs[0].b : 0) + j;
+                tile.b_row = p->b_row;
+            } else {
+                mirt__fast_pack(simd, p, &block, j, columns);
+                tile.b = p->panel;
+                tile.b_row = MIRT__PANEL;
+            }
+            tile.run_count = block.count;
+            mirt__fast_rows(simd, p, &tile, j, columns, !more);
+            tile.fresh = false;
+        }
+    }
+}
+
+typedef struct mirt__gemm_job {
+    const mirt__simd *simd;
+    const mirt__gemm *args;
+    const mirt__where *where;
+    int64_t rows, columns, column_tasks; /* of c in a task */
+    bool strip;                          /* a is read into scratch */
+} mirt__gemm_job;
+
+static bool mirt__gemm_needs_read(const mirt__reader *reader) {
+    return reader->dtype != MIRT_FLOAT32 || reader->affine;
+}
+
+/* Some columns of c for a weight gradient whose a must be read: k in blocks. */
+static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
+    const mirt__gemm *args = job->args;
+    const int64_t m = p->m;
+    float *const c = p->c;
+    const float *const b = p->b, *const mask = p->mask;
+    mirt__run run = {0, 0, 0};
+    p->runs = &run;
+    p->a = strip;
+    p->a_step = MIRT__GRAD_COLUMNS;
+    for (int64_t ci = 0; ci < m; ci += MIRT__GRAD_COLUMNS) {
+        p->m = p->width = mirt__fast_min(MIRT__GRAD_COLUMNS, m - ci);
+        p->c = c + ci * args->n;
+        p->mask = mask ? mask + ci * args->n : NULL;
+        int64_t k = 0;
+        do {
+            run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
+            for (int64_t q = 0; q < run.length; q++) {
+                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &args->a, (k + q) * args->a_col + i + ci, p->m);
+            }
+            p->b = b + k * args->b_row;
+            p->fresh = k == 0;
+            k += run.length;
+            p->epilogue = k == args->k ? &args->epilogue : NULL;
+            mirt__product_run(job->simd, p);
+        } while (k < args->k);
+    }
+}
+
+static void mirt__gemm_task(void *arg, int64_t task, int member) {
+    const mirt__gemm_job *job = (const mirt__gemm_job *)arg;
+    const mirt__gemm *args = job->args;
+    const int64_t i = task / job->column_tasks * job->rows, j = task % job->column_tasks * job->columns;
+    float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    const mirt__run run = {0, 0, args->k};
+    mirt__product p;
+    memset(&p, 0, sizeof p);
+    p.m = p.width = mirt__fast_min(job->rows, args->m - i);
+    p.n = mirt__fast_min(job->columns, args->n - j);
+    p.runs = &run;
+    p.run_count = 1;
+    p.b = args->b + j * args->b_col;
+    p.b_row = args->b_row;
+    p.b_col = args->b_col;
+    p.c = args->c + i * args->n + j;
+    p.c_x = args->n;
+    p.fresh = true;
+    const mirt__epilogue *epilogue = &args->epilogue;
+    if (epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask) p.epilogue = epilogue;
+    p.bias = epilogue->bias ? epilogue->bias + j : NULL;
+    p.mask = epilogue->mask ? epilogue->mask + i * args->n + j : NULL;
+    p.panel = scratch;
+    if (args->column_sum && i == 0) {
+        job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
+    }
+    float *strip = scratch + MIRT__PANEL_FLOATS;
+    if (!job->strip) {
+        p.a = (const float *)args->a.data + i * args->a_row;
+        p.a_x = args->a_row;
+        p.a_step = args->a_col;
+        mirt__product_run(job->simd, &p);
+    } else if (args->a_col == 1) {
+        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &args->a, (i + r) * args->a_row, args->k);
+        p.a = strip;
+        p.a_x = args->k;
+        p.a_step = 1;
+        mirt__product_run(job->simd, &p);
+    } else {
+        p.a_x = 1;
+        mirt__gemm_read_columns(job, &p, i, strip);
+    }
+}
+
+MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
+    if (args->m < 1 || args->n < 1) return;
+    const int64_t threads = mirt__team_size(where->team);
+    mirt__gemm_job job;
+    job.simd = simd;
+    job.args = args;
+    job.where = where;
+    /* Rows of a weight gradient's a that are a multiple of 1 KB apart share too few places in the cache. */
+    job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
+    job.columns = MIRT__PANEL;
+    if (args->a_col == 1) {
+        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k)
+                             : mirt__fast_max(MIRT__STRIP / mirt__fast_max(args->k, 1) / 12 * 12, 96);
+        if (job.strip && threads == 1) job.columns = args->n;
+    } else {
+        job.rows = threads == 1 && !job.strip ? args->m : 8 * MIRT__GRAD_COLUMNS;
+    }
+    job.rows = mirt__fast_min(job.rows, args->m);
+    job.column_tasks = (args->n + job.columns - 1) / job.columns;
+    if (threads > 1 && job.column_tasks * ((args->m + job.rows - 1) / job.rows) < 3 * threads) {
+        const int64_t parts = (2 * threads + job.column_tasks - 1) / job.column_tasks;
+        const int64_t rows = ((args->m + parts - 1) / parts + 11) / 12 * 12;
+        job.rows = mirt__fast_min(job.rows, rows);
+    }
+    mirt__team_for(where->team, (args->m + job.rows - 1) / job.rows * job.column_tasks, mirt__gemm_task, &job);
+}
+
+typedef struct mirt__range_job {
+    const mirt__simd *simd;
+    const mirt__update *update;
+    void (*range)(const mirt__update *args, int64_t begin, int64_t end);
+    float *into;
+    const float *from;
+    int64_t begin, end;
+} mirt__range_job;
+#define MIRT__RANGE 16384
+
+static void mirt__range_task(void *arg, int64_t task, int member) {
+    const mirt__range_job *job = (const mirt__range_job *)arg;
+    const int64_t begin = job->begin + task * MIRT__RANGE, end = mirt__fast_min(begin + MIRT__RANGE, job->end);
+    (void)member;
+    if (job->update) job->range(job->update, begin, end);
+    else job->simd->accumulate(job->into + begin, job->from + begin, end - begin);
+}
+
+MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
+                                     const mirt__where *where) {
+    mirt__range_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.into = into;
+    job.from = from;
+    job.end = count;
+    mirt__team_for(where->team, (count + MIRT__RANGE - 1) / MIRT__RANGE, mirt__range_task, &job);
+}
+
+MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
+                                 void (*range)(const mirt__update *args, int64_t begin, int64_t end)) {
+    mirt__range_job job;
+    memset(&job, 0, sizeof job);
+    job.update = args;
+    job.range = range;
+    job.begin = args->begin;
+    job.end = args->end;
+    mirt__team_for(where->team, (args->end - args->begin + MIRT__RANGE - 1) / MIRT__RANGE, mirt__range_task, &job);
+}
+
+#undef MIRT__RANGE
+
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/fast_conv.c */
+
+/* Convolutions as products: a kernel's taps are runs of k in the input, or in a strip of it that
+   has been read, converted and padded into scratch. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+typedef struct mirt__conv_job {
+    const mirt__simd *simd;
+    const mirt__conv *s;
+    const mirt__where *where;
+    mirt__conv_blocks blocks;
+    mirt__reader x;
+    bool direct; /* no strip is needed */
+    int64_t blocks_per_image;
+    const mirt__conv_forward *forward;
+    const mirt__conv_input_grad *input_grad;
+    const mirt__conv_weight_grad *weight_grad;
+    const mirt__conv_pool *pool;
+    const mirt__conv_pool_weight_grad *pool_grad;
+    int64_t chunk, parts, partial_stride, column_tasks;
+    float *partial;
+} mirt__conv_job;
+
+/* A thread's scratch. */
+typedef struct mirt__conv_scratch_parts {
+    mirt__run *runs;
+    float *strip, *panel;
+} mirt__conv_scratch_parts;
+
+static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job, int member) {
+    char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    mirt__conv_scratch_parts scratch;
+    const int64_t strip = job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
+    scratch.runs = (mirt__run *)(void *)base;
+    scratch.strip = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
+    scratch.panel = scratch.strip + strip;
+    return scratch;
+}
+
+/* Rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers,
+   zero outside of it. */
+static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
+                                  int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
+    const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
+    for (int64_t y = row; y < row + rows; y++, to += columns * c) {
+        if (y < 0 || y >= h || from >= end) {
+            memset(to, 0, (size_t)(columns * c) * sizeof(float));
+            continue;
+        }
+        const int64_t before = from - column, inside = end - from, after = columns - before - inside;
+        if (before > 0) memset(to, 0, (size_t)(before * c) * sizeof(float));
+        simd->read(to + before * c, reader, ((image * h + y) * w + from) * c, inside * c);
+        if (after > 0) memset(to + (before + inside) * c, 0, (size_t)(after * c) * sizeof(float));
+    }
+}
+
+/* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
+static const float *mirt__conv_input(const mirt__conv_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
+                                     int64_t *pitch) {
+    const mirt__conv *s = job->s;
+    if (job->direct) {
+        *pitch = s->w * s->ci;
+        return (const float *)job->x.data + (image * s->h + y * s->stride_h) * s->w * s->ci;
+    }
+    *pitch = job->blocks.forward_cols * s->ci;
+    mirt__conv_read_strip(job->simd, &job->x, image, s->h, s->w, s->ci, y * s->stride_h - s->pad_top,
+                          (rows - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h + 1, -s->pad_left,
+                          job->blocks.forward_cols, strip);
+    return strip;
+}
+
+static void mirt__conv_job_init(mirt__conv_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__reader *x,
+                                const mirt__where *where) {
+    memset(job, 0, sizeof *job);
+    job->simd = simd;
+    job->s = s;
+    job->where = where;
+    job->blocks = mirt__conv_block_sizes(s);
+    job->blocks_per_image = (s->oh + job->blocks.forward_rows - 1) / job->blocks.forward_rows;
+    if (!x) return;
+    job->x = *x;
+    const int64_t rows = (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h + 1;
+    job->direct = x->dtype == MIRT_FLOAT32 && !x->affine && s->pad_top == 0 && s->pad_left == 0 && rows <= s->h &&
+                  job->blocks.forward_cols <= s->w;
+}
+
+/* k in runs: a whole row of the kernel where its inputs lie together, otherwise one tap each. */
+static int64_t mirt__conv_runs(const mirt__conv *s, int64_t pitch, mirt__run *runs) {
+    const int64_t cig = s->ci / s->groups;
+    int64_t count = 0;
+    if (s->groups == 1 && s->dilation_w == 1) {
+        for (int ky = 0; ky < s->kh; ky++) {
+            runs[count].a = ky * s->dilation_h * pitch;
+            runs[count].b = ky * s->kw * s->ci * s->co;
+            runs[count++].length = s->kw * s->ci;
+        }
+        return count;
+    }
+    for (int ky = 0; ky < s->kh; ky++) {
+        for (int kx = 0; kx < s->kw; kx++) {
+            runs[count].a = ky * s->dilation_h * pitch + kx * s->dilation_w * s->ci;
+            runs[count].b = ((int64_t)ky * s->kw + kx) * cig * s->co;
+            runs[count++].length = cig;
+        }
+    }
+    return count;
+}
+
+static const mirt__epilogue *mirt__conv_epilogue(const mirt__epilogue *epilogue) {
+    return epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask ? epilogue : NULL;
+}
+
+static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__epilogue *epilogue = &job->forward->epilogue;
+    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
+    const int64_t rows = s->oh - y < job->blocks.forward_rows ? s->oh - y : job->blocks.forward_rows;
+    const int64_t cig = s->ci / s->groups, cog = s->co / s->groups;
+    int64_t pitch;
+    const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
+    mirt__product p;
+    memset(&p, 0, sizeof p);
+    p.m = rows * s->ow;
+    p.n = cog;
+    p.width = s->ow;
+    p.a_x = s->stride_w * s->ci;
+    p.a_y = s->stride_h * pitch;
+    p.a_step = 1;
+    p.runs = scratch.runs;
+    p.run_count = mirt__conv_runs(s, pitch, scratch.runs);
+    p.b_row = s->co;
+    p.b_col = 1;
+    p.c_x = s->co;
+    p.c_y = s->ow * s->co;
+    p.fresh = true;
+    p.epilogue = mirt__conv_epilogue(epilogue);
+    p.panel = scratch.panel;
+    const int64_t out = (image * s->oh + y) * s->ow * s->co;
+    for (int64_t g = 0; g < s->groups; g++) {
+        p.a = x + g * cig;
+        p.b = job->forward->kernel + g * cog;
+        p.c = job->forward->y + out + g * cog;
+        p.bias = epilogue->bias ? epilogue->bias + g * cog : NULL;
+        p.mask = epilogue->mask ? epilogue->mask + out + g * cog : NULL;
+        mirt__product_run(job->simd, &p);
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__conv_job job;
+    mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
+    job.forward = args;
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_forward_task, &job);
+}
+
+/* Places of dx in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
+typedef struct mirt__conv_phase {
+    int64_t first, count; /* place of the first, how many, `stride` apart */
+    int64_t output;       /* the output that tap 0 of the first would belong to */
+} mirt__conv_phase;
+
+static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_t pad, int stride, int phase) {
+    mirt__conv_phase places;
+    const int64_t skip = (phase - (begin + pad) % stride + stride) % stride;
+    places.first = begin + skip;
+    places.count = count > skip ? (count - skip + stride - 1) / stride : 0;
+    places.output = (places.first + pad) / stride;
+    return places;
+}
+
+/* Whether the tap reaches this phase; *by outputs it lies before tap 0's. */
+static bool mirt__conv_tap_offset(int phase, int tap, int dilation, int stride, int64_t *by) {
+    const int64_t distance = phase - (int64_t)tap * dilation;
+    *by = mirt__floor_div(distance, stride);
+    return *by * stride == distance;
+}
+
+/* One phase of a block: gathers, so that every element of dx is one chain over the taps that reach it. */
+static void mirt__conv_input_grad_phase(const mirt__conv_job *job, mirt__product *p, int64_t image, int phase_y, int phase_x,
+                                        const mirt__conv_phase *py, const mirt__conv_phase *px, const float *dy,
+                                        int64_t pitch, mirt__run *runs) {
+    const mirt__conv *s = job->s;
+    const mirt__epilogue *epilogue = &job->input_grad->epilogue;
+    const int64_t cig = s->ci / s->groups, cog = s->co / s->groups;
+    int64_t by_y, by_x, count = 0;
+    for (int ky = 0; ky < s->kh; ky++) {
+        if (!mirt__conv_tap_offset(phase_y, ky, s->dilation_h, s->stride_h, &by_y)) continue;
+        for (int kx = 0; kx < s->kw; kx++) {
+            if (!mirt__conv_tap_offset(phase_x, kx, s->dilation_w, s->stride_w, &by_x)) continue;
+            runs[count].a = by_y * pitch + by_x * s->co;
+            runs[count].b = ((int64_t)ky * s->kw + kx) * cig * s->co;
+            runs[count++].length = cog;
+        }
+    }
+    p->m = py->count * px->count;
+    p->width = px->count;
+    p->runs = runs;
+    p->run_count = count;
+    p->a_y = pitch;
+    const int64_t out = ((image * s->h + py->first) * s->w + px->first) * s->ci;
+    for (int64_t g = 0; g < s->groups; g++) {
+        p->a = dy + g * cog;
+        p->b = job->input_grad->kernel + g * cog;
+        p->c = job->input_grad->dx + out + g * cig;
+        p->mask = epilogue->mask ? epilogue->mask + out + g * cig : NULL;
+        mirt__product_run(job->simd, p);
+    }
+}
+
+static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.grad_rows;
+    const int64_t rows = s->h - y < job->blocks.grad_rows ? s->h - y : job->blocks.grad_rows;
+    /* The outputs that the block's places reach, and their strip of dy. */
+    const int64_t top = mirt__floor_div(y + s->pad_top - (int64_t)(s->kh - 1) * s->dilation_h, s->stride_h);
+    const int64_t bottom = (y + rows - 1 + s->pad_top) / s->stride_h;
+    const int64_t left = mirt__floor_div(s->pad_left - (int64_t)(s->kw - 1) * s->dilation_w, s->stride_w);
+    const int64_t columns = job->blocks.grad_cols;
+    const float *dy = scratch.strip;
+    if (top >= 0 && bottom < s->oh && left == 0 && columns == s->ow) {
+        dy = job->input_grad->dy + (image * s->oh + top) * s->ow * s->co;
+    } else {
+        mirt__conv_read_strip(job->simd, &job->x, image, s->oh, s->ow, s->co, top, bottom - top + 1, left, columns, scratch.strip);
+    }
+    mirt__product p;
+    memset(&p, 0, sizeof p);
+    p.n = s->ci / s->groups;
+    p.a_x = s->co;
+    p.a_step = 1;
+    p.b_row = 1;
+    p.b_col = s->co;
+    p.c_x = s->stride_w * s->ci;
+    p.c_y = s->stride_h * s->w * s->ci;
+    p.fresh = true;
+    p.epilogue = mirt__conv_epilogue(&job->input_grad->epilogue);
+    p.panel = scratch.panel;
+    for (int phase_y = 0; phase_y < s->stride_h; phase_y++) {
+        const mirt__conv_phase py = mirt__conv_phase_of(y, rows, s->pad_top, s->stride_h, phase_y);
+        for (int phase_x = 0; phase_x < s->stride_w && py.count > 0; phase_x++) {
+            const mirt__conv_phase px = mirt__conv_phase_of(0, s->w, s->pad_left, s->stride_w, phase_x);
+            if (px.count < 1) continue;
+            mirt__conv_input_grad_phase(job, &p, image, phase_y, phase_x, &py, &px,
+                                        dy + ((py.output - top) * columns + px.output - left) * s->co, columns * s->co,
+                                        scratch.runs);
+        }
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__conv_job job;
+    mirt__conv_job_init(&job, simd, &args->s, NULL, where);
+    job.input_grad = args;
+    job.x.data = args->dy;
+    job.x.dtype = MIRT_FLOAT32;
+    job.blocks_per_image = (args->s.h + job.blocks.grad_rows - 1) / job.blocks.grad_rows;
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
+}
+
+/* A chunk's partial sums: the outputs themselves where one chunk is all. */
+static void mirt__conv_partial(const mirt__conv_job *job, int64_t chunk, float *dkernel, float *db, float **kernel_part,
+                               float **bias_part) {
+    *kernel_part = dkernel;
+    *bias_part = db;
+    if (job->parts == 1) return;
+    *kernel_part = job->partial + chunk * job->partial_stride;
+    if (db) *bias_part = *kernel_part + (job->partial_stride - job->s->co);
+}
+
+static void mirt__conv_chunks_init(mirt__conv_job *job) {
+    const int64_t rows = job->s->rows;
+    job->chunk = mirt__conv_chunk_rows(job->s);
+    job->parts = rows / job->chunk + (rows % job->chunk != 0);
+    if (job->parts < 1) job->parts = 1;
+    job->partial_stride = mirt__conv_partial_floats(job->s);
+    job->partial = (float *)job->where->shared;
+}
+
+#define MIRT__TREE_RANGE 4096
+static void mirt__conv_tree_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const int64_t begin = task * MIRT__TREE_RANGE, left = job->partial_stride - begin;
+    (void)member;
+    mirt__tree(job->partial + begin, job->parts, job->partial_stride, left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
+}
+
+static void mirt__conv_chunks_finish(mirt__conv_job *job, float *dkernel, float *db) {
+    if (job->parts == 1) return;
+    const int64_t bias = job->s->co, kernel = job->partial_stride - bias;
+    if (!db) memset(job->partial + kernel, 0, (size_t)bias * sizeof(float));
+    for (int64_t part = 1; part < job->parts && !db; part++) {
+        memset(job->partial + part * job->partial_stride + kernel, 0, (size_t)bias * sizeof(float));
+    }
+    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE, mirt__conv_tree_task, job);
+    memcpy(dkernel, job->partial, (size_t)kernel * sizeof(float));
+    if (db) memcpy(db, job->partial + kernel, (size_t)bias * sizeof(float));
+}
+#undef MIRT__TREE_RANGE
+
+/* Adds one block of output rows to a chunk's gradient, for `columns` channels of group g from j on. */
+static void mirt__conv_weight_grad_block(const mirt__conv_job *job, mirt__product *p, int64_t g, int64_t j, const float *x,
+                                         int64_t pitch, const float *dy, float *dkernel) {
+    const mirt__conv *s = job->s;
+    const int64_t cig = s->ci / s->groups;
+    p->b = dy + j;
+    p->a_x = 1;
+    if (s->groups == 1 && s->dilation_w == 1) {
+        p->m = (int64_t)s->kh * s->kw * s->ci;
+        p->width = s->kw * s->ci;
+        p->a = x;
+        p->a_y = s->dilation_h * pitch;
+        p->c = dkernel + j;
+        p->c_y = p->width * s->co;
+        mirt__product_run(job->simd, p);
+        return;
+    }
+    p->m = p->width = cig;
+    for (int64_t tap = 0; tap < (int64_t)s->kh * s->kw; tap++) {
+        p->a = x + tap / s->kw * s->dilation_h * pitch + tap % s->kw * s->dilation_w * s->ci + g * cig;
+        p->c = dkernel + tap * cig * s->co + j;
+        mirt__product_run(job->simd, p);
+    }
+}
+
+static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__conv_weight_grad *args = job->weight_grad;
+    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const int64_t chunk = task / job->column_tasks, column_task = task % job->column_tasks;
+    const int64_t cog = s->co / s->groups, per_group = job->column_tasks / s->groups;
+    const int64_t g = column_task / per_group, in_group = column_task % per_group * MIRT__PANEL, j = g * cog + in_group;
+    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk;
+    const int64_t end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
+    float *dkernel, *db;
+    mirt__conv_partial(job, chunk, args->dkernel, args->db, &dkernel, &db);
+    mirt__product p;
+    memset(&p, 0, sizeof p);
+    p.n = cog - in_group < MIRT__PANEL ? cog - in_group : MIRT__PANEL;
+    p.a_step = s->stride_w * s->ci;
+    p.runs = scratch.runs;
+    p.b_row = s->co;
+    p.b_col = 1;
+    p.c_x = s->co;
+    p.panel = scratch.panel;
+    p.fresh = true;
+    for (int64_t image = first; image < end; image++) {
+        for (int64_t y = 0; y < s->oh; y += job->blocks.forward_rows) {
+            const int64_t rows = s->oh - y < job->blocks.forward_rows ? s->oh - y : job->blocks.forward_rows;
+            const float *dy = args->dy + (image * s->oh + y) * s->ow * s->co;
+            int64_t pitch;
+            const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
+            for (int64_t r = 0; r < rows; r++) {
+                scratch.runs[r].a = r * s->stride_h * pitch;
+                scratch.runs[r].b = r * s->ow * s->co;
+                scratch.runs[r].length = s->ow;
+            }
+            p.run_count = rows;
+            mirt__conv_weight_grad_block(job, &p, g, j, x, pitch, dy, dkernel);
+            if (db) job->simd->column_sum(db + j, dy + j, s->co, rows * s->ow, p.n, p.fresh);
+            p.fresh = false;
+        }
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+    const mirt__conv *s = &args->s;
+    mirt__conv_job job;
+    mirt__conv_job_init(&job, simd, s, &args->x, where);
+    job.weight_grad = args;
+    mirt__conv_chunks_init(&job);
+    if (s->rows < 1 || s->oh < 1 || s->ow < 1) {
+        memset(args->dkernel, 0, (size_t)(job.partial_stride - s->co) * sizeof(float));
+        if (args->db) memset(args->db, 0, (size_t)s->co * sizeof(float));
+        return;
+    }
+    job.column_tasks = (s->co / s->groups + MIRT__PANEL - 1) / MIRT__PANEL * s->groups;
+    mirt__team_for(where->team, job.parts * job.column_tasks, mirt__conv_weight_grad_task, &job);
+    mirt__conv_chunks_finish(&job, args->dkernel, args->db);
+}
+
+/* Where each k of a 1-dilated kernel lies in its patch. */
+static void mirt__conv_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {
+    for (int ky = 0; ky < s->kh; ky++) {
+        for (int64_t q = 0; q < s->kw * s->ci; q++) *offset++ = (int32_t)(ky * pitch + q);
+    }
+}
+
+static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__conv_pool *args = job->pool;
+    const mirt__simd *simd = job->simd;
+    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
+    const int64_t pooled = s->oh / 2 * 2, rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = 2 * simd->lanes;
+    int32_t *offset = (int32_t *)(void *)scratch.panel;
+    float *panel = scratch.panel + k;
+    mirt__pool_row row;
+    memset(&row, 0, sizeof row);
+    const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &row.pitch);
+    mirt__conv_offsets(s, row.pitch, offset);
+    row.ci = s->ci;
+    row.windows = s->ow / 2;
+    row.k = k;
+    row.offset = offset;
+    row.co = s->co;
+    for (int64_t j = 0; j < s->co; j += group) {
+        row.columns = s->co - j < group ? s->co - j : group;
+        row.b = args->kernel + j;
+        row.b_row = s->co;
+        if (row.columns % simd->lanes != 0) {
+            memset(panel, 0, (size_t)(k * group) * sizeof(float));
+            for (int64_t p = 0; p < k; p++) memcpy(panel + p * group, row.b + p * s->co, (size_t)row.columns * sizeof(float));
+            row.b = panel;
+            row.b_row = group;
+        }
+        row.bias = args->bias ? args->bias + j : NULL;
+        for (int64_t r = 0; r < rows; r += 2) {
+            const int64_t at = ((image * (s->oh / 2) + (y + r) / 2) * row.windows) * s->co + j;
+            row.a = x + r * row.pitch;
+            row.y = args->y + at;
+            row.which = args->which ? args->which + at : NULL;
+            simd->pool_row(&row, row.columns > simd->lanes ? 2 : 1);
+        }
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__conv_job job;
+    mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
+    job.pool = args;
+    job.blocks_per_image = (args->s.oh / 2 * 2 + job.blocks.forward_rows - 1) / job.blocks.forward_rows;
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_pool_task, &job);
+}
+
+/* For each window and k the values at the window's four places, side by side. */
+static void mirt__conv_lay_windows(const mirt__conv *s, const float *x, int64_t pitch, int64_t windows, int64_t k,
+                                   const int32_t *offset, float *block) {
+    for (int64_t w = 0; w < windows; w++, x += 2 * s->ci) {
+        for (int64_t p = 0; p < k; p++, block += 4) {
+            const float *at = x + offset[p];
+            if (s->ci == 1) {
+                memcpy(block, at, 2 * sizeof(float));
+                memcpy(block + 2, at + pitch, 2 * sizeof(float));
+            } else {
+                block[0] = at[0];
+                block[1] = at[s->ci];
+                block[2] = at[pitch];
+                block[3] = at[pitch + s->ci];
+            }
+        }
+    }
+}
+
+static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__conv_pool_weight_grad *args = job->pool_grad;
+    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk;
+    const int64_t end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci, across = s->ow / 2, down = s->oh / 2;
+    int32_t *offset = (int32_t *)(void *)scratch.panel;
+    float *block = scratch.panel + k;
+    mirt__pool_windows windows;
+    memset(&windows, 0, sizeof windows);
+    mirt__conv_partial(job, chunk, args->dkernel, args->db, &windows.dkernel, &windows.db);
+    memset(windows.dkernel, 0, (size_t)(k * s->co) * sizeof(float));
+    if (windows.db) memset(windows.db, 0, (size_t)s->co * sizeof(float));
+    windows.block = block;
+    windows.k = k;
+    windows.co = s->co;
+    for (int64_t image = first; image < end; image++) {
+        for (int64_t y = 0; y < down * 2; y += job->blocks.forward_rows) {
+            const int64_t rows = down * 2 - y < job->blocks.forward_rows ? down * 2 - y : job->blocks.forward_rows;
+            int64_t pitch;
+            const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
+            mirt__conv_offsets(s, pitch, offset);
+            for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
+                const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;
+                for (int64_t line = 0; line < lines; line++) {
+                    mirt__conv_lay_windows(s, x + (r + line) * 2 * pitch, pitch, across, k, offset,
+                                           block + line * across * k * 4);
+                }
+                const int64_t at = ((image * down + y / 2 + r) * across) * s->co;
+                windows.windows = lines * across;
+                windows.dy = args->dy + at;
+                windows.which = args->which + at;
+                job->simd->pool_windows(&windows);
+            }
+        }
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
+                                                const mirt__where *where) {
+    mirt__conv_job job;
+    mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
+    job.pool_grad = args;
+    mirt__conv_chunks_init(&job);
+    mirt__team_for(where->team, job.parts, mirt__conv_pool_grad_task, &job);
+    mirt__conv_chunks_finish(&job, args->dkernel, args->db);
+}
+
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/select.c */
+
+/* Which kernels run here. */
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
+#define MIRT__TABLES_X86
+#endif
+
+static const mirt__kernels *const mirt__select_tables[] = {
+#ifdef MIRT__TABLES_X86
+    &mirt__kernels_avx512, &mirt__kernels_avx2,
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+    &mirt__kernels_neon,
+#endif
+#ifndef MIRT__REAL_DOUBLE
+    &mirt__kernels_plain,
+#endif
+    &mirt__kernels_reference
+};
+
+/* A machine that runs one table runs all after it. */
+MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
+    int first = 0;
+#ifdef MIRT__TABLES_X86
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    first = avx512 ? 0 : avx2 ? 1 : 2;
+#endif
+    *count = MIRT__COUNT(mirt__select_tables) - first;
+    return mirt__select_tables + first;
+}
+
+MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
+    int count;
+    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
+    const char *name = getenv("MIRT_CPU");
+    for (int i = 0; name && i < count; i++) {
+        if (strcmp(name, tables[i]->name) == 0) return tables[i];
+    }
+    return tables[0];
+}
+
+#undef MIRT__TABLES_X86
+
+/* >>section data/data.h */
+
+#ifndef MIRT__DATA_H
+#define MIRT__DATA_H
+/* Data sets: chains of stages, each pulling samples from the one before. */
+
+/* One element or one batch: `rows` samples in sample order of this epoch. */
+typedef struct mirt__batch {
+    const void *x, *y; /* dense [rows, ...] of the spec's dtypes; y NULL without labels; valid until the next call */
+    int64_t rows;
+    const int64_t *index; /* [rows] each sample's index in the data set */
+} mirt__batch;
+
+typedef struct mirt__data_spec {
+    mirt_dtype x_dtype, y_dtype;
+    mirt_shape x_shape, y_shape; /* of one sample; y_shape.rank may be 0 (a scalar) */
+    bool has_y;
+    int64_t batch;   /* global batch size, 0 when there is no batch stage */
+    int64_t samples; /* in one epoch */
+} mirt__data_spec;
+
+MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
+/* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
+   first time only. */
+MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+/* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
+   epoch. Never allocates. */
+MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
+/* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
+   borrowed. */
+MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
+
+/* The rest is for stages. */
+
+typedef struct mirt__sample {
+    const void *x, *y;
+    int64_t index;
+} mirt__sample;
+
+/* Memory for one batch; y may be NULL. */
+typedef struct mirt__slot {
+    void *x, *y;
+    int64_t *index;
+    int64_t rows;
+} mirt__slot;
+
+/* What a kind of stage does; NULL where it does nothing. */
+typedef struct mirt__stage {
+    mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+    mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
+    /* Sample i of this epoch's order, without copying; NULL: a stream. */
+    mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
+    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
+    mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
+    /* Frees what the stage holds, not the stage before. */
+    void (*release)(mirt_dataset *dataset);
+} mirt__stage;
+
+/* The first member of every stage's own struct. */
+struct mirt_dataset {
+    const mirt__stage *stage;
+    mirt_dataset *source; /* the stage before, or NULL */
+    bool borrows;         /* source is not ours to destroy */
+    bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
+    bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
+    bool lent;            /* the next stage calls fill, never next */
+    int shuffles;         /* shuffle stages so far; gives each its own order */
+    mirt__data_spec spec;
+    size_t x_bytes, y_bytes; /* of one sample */
+    int64_t position;        /* samples given in this epoch, in stages that count */
+    int64_t current;         /* index of the sample last given, in stages without batches */
+};
+
+/* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
+   set, `source` then being destroyed unless borrowed. */
+MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
+/* Checks the spec of a first stage and sets the sizes that follow from it. */
+MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
+/* `next` for stages that have `at`. */
+MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
+/* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
+MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
+/* Bytes of `rows` samples, x and labels each rounded up to MIRT__ALIGN; false on overflow. */
+MIRT__LIB bool mirt__dataset_block_bytes(const mirt_dataset *dataset, int64_t rows, size_t *x_bytes, size_t *all_bytes);
+
+MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
+MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows);
+
+/* Samples in one block of memory: arrays, caches, drawn digits. */
+typedef struct mirt__block_dataset {
+    mirt_dataset base;
+    const unsigned char *x, *y;
+    void *owned; /* the block, when it is ours */
+    uint64_t seed; /* of drawn digits */
+    mirt_split split;
+} mirt__block_dataset;
+MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
+MIRT__LIB void mirt__block_release(mirt_dataset *dataset);
+/* Allocates the block for all samples; *x and *y point into it, *y being NULL without labels. */
+MIRT__LIB mirt_status mirt__block_create(mirt__block_dataset *block, unsigned char **x, unsigned char **y);
+
+/* A file read from its start through a small buffer. */
+typedef struct mirt__bytes {
+    FILE *file;
+    uint64_t end;    /* offset in the file of the end of data */
+    size_t at, size; /* data[at, size) is still to be read */
+    unsigned char data[16384];
+} mirt__bytes;
+MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes);
+/* Refills the buffer once it is used up; size is 0 at the end of the file. */
+MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes);
+
+/* The unpacked content of a gzip file. */
+typedef struct mirt__gunzip mirt__gunzip;
+MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes);
+/* Starts at the gzip header, to which `bytes` has been rewound. */
+MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *gunzip);
+/* Fewer than `size` bytes come only at the end, whose checksum and length have then been checked. */
+MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *gunzip, unsigned char *out, size_t size, size_t *got);
+MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
+
+#endif
+
+/* >>section data/dataset.c */
+
+/* What all stages share, and the stages that hold their samples in memory. */
+
+MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset) {
+    return &dataset->spec;
+}
+
+MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    dataset->position = 0;
+    return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out) {
+    return dataset->stage->next(dataset, out);
+}
+
+MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset) {
+    return dataset ? dataset->spec.samples : 0;
+}
+
+MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
+    while (dataset) {
+        mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
+        if (dataset->stage->release) dataset->stage->release(dataset);
+        mirt__free(dataset);
+        dataset = before;
+    }
+}
+
+MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed) {
+    if (!borrowed) mirt_dataset_destroy(dataset);
+    return NULL;
+}
+
+MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows) {
+    mirt_dataset *dataset = (mirt_dataset *)mirt__calloc(1, size);
+    if (!dataset) return mirt__dataset_give_up(source, borrows);
+    dataset->stage = stage;
+    dataset->source = source;
+    dataset->borrows = borrows;
+    if (source) {
+        dataset->spec = source->spec;
+        dataset->x_bytes = source->x_bytes;
+        dataset->y_bytes = source->y_bytes;
+        dataset->shuffles = source->shuffles;
+    }
+    return dataset;
+}
+
+/* Bytes of one sample; the error names the array. */
+static mirt_status mirt__dataset_sample_bytes(const char *what, const mirt_shape *shape, mirt_dtype dtype, size_t *bytes) {
+    char text[96];
+    int64_t count = mirt__shape_count(shape);
+    size_t size = mirt__dtype_size(dtype);
+    if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)dtype);
+    if (count == 0)
+        return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: every dimension must be positive", what,
+                          mirt__shape_text(shape, text));
+    if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, bytes))
+        return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: too large for this machine", what,
+                          mirt__shape_text(shape, text));
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec) {
+    dataset->spec = *spec;
+    mirt_status status = mirt__dataset_sample_bytes("x", &spec->x_shape, spec->x_dtype, &dataset->x_bytes);
+    if (status == MIRT_OK && spec->has_y)
+        status = mirt__dataset_sample_bytes("y", &spec->y_shape, spec->y_dtype, &dataset->y_bytes);
+    size_t x_bytes, all_bytes;
+    if (status == MIRT_OK && !mirt__dataset_block_bytes(dataset, spec->samples, &x_bytes, &all_bytes))
+        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of %zu bytes each are too many for this machine",
+                            (long long)spec->samples, dataset->x_bytes);
+    return status;
+}
+
+MIRT__LIB bool mirt__dataset_block_bytes(const mirt_dataset *dataset, int64_t rows, size_t *x_bytes, size_t *all_bytes) {
+    size_t y_bytes;
+    if (rows < 0 || (uint64_t)rows > SIZE_MAX) return false;
+    if (!mirt__mul_size((size_t)rows, dataset->x_bytes, x_bytes)) return false;
+    if (!mirt__mul_size((size_t)rows, dataset->y_bytes, &y_bytes)) return false;
+    if (*x_bytes > SIZE_MAX / 4 || y_bytes > SIZE_MAX / 4) return false;
+    *x_bytes = mirt__align_up(*x_bytes);
+    *all_bytes = *x_bytes + mirt__align_up(y_bytes);
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
+    memset(out, 0, sizeof *out);
+    if (dataset->position >= dataset->spec.samples) return MIRT_OK;
+    mirt__sample sample;
+    mirt_status status = dataset->stage->at(dataset, dataset->position, &sample);
+    if (status != MIRT_OK) return status;
+    dataset->position++;
+    dataset->current = sample.index;
+    out->x = sample.x;
+    out->y = sample.y;
+    out->rows = 1;
+    out->index = &dataset->current;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
+    const int64_t stream_buffer = 1024;
+    if (!shuffle) return mirt__batch_over(dataset, batch, true);
+    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false);
+}
+
+MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
+    out->x = block->x + (size_t)i * dataset->x_bytes;
+    out->y = block->y ? block->y + (size_t)i * dataset->y_bytes : NULL;
+    out->index = i;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__block_release(mirt_dataset *dataset) {
+    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
+    mirt__aligned_free(block->owned);
+    block->owned = NULL;
+}
+
+MIRT__LIB mirt_status mirt__block_create(mirt__block_dataset *block, unsigned char **x, unsigned char **y) {
+    size_t x_bytes, all_bytes;
+    if (!mirt__dataset_block_bytes(&block->base, block->base.spec.samples, &x_bytes, &all_bytes)) {
+        mirt__no_memory(SIZE_MAX);
+        return MIRT_E_NOMEM;
+    }
+    block->owned = mirt__aligned_alloc(all_bytes);
+    if (!block->owned) return MIRT_E_NOMEM;
+    *x = (unsigned char *)block->owned;
+    *y = block->base.spec.has_y ? *x + x_bytes : NULL;
+    return MIRT_OK;
+}
+
+static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL};
+
+static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
+    char text[96];
+    const mirt_shape *shape = &array->shape;
+    /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
+    if (shape->rank < 1 || shape->dim[0] == 0)
+        return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
+    if (shape->rank > MIRT_MAX_RANK)
+        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank, MIRT_MAX_RANK);
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] <= 0)
+            return mirt__fail(MIRT_E_SHAPE, "%s has shape %s: every dimension must be positive", what,
+                              mirt__shape_text(shape, text));
+    }
+    return MIRT_OK;
+}
+
+/* Without the first dimension. */
+static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
+    mirt_shape sample;
+    memset(&sample, 0, sizeof sample);
+    sample.rank = shape->rank - 1;
+    for (int i = 0; i < sample.rank; i++) sample.dim[i] = shape->dim[i + 1];
+    return sample;
+}
+
+static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
+    mirt__data_spec spec;
+    memset(&spec, 0, sizeof spec);
+    mirt_status status = mirt__arrays_check("x", x);
+    if (status != MIRT_OK) return status;
+    if (!x->data) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
+    spec.x_dtype = x->dtype;
+    spec.x_shape = mirt__arrays_sample_shape(&x->shape);
+    spec.samples = x->shape.dim[0];
+    spec.has_y = y->data != NULL;
+    if (spec.has_y) {
+        status = mirt__arrays_check("y", y);
+        if (status != MIRT_OK) return status;
+        if (y->shape.dim[0] != spec.samples)
+            return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
+                              (long long)spec.samples, (long long)y->shape.dim[0]);
+        spec.y_dtype = y->dtype;
+        spec.y_shape = mirt__arrays_sample_shape(&y->shape);
+    }
+    block->x = (const unsigned char *)x->data;
+    block->y = (const unsigned char *)y->data;
+    block->base.contiguous = true;
+    return mirt__dataset_set_spec(&block->base, &spec);
+}
+
+MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
+    if (!dataset) return NULL;
+    if (mirt__arrays_set((mirt__block_dataset *)dataset, &x, &y) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    return dataset;
+}
+
+/* Pulls one whole epoch of the stage before into the block. */
+static mirt_status mirt__cache_load(mirt__block_dataset *cache, unsigned char *x, unsigned char *y) {
+    mirt_dataset *base = &cache->base;
+    for (int64_t i = 0; i < base->spec.samples; i++) {
+        mirt__batch sample;
+        mirt_status status = mirt__dataset_next(base->source, &sample);
+        if (status != MIRT_OK) return status;
+        if (sample.rows == 0)
+            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)i,
+                              (long long)base->spec.samples);
+        memcpy(x + (size_t)i * base->x_bytes, sample.x, base->x_bytes);
+        if (y) memcpy(y + (size_t)i * base->y_bytes, sample.y, base->y_bytes);
+    }
+    /* Once more past the last sample: files check their ends only there. */
+    mirt__batch end;
+    return mirt__dataset_next(base->source, &end);
+}
+
+static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__block_dataset *cache = (mirt__block_dataset *)dataset;
+    if (cache->owned) return MIRT_OK;
+    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    if (status != MIRT_OK) return status;
+    unsigned char *x = NULL, *y = NULL;
+    status = mirt__block_create(cache, &x, &y);
+    if (status != MIRT_OK) return status;
+    status = mirt__cache_load(cache, x, y);
+    if (status != MIRT_OK) {
+        mirt__block_release(dataset);
+        return status;
+    }
+    cache->x = x;
+    cache->y = y;
+    /* The stages before have done their work: their buffers and files are not needed again. */
+    mirt__dataset_give_up(dataset->source, dataset->borrows);
+    dataset->source = NULL;
+    return MIRT_OK;
+}
+
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL,
+                                              mirt__block_release};
+
+MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
+    if (!dataset) return NULL;
+    if (dataset->contiguous) return dataset; /* in memory already */
+    if (dataset->spec.batch) {
+        mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);
+    if (cache) cache->contiguous = true;
+    return cache;
+}
+
+/* >>section data/shuffle.c */
+
+/* A new order every epoch: a permutation where samples can be reached at random, a buffer of
+   samples where they come as a stream. */
+
+typedef struct mirt__shuffle_dataset {
+    mirt_dataset base;
+    mirt__random random;
+    int64_t *order; /* permutation: [samples]; buffer: [capacity] indices of the samples held */
+    /* For streams only. */
+    unsigned char *x, *y; /* [capacity] samples */
+    void *block;          /* what x and y lie in */
+    int64_t capacity, held;
+    int64_t given; /* the slot given last, to be filled again; -1: none */
+} mirt__shuffle_dataset;
+
+static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, int64_t epoch) {
+    uint64_t key = mirt__hash("shuffle") + ((uint64_t)shuffle->base.shuffles << 48) + (uint64_t)epoch;
+    shuffle->random = mirt__random_stream(seed, key);
+}
+
+/* Fisher-Yates. */
+static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
+    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    if (status != MIRT_OK) return status;
+    mirt__shuffle_start(shuffle, seed, epoch);
+    for (int64_t i = 0; i < dataset->spec.samples; i++) {
+        int64_t j = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)i + 1);
+        shuffle->order[i] = shuffle->order[j];
+        shuffle->order[j] = i;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
+    return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
+}
+
+static void mirt__shuffle_release(mirt_dataset *dataset) {
+    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
+    mirt__free(shuffle->order);
+    mirt__aligned_free(shuffle->block);
+}
+
+static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL,
+                                                    mirt__shuffle_release};
+
+/* Pulls the stream's next sample into `slot`; *got is false at its end. */
+static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
+    mirt__batch sample;
+    mirt_status status = mirt__dataset_next(shuffle->base.source, &sample);
+    *got = status == MIRT_OK && sample.rows > 0;
+    if (!*got) return status;
+    memcpy(shuffle->x + (size_t)slot * shuffle->base.x_bytes, sample.x, shuffle->base.x_bytes);
+    if (shuffle->y) memcpy(shuffle->y + (size_t)slot * shuffle->base.y_bytes, sample.y, shuffle->base.y_bytes);
+    shuffle->order[slot] = sample.index[0];
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
+    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    if (status != MIRT_OK) return status;
+    mirt__shuffle_start(shuffle, seed, epoch);
+    shuffle->given = -1;
+    shuffle->held = 0;
+    bool got = true;
+    while (got && shuffle->held < shuffle->capacity) {
+        status = mirt__shuffle_pull(shuffle, shuffle->held, &got);
+        if (status != MIRT_OK) return status;
+        if (got) shuffle->held++;
+    }
+    return MIRT_OK;
+}
+
+/* Closes the gap in the buffer that the sample given last has left. */
+static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
+    int64_t slot = shuffle->given;
+    bool got;
+    mirt_status status = mirt__shuffle_pull(shuffle, slot, &got);
+    if (status != MIRT_OK) return status;
+    shuffle->given = -1;
+    if (got) return MIRT_OK;
+    size_t x_bytes = shuffle->base.x_bytes, y_bytes = shuffle->base.y_bytes;
+    int64_t last = --shuffle->held;
+    if (slot == last) return MIRT_OK;
+    memcpy(shuffle->x + (size_t)slot * x_bytes, shuffle->x + (size_t)last * x_bytes, x_bytes);
+    if (shuffle->y) memcpy(shuffle->y + (size_t)slot * y_bytes, shuffle->y + (size_t)last * y_bytes, y_bytes);
+    shuffle->order[slot] = shuffle->order[last];
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
+    memset(out, 0, sizeof *out);
+    if (shuffle->given >= 0) {
+        mirt_status status = mirt__shuffle_mend(shuffle);
+        if (status != MIRT_OK) return status;
+    }
+    if (shuffle->held == 0) return MIRT_OK;
+    int64_t slot = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)shuffle->held);
+    shuffle->given = slot;
+    out->x = shuffle->x + (size_t)slot * dataset->x_bytes;
+    out->y = shuffle->y ? shuffle->y + (size_t)slot * dataset->y_bytes : NULL;
+    out->rows = 1;
+    out->index = &shuffle->order[slot];
+    return MIRT_OK;
+}
+
+static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL,
+                                                       mirt__shuffle_release};
+
+static mirt_status mirt__shuffle_create_buffer(mirt__shuffle_dataset *shuffle) {
+    size_t x_bytes, all_bytes;
+    /* Cannot overflow: all samples together do not. */
+    mirt__dataset_block_bytes(&shuffle->base, shuffle->capacity, &x_bytes, &all_bytes);
+    shuffle->block = mirt__aligned_alloc(all_bytes);
+    if (!shuffle->block) return MIRT_E_NOMEM;
+    shuffle->x = (unsigned char *)shuffle->block;
+    shuffle->y = shuffle->base.spec.has_y ? shuffle->x + x_bytes : NULL;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
+    if (!source) return NULL;
+    bool reachable = source->stage->at != NULL;
+    if (source->spec.batch) {
+        mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
+        return mirt__dataset_give_up(source, borrows);
+    }
+    if (!reachable && buffer < 1) {
+        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed, or mirt_cache before mirt_shuffle",
+                   (long long)buffer);
+        return mirt__dataset_give_up(source, borrows);
+    }
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset),
+                                              reachable ? &mirt__permutation_stage : &mirt__shuffle_buffer_stage, source,
+                                              borrows);
+    if (!dataset) return NULL;
+    mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
+    dataset->shuffles++;
+    shuffle->capacity = reachable || buffer > dataset->spec.samples ? dataset->spec.samples : buffer;
+    shuffle->order = (int64_t *)mirt__calloc((size_t)shuffle->capacity, sizeof(int64_t));
+    bool fine = shuffle->order && (reachable || mirt__shuffle_create_buffer(shuffle) == MIRT_OK);
+    return fine ? dataset : mirt__dataset_give_up(dataset, false);
+}
+
+MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
+    return mirt__shuffle_over(dataset, buffer, false);
+}
+
+/* >>section data/batch.c */
+
+/* Groups samples into batches: copies them together, or points at them where they lie in order. */
+
+typedef struct mirt__batch_dataset {
+    mirt_dataset base;
+    int64_t rows;    /* of a full batch, or all samples when those are fewer */
+    mirt__slot slot; /* x and y only when `next` has to copy */
+    void *block;     /* what they lie in */
+} mirt__batch_dataset;
+
+/* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
+static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
+#if defined(__GNUC__)
+    const char *x = (const char *)sample->x;
+    for (size_t i = 0; i < bytes && i < 1024; i += 64) __builtin_prefetch(x + i);
+#else
+    (void)sample;
+    (void)bytes;
+#endif
+}
+
+static void mirt__batch_copy(const mirt_dataset *dataset, const mirt__sample *sample, mirt__slot *out) {
+    size_t row = (size_t)out->rows++;
+    memcpy((char *)out->x + row * dataset->x_bytes, sample->x, dataset->x_bytes);
+    if (out->y) memcpy((char *)out->y + row * dataset->y_bytes, sample->y, dataset->y_bytes);
+    out->index[row] = sample->index;
+}
+
+/* From a stage that can reach its samples at random. */
+static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
+    const int64_t ahead = 3;
+    mirt_dataset *source = dataset->source;
+    int64_t left = dataset->spec.samples - dataset->position, rows = dataset->spec.batch;
+    if (rows > left) rows = left;
+    for (int64_t i = 0; i < rows; i++) {
+        mirt__sample sample;
+        mirt_status status;
+        if (i + ahead < rows) {
+            status = source->stage->at(source, dataset->position + ahead, &sample);
+            if (status != MIRT_OK) return status;
+            mirt__batch_foresee(&sample, dataset->x_bytes);
+        }
+        status = source->stage->at(source, dataset->position, &sample);
+        if (status != MIRT_OK) return status;
+        mirt__batch_copy(dataset, &sample, out);
+        dataset->position++;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
+    while (out->rows < dataset->spec.batch) {
+        mirt__batch one;
+        mirt_status status = mirt__dataset_next(dataset->source, &one);
+        if (status != MIRT_OK) return status;
+        if (one.rows == 0) break;
+        mirt__sample sample;
+        sample.x = one.x;
+        sample.y = one.y;
+        sample.index = one.index[0];
+        mirt__batch_copy(dataset, &sample, out);
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
+    out->rows = 0;
+    return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
+}
+
+/* Samples that lie in memory in the order of the epoch are only pointed at. */
+static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__slot *slot, mirt__batch *out) {
+    int64_t left = dataset->spec.samples - dataset->position;
+    mirt__sample first;
+    mirt_status status = dataset->source->stage->at(dataset->source, dataset->position, &first);
+    if (status != MIRT_OK) return status;
+    out->rows = dataset->spec.batch < left ? dataset->spec.batch : left;
+    out->x = first.x;
+    out->y = first.y;
+    for (int64_t i = 0; i < out->rows; i++) slot->index[i] = first.index + i;
+    out->index = slot->index;
+    dataset->position += out->rows;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__slot *slot = &((mirt__batch_dataset *)dataset)->slot;
+    memset(out, 0, sizeof *out);
+    if (dataset->pointing) {
+        if (dataset->position >= dataset->spec.samples) return MIRT_OK;
+        return mirt__batch_point(dataset, slot, out);
+    }
+    mirt_status status = mirt__batch_fill(dataset, slot);
+    if (status != MIRT_OK || slot->rows == 0) return status;
+    out->x = slot->x;
+    out->y = slot->y;
+    out->rows = slot->rows;
+    out->index = slot->index;
+    return MIRT_OK;
+}
+
+/* The memory `next` copies to; none is needed to point, or when the next stage brings its own. */
+static mirt_status mirt__batch_create_block(mirt__batch_dataset *batch) {
+    size_t x_bytes, all_bytes;
+    /* Cannot overflow: all samples together do not. */
+    mirt__dataset_block_bytes(&batch->base, batch->rows, &x_bytes, &all_bytes);
+    batch->block = mirt__aligned_alloc(all_bytes);
+    if (!batch->block) return MIRT_E_NOMEM;
+    batch->slot.x = batch->block;
+    batch->slot.y = batch->base.spec.has_y ? (char *)batch->block + x_bytes : NULL;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__batch_dataset *batch = (mirt__batch_dataset *)dataset;
+    if (!dataset->pointing && !dataset->lent && !batch->block) {
+        mirt_status status = mirt__batch_create_block(batch);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static void mirt__batch_release(mirt_dataset *dataset) {
+    mirt__batch_dataset *batch = (mirt__batch_dataset *)dataset;
+    mirt__free(batch->slot.index);
+    mirt__aligned_free(batch->block);
+}
+
+static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, mirt__batch_fill,
+                                              mirt__batch_release};
+
+MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows) {
+    if (!source) return NULL;
+    mirt_status status = MIRT_OK;
+    if (batch < 1) status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: at least 1 is needed", (long long)batch);
+    if (source->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples", (long long)source->spec.batch);
+    if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
+    if (!dataset) return NULL;
+    mirt__batch_dataset *stage = (mirt__batch_dataset *)dataset;
+    dataset->spec.batch = batch;
+    dataset->pointing = source->contiguous;
+    stage->rows = batch < dataset->spec.samples ? batch : dataset->spec.samples;
+    stage->slot.index = (int64_t *)mirt__calloc((size_t)stage->rows, sizeof(int64_t));
+    return stage->slot.index ? dataset : mirt__dataset_give_up(dataset, false);
+}
+
+MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
+    return mirt__batch_over(dataset, batch, false);
+}
+
+/* >>section data/prefetch.c */
+
+/* Prepares batches ahead of their use in a worker thread. */
+
+#ifdef MIRRORTRAIN_NO_THREADS
+
+MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    if (dataset && depth < 1 && depth != MIRT_AUTOTUNE) {
+        mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: at least 1 is needed, or MIRT_AUTOTUNE", depth);
+        return mirt__dataset_give_up(dataset, false);
+    }
+    return dataset;
+}
+
+#else
+
+#include <pthread.h>
+
+/* The worker fills slots in a ring while the consumer holds the one it was given last. Slot
+   contents belong to whoever the counters say; everything else is guarded by the mutex. */
+typedef struct mirt__prefetch_dataset {
+    mirt_dataset base;
+    int slots; /* depth and the one the consumer holds */
+    mirt__slot *slot;
+    int64_t *index; /* what the slots' index point into */
+    void *block;    /* what their x and y point into */
+    pthread_mutex_t mutex;
+    pthread_cond_t to_worker, to_consumer;
+    pthread_t thread;
+    bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
+    int64_t filled, taken; /* slots in this epoch; the consumer holds number taken - 1 */
+    bool busy;             /* the worker runs through an epoch */
+    bool cancel, quit;     /* wishes to the worker */
+    mirt_status status;    /* why the epoch ended; MIRT_OK at its regular end */
+    char error[512];
+} mirt__prefetch_dataset;
+
+/* One batch from the stage before into `slot`. */
+static mirt_status mirt__prefetch_pull(mirt_dataset *source, mirt__slot *slot) {
+    if (source->stage->fill) return source->stage->fill(source, slot);
+    mirt__batch batch;
+    mirt_status status = mirt__dataset_next(source, &batch);
+    if (status != MIRT_OK) return status;
+    slot->rows = batch.rows;
+    if (batch.rows == 0) return MIRT_OK;
+    memcpy(slot->x, batch.x, (size_t)batch.rows * source->x_bytes);
+    if (slot->y) memcpy(slot->y, batch.y, (size_t)batch.rows * source->y_bytes);
+    memcpy(slot->index, batch.index, (size_t)batch.rows * sizeof(int64_t));
+    return MIRT_OK;
+}
+
+/* Runs through one epoch; called and left with the mutex locked. */
+static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
+    for (;;) {
+        /* One slot stays free of work: the consumer reads it until its next call. */
+        while (!prefetch->cancel && prefetch->filled - prefetch->taken >= prefetch->slots - 1)
+            pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
+        if (prefetch->cancel) return;
+        mirt__slot *slot = &prefetch->slot[prefetch->filled % prefetch->slots];
+        pthread_mutex_unlock(&prefetch->mutex);
+        mirt_status status = mirt__prefetch_pull(prefetch->base.source, slot);
+        pthread_mutex_lock(&prefetch->mutex);
+        if (status != MIRT_OK) {
+            prefetch->status = status;
+            snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
+            return;
+        }
+        if (slot->rows == 0) return;
+        prefetch->filled++;
+        pthread_cond_signal(&prefetch->to_consumer);
+    }
+}
+
+static void *mirt__prefetch_worker(void *arg) {
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)arg;
+    pthread_mutex_lock(&prefetch->mutex);
+    while (!prefetch->quit) {
+        if (prefetch->busy) {
+            mirt__prefetch_epoch(prefetch);
+            prefetch->busy = false;
+            pthread_cond_signal(&prefetch->to_consumer);
+        } else {
+            pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
+        }
+    }
+    pthread_mutex_unlock(&prefetch->mutex);
+    return NULL;
+}
+
+/* Returns once the worker is idle. */
+static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
+    pthread_mutex_lock(&prefetch->mutex);
+    prefetch->cancel = true;
+    pthread_cond_signal(&prefetch->to_worker);
+    while (prefetch->busy) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+    prefetch->cancel = false;
+    pthread_mutex_unlock(&prefetch->mutex);
+}
+
+static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
+    mirt__prefetch_stop(prefetch);
+    /* The worker being idle, the stages before are ours: what they have to say comes at once. */
+    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    pthread_mutex_lock(&prefetch->mutex);
+    prefetch->filled = 0;
+    prefetch->taken = 0;
+    prefetch->status = MIRT_OK;
+    prefetch->busy = status == MIRT_OK;
+    pthread_cond_signal(&prefetch->to_worker);
+    pthread_mutex_unlock(&prefetch->mutex);
+    return status;
+}
+
+static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
+    memset(out, 0, sizeof *out);
+    pthread_mutex_lock(&prefetch->mutex);
+    while (prefetch->busy && prefetch->filled == prefetch->taken)
+        pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+    mirt__slot *slot = NULL;
+    if (prefetch->filled > prefetch->taken) slot = &prefetch->slot[prefetch->taken++ % prefetch->slots];
+    mirt_status status = prefetch->status;
+    pthread_cond_signal(&prefetch->to_worker);
+    pthread_mutex_unlock(&prefetch->mutex);
+    if (!slot) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
+    out->x = slot->x;
+    out->y = slot->y;
+    out->rows = slot->rows;
+    out->index = slot->index;
+    return MIRT_OK;
+}
+
+static void mirt__prefetch_release(mirt_dataset *dataset) {
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
+    if (prefetch->has_thread) {
+        pthread_mutex_lock(&prefetch->mutex);
+        prefetch->cancel = true;
+        prefetch->quit = true;
+        pthread_cond_signal(&prefetch->to_worker);
+        pthread_mutex_unlock(&prefetch->mutex);
+        pthread_join(prefetch->thread, NULL);
+    }
+    if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
+    if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
+    if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
+    mirt__free(prefetch->slot);
+    mirt__free(prefetch->index);
+    mirt__aligned_free(prefetch->block);
+}
+
+static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL,
+                                                 mirt__prefetch_release};
+
+/* Cuts one block into the slots of the ring. */
+static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
+    const mirt__data_spec *spec = &prefetch->base.spec;
+    int64_t rows = spec->batch ? spec->batch : 1;
+    if (rows > spec->samples) rows = spec->samples;
+    size_t slots = (size_t)prefetch->slots, x_bytes, slot_bytes, all_bytes, indices;
+    if (!mirt__dataset_block_bytes(&prefetch->base, rows, &x_bytes, &slot_bytes) ||
+        !mirt__mul_size(slots, slot_bytes, &all_bytes) || !mirt__mul_size(slots, (size_t)rows, &indices)) {
+        mirt__no_memory(SIZE_MAX);
+        return MIRT_E_NOMEM;
+    }
+    prefetch->slot = (mirt__slot *)mirt__calloc(slots, sizeof(mirt__slot));
+    if (!prefetch->slot) return MIRT_E_NOMEM;
+    prefetch->index = (int64_t *)mirt__calloc(indices, sizeof(int64_t));
+    if (!prefetch->index) return MIRT_E_NOMEM;
+    prefetch->block = mirt__aligned_alloc(all_bytes);
+    if (!prefetch->block) return MIRT_E_NOMEM;
+    for (size_t i = 0; i < slots; i++) {
+        mirt__slot *slot = &prefetch->slot[i];
+        slot->x = (char *)prefetch->block + i * slot_bytes;
+        slot->y = spec->has_y ? (char *)slot->x + x_bytes : NULL;
+        slot->index = prefetch->index + i * (size_t)rows;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
+    int code = pthread_mutex_init(&prefetch->mutex, NULL);
+    prefetch->has_mutex = code == 0;
+    if (code == 0) {
+        code = pthread_cond_init(&prefetch->to_worker, NULL);
+        prefetch->has_worker_cond = code == 0;
+    }
+    if (code == 0) {
+        code = pthread_cond_init(&prefetch->to_consumer, NULL);
+        prefetch->has_consumer_cond = code == 0;
+    }
+    if (code == 0) {
+        code = pthread_create(&prefetch->thread, NULL, mirt__prefetch_worker, prefetch);
+        prefetch->has_thread = code == 0;
+    }
+    if (code != 0) return mirt__fail(MIRT_E_THREAD, "the prefetch thread could not be started: %s", strerror(code));
+    return MIRT_OK;
+}
+
+MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    const int most = 4096;
+    if (!dataset) return NULL;
+    if (depth == MIRT_AUTOTUNE) depth = 2;
+    if (depth < 1 || depth > most) {
+        mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: 1 to %d are possible, or MIRT_AUTOTUNE", depth, most);
+        return mirt__dataset_give_up(dataset, false);
+    }
+    if (dataset->contiguous || dataset->pointing) return dataset; /* nothing to prepare */
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
+    if (!stage) return NULL;
+    mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
+    prefetch->slots = depth + 1;
+    dataset->lent = dataset->stage->fill != NULL;
+    if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
+        return mirt__dataset_give_up(stage, false);
+    return stage;
+}
+
+#endif
+
+/* >>section data/inflate.c */
+
+/* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream, checking checksum and length. Errors give
+   the offset in the packed file; the caller puts the file's name before them. */
+
+#define MIRT__WINDOW 32768
+#define MIRT__FAST_BITS 10
+
+MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes) {
+    bytes->end = 0;
+    bytes->at = 0;
+    bytes->size = 0;
+    if (fseek(bytes->file, 0, SEEK_SET) != 0)
+        return mirt__fail(MIRT_E_IO, "could not be read again from its start: %s", strerror(errno));
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
+    errno = 0;
+    bytes->at = 0;
+    bytes->size = fread(bytes->data, 1, sizeof bytes->data, bytes->file);
+    if (bytes->size == 0 && ferror(bytes->file)) {
+        int code = errno;
+        clearerr(bytes->file);
+        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(code));
+    }
+    bytes->end += bytes->size;
+    return MIRT_OK;
+}
+
+/* A Huffman code: short words by table, long ones by counting (canonical codes of one length are
+   consecutive numbers). */
+typedef struct mirt__huffman {
+    uint16_t fast[1 << MIRT__FAST_BITS]; /* next bits -> symbol * 16 + length, or 0 */
+    uint16_t count[16];                  /* words of each length */
+    uint16_t symbol[288];                /* in order of their words */
+} mirt__huffman;
+
+typedef enum mirt__gunzip_mode {
+    MIRT__GUNZIP_BLOCK, MIRT__GUNZIP_STORED, MIRT__GUNZIP_CODES, MIRT__GUNZIP_TRAILER, MIRT__GUNZIP_END
+} mirt__gunzip_mode;
+
+struct mirt__gunzip {
+    mirt__bytes *bytes;
+    uint64_t bits; /* the next bit_count bits of the file, lowest first; what lies above is undefined */
+    int bit_count;
+    mirt__gunzip_mode mode;
+    bool last;            /* the current block is the last */
+    uint32_t stored_left; /* bytes of a stored block */
+    int copy_left, copy_back;
+    uint32_t crc;
+    uint64_t total; /* bytes unpacked */
+    mirt__huffman lengths, distances;
+    uint32_t crc_table[8][256];
+    unsigned char window[MIRT__WINDOW]; /* byte i of the output is at i % MIRT__WINDOW */
+};
+
+MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes) {
+    mirt__gunzip *z = (mirt__gunzip *)mirt__calloc(1, sizeof(mirt__gunzip));
+    if (!z) return NULL;
+    z->bytes = bytes;
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
+        z->crc_table[0][i] = c;
+    }
+    for (int k = 1; k < 8; k++) {
+        for (int i = 0; i < 256; i++) {
+            uint32_t c = z->crc_table[k - 1][i];
+            z->crc_table[k][i] = (c >> 8) ^ z->crc_table[0][c & 255];
+        }
+    }
+    return z;
+}
+
+MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *z) {
+    mirt__free(z);
+}
+
+/* Eight bytes a turn. */
+static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_t size) {
+    uint32_t c = ~z->crc;
+    uint32_t(*t)[256] = z->crc_table;
+    for (; size >= 8; size -= 8, p += 8) {
+        c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+        c = t[7][c & 255] ^ t[6][c >> 8 & 255] ^ t[5][c >> 16 & 255] ^ t[4][c >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
+            t[1][p[6]] ^ t[0][p[7]];
+    }
+    for (; size > 0; size--, p++) c = (c >> 8) ^ t[0][(c ^ *p) & 255];
+    z->crc = ~c;
+}
+
+static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
+    uint64_t unread = z->bytes->size - z->bytes->at + (uint64_t)(z->bit_count / 8);
+    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread), what);
+}
+
+/* Tops the bits up to 56 or more, or to what the file still has. */
+static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
+    mirt__bytes *bytes = z->bytes;
+    if (bytes->size - bytes->at >= 8) {
+        const unsigned char *p = bytes->data + bytes->at;
+        uint64_t word = (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 |
+                        (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
+        int whole = (63 - z->bit_count) >> 3;
+        z->bits |= word << z->bit_count;
+        z->bit_count += whole * 8;
+        bytes->at += (size_t)whole;
+        return MIRT_OK;
+    }
+    /* Byte by byte across the buffer's end; undefined bits have to go first. */
+    z->bits &= ((uint64_t)1 << z->bit_count) - 1;
+    while (z->bit_count <= 55) {
+        if (bytes->at == bytes->size) {
+            mirt_status status = mirt__bytes_fill(bytes);
+            if (status != MIRT_OK) return status;
+            if (bytes->size == 0) return MIRT_OK;
+        }
+        z->bits |= (uint64_t)bytes->data[bytes->at++] << z->bit_count;
+        z->bit_count += 8;
+    }
+    return MIRT_OK;
+}
+
+static void mirt__gunzip_drop(mirt__gunzip *z, int count) {
+    z->bits >>= count;
+    z->bit_count -= count;
+}
+
+/* The next `count` <= 32 bits. */
+static mirt_status mirt__gunzip_take(mirt__gunzip *z, int count, uint32_t *out) {
+    *out = 0;
+    if (z->bit_count < count) {
+        mirt_status status = mirt__gunzip_refill(z);
+        if (status != MIRT_OK) return status;
+        if (z->bit_count < count) return mirt__gunzip_fail(z, "the file ends too early");
+    }
+    *out = (uint32_t)(z->bits & (((uint64_t)1 << count) - 1));
+    mirt__gunzip_drop(z, count);
+    return MIRT_OK;
+}
+
+/* False if the lengths are no code: too many words, or too few and not the one word that RFC 1951
+   allows to stand alone. */
+static bool mirt__huffman_build(mirt__huffman *h, const unsigned char *length, int symbols) {
+    uint16_t next[16], offset[16];
+    memset(h, 0, sizeof *h);
+    for (int s = 0; s < symbols; s++) h->count[length[s]]++;
+    bool none = h->count[0] == symbols;
+    h->count[0] = 0;
+    int left = 1, longest = 0;
+    uint16_t code = 0, before = 0;
+    for (int l = 1; l <= 15; l++) {
+        left = left * 2 - h->count[l];
+        if (left < 0) return false;
+        if (h->count[l]) longest = l;
+        code = (uint16_t)((code + h->count[l - 1]) << 1);
+        next[l] = code;
+        offset[l] = before;
+        before = (uint16_t)(before + h->count[l]);
+    }
+    if (left > 0 && !none && longest != 1) return false;
+    for (int s = 0; s < symbols; s++) {
+        int l = length[s];
+        if (l == 0) continue;
+        h->symbol[offset[l]++] = (uint16_t)s;
+        unsigned word = next[l]++, reversed = 0;
+        if (l > MIRT__FAST_BITS) continue;
+        for (int bit = 0; bit < l; bit++) reversed |= (word >> bit & 1u) << (l - 1 - bit);
+        for (unsigned i = reversed; i < 1u << MIRT__FAST_BITS; i += 1u << l) h->fast[i] = (uint16_t)(s << 4 | l);
+    }
+    return true;
+}
+
+/* The symbol at the head of `bits`, and its length; -1 if no word fits. */
+static int mirt__huffman_find(const mirt__huffman *h, uint64_t bits, int *length) {
+    unsigned entry = h->fast[bits & ((1u << MIRT__FAST_BITS) - 1)];
+    if (entry) {
+        *length = (int)(entry & 15);
+        return (int)(entry >> 4);
+    }
+    int code = 0, first = 0, index = 0;
+    for (int l = 1; l <= 15; l++) {
+        code |= (int)(bits & 1);
+        bits >>= 1;
+        int count = h->count[l];
+        if (code - count < first) {
+            *length = l;
+            return h->symbol[index + (code - first)];
+        }
+        index += count;
+        first = (first + count) << 1;
+        code <<= 1;
+    }
+    *length = 0;
+    return -1;
+}
+
+static mirt_status mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h, int *symbol) {
+    int length;
+    if (z->bit_count < 15) {
+        mirt_status status = mirt__gunzip_refill(z);
+        if (status != MIRT_OK) return status;
+    }
+    *symbol = mirt__huffman_find(h, z->bits, &length);
+    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15)) return mirt__gunzip_fail(z, "the file ends too early");
+    if (*symbol < 0) return mirt__gunzip_fail(z, "a code word that does not exist");
+    mirt__gunzip_drop(z, length);
+    return MIRT_OK;
+}
+
+static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
+    unsigned char length[288];
+    for (int i = 0; i < 288; i++) length[i] = (unsigned char)(i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8);
+    mirt__huffman_build(&z->lengths, length, 288);
+    memset(length, 5, 32);
+    mirt__huffman_build(&z->distances, length, 32);
+}
+
+/* Reads `wanted` code lengths, themselves packed by the code in z->lengths. */
+static mirt_status mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
+    int n = 0;
+    while (n < wanted) {
+        int symbol;
+        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
+        if (status != MIRT_OK) return status;
+        if (symbol < 16) {
+            length[n++] = (unsigned char)symbol;
+            continue;
+        }
+        uint32_t repeat;
+        status = mirt__gunzip_take(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7, &repeat);
+        if (status != MIRT_OK) return status;
+        repeat += symbol == 18 ? 11 : 3;
+        if (symbol == 16 && n == 0) return mirt__gunzip_fail(z, "a repeated code length with none before it");
+        if (repeat > (uint32_t)(wanted - n)) return mirt__gunzip_fail(z, "too many code lengths");
+        memset(length + n, symbol == 16 ? length[n - 1] : 0, repeat);
+        n += (int)repeat;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
+    static const unsigned char order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+    unsigned char length[286 + 30];
+    uint32_t literals, distances, codes, value;
+    mirt_status status = mirt__gunzip_take(z, 5, &literals);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 5, &distances);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 4, &codes);
+    if (status != MIRT_OK) return status;
+    literals += 257;
+    distances += 1;
+    codes += 4;
+    if (literals > 286 || distances > 30) return mirt__gunzip_fail(z, "too many code words");
+    memset(length, 0, 19);
+    for (uint32_t i = 0; i < codes; i++) {
+        status = mirt__gunzip_take(z, 3, &value);
+        if (status != MIRT_OK) return status;
+        length[order[i]] = (unsigned char)value;
+    }
+    if (!mirt__huffman_build(&z->lengths, length, 19)) return mirt__gunzip_fail(z, "code lengths that make no code");
+    status = mirt__gunzip_code_lengths(z, length, (int)(literals + distances));
+    if (status != MIRT_OK) return status;
+    if (length[256] == 0) return mirt__gunzip_fail(z, "a block without an end");
+    if (!mirt__huffman_build(&z->lengths, length, (int)literals) ||
+        !mirt__huffman_build(&z->distances, length + literals, (int)distances))
+        return mirt__gunzip_fail(z, "code lengths that make no code");
+    return MIRT_OK;
+}
+
+/* Blocks that are not packed start at a whole byte. */
+static mirt_status mirt__gunzip_stored_header(mirt__gunzip *z) {
+    uint32_t size, check;
+    mirt__gunzip_drop(z, z->bit_count & 7);
+    mirt_status status = mirt__gunzip_take(z, 16, &size);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 16, &check);
+    if (status != MIRT_OK) return status;
+    if ((size ^ check) != 0xFFFF) return mirt__gunzip_fail(z, "a stored block whose two lengths differ");
+    z->stored_left = size;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_block(mirt__gunzip *z) {
+    if (z->last) {
+        z->mode = MIRT__GUNZIP_TRAILER;
+        return MIRT_OK;
+    }
+    uint32_t head;
+    mirt_status status = mirt__gunzip_take(z, 3, &head);
+    if (status != MIRT_OK) return status;
+    z->last = head & 1;
+    z->mode = head >> 1 ? MIRT__GUNZIP_CODES : MIRT__GUNZIP_STORED;
+    switch (head >> 1) {
+    case 0: return mirt__gunzip_stored_header(z);
+    case 1: mirt__gunzip_fixed_codes(z); return MIRT_OK;
+    case 2: return mirt__gunzip_dynamic_codes(z);
+    default: return mirt__gunzip_fail(z, "an unknown kind of block");
+    }
+}
+
+static mirt_status mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+    size_t n = 0;
+    while (n < size && z->stored_left > 0) {
+        uint32_t byte;
+        mirt_status status = mirt__gunzip_take(z, 8, &byte);
+        if (status != MIRT_OK) return status;
+        out[n++] = (unsigned char)byte;
+        z->window[z->total++ % MIRT__WINDOW] = (unsigned char)byte;
+        z->stored_left--;
+    }
+    if (z->stored_left == 0) z->mode = MIRT__GUNZIP_BLOCK;
+    *made = n;
+    return MIRT_OK;
+}
+
+/* Length and distance of a repetition, after its length symbol. */
+static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
+    static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
+                                             31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const unsigned char length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                                  2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+    static const uint16_t distance_base[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
+                                               193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    uint32_t extra;
+    if (symbol > 285) return mirt__gunzip_fail(z, "an unknown length");
+    mirt_status status = mirt__gunzip_take(z, length_bits[symbol - 257], &extra);
+    if (status != MIRT_OK) return status;
+    z->copy_left = length_base[symbol - 257] + (int)extra;
+    status = mirt__gunzip_symbol(z, &z->distances, &symbol);
+    if (status != MIRT_OK) return status;
+    if (symbol > 29) return mirt__gunzip_fail(z, "an unknown distance");
+    status = mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1, &extra);
+    if (status != MIRT_OK) return status;
+    z->copy_back = distance_base[symbol] + (int)extra;
+    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition of what lies before the start");
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+    size_t n = 0;
+    while (n < size) {
+        uint64_t total = z->total;
+        while (z->copy_left > 0 && n < size) {
+            unsigned char byte = z->window[(total - (uint64_t)z->copy_back) % MIRT__WINDOW];
+            z->window[total++ % MIRT__WINDOW] = byte;
+            out[n++] = byte;
+            z->copy_left--;
+        }
+        z->total = total;
+        if (n == size) break;
+        int symbol;
+        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
+        if (status != MIRT_OK) return status;
+        if (symbol < 256) {
+            z->window[z->total++ % MIRT__WINDOW] = (unsigned char)symbol;
+            out[n++] = (unsigned char)symbol;
+        } else if (symbol == 256) {
+            z->mode = MIRT__GUNZIP_BLOCK;
+            break;
+        } else {
+            status = mirt__gunzip_match(z, symbol);
+            if (status != MIRT_OK) return status;
+        }
+    }
+    *made = n;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_trailer(mirt__gunzip *z) {
+    uint32_t crc, size;
+    mirt__gunzip_drop(z, z->bit_count & 7);
+    mirt_status status = mirt__gunzip_take(z, 32, &crc);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 32, &size);
+    if (status != MIRT_OK) return status;
+    if (crc != z->crc) return mirt__gunzip_fail(z, "the checksum is wrong");
+    if (size != (uint32_t)z->total) return mirt__gunzip_fail(z, "the length at the end is wrong");
+    status = mirt__gunzip_refill(z);
+    if (status != MIRT_OK) return status;
+    if (z->bit_count > 0) return mirt__gunzip_fail(z, "more data follow its end");
+    z->mode = MIRT__GUNZIP_END;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, size_t size, size_t *got) {
+    *got = 0;
+    while (*got < size && z->mode != MIRT__GUNZIP_END) {
+        mirt_status status;
+        size_t made = 0;
+        switch (z->mode) {
+        case MIRT__GUNZIP_BLOCK: status = mirt__gunzip_block(z); break;
+        case MIRT__GUNZIP_STORED: status = mirt__gunzip_stored(z, out + *got, size - *got, &made); break;
+        case MIRT__GUNZIP_CODES: status = mirt__gunzip_codes(z, out + *got, size - *got, &made); break;
+        default: status = mirt__gunzip_trailer(z); break;
+        }
+        if (status != MIRT_OK) return status;
+        mirt__gunzip_checksum(z, out + *got, made);
+        *got += made;
+    }
+    return MIRT_OK;
+}
+
+/* Skips `count` bytes, or up to and with a zero byte when count is negative. */
+static mirt_status mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
+    uint32_t byte = 1;
+    while (count < 0 ? byte != 0 : count > 0) {
+        mirt_status status = mirt__gunzip_take(z, 8, &byte);
+        if (status != MIRT_OK) return status;
+        if (count > 0) count--;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
+    const uint32_t header_check = 2, extra = 4, name = 8, comment = 16;
+    uint32_t magic, flags, length = 0;
+    z->bits = 0;
+    z->bit_count = 0;
+    z->mode = MIRT__GUNZIP_BLOCK;
+    z->last = false;
+    z->copy_left = 0;
+    z->crc = 0;
+    z->total = 0;
+    mirt_status status = mirt__gunzip_take(z, 24, &magic);
+    if (status == MIRT_OK && magic != 0x088B1F) status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
+    if (status != MIRT_OK) return status;
+    if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");
+    status = mirt__gunzip_skip(z, 6); /* time, extra flags, operating system */
+    if (status == MIRT_OK && (flags & extra)) {
+        status = mirt__gunzip_take(z, 16, &length);
+        if (status == MIRT_OK) status = mirt__gunzip_skip(z, length);
+    }
+    if (status == MIRT_OK && (flags & name)) status = mirt__gunzip_skip(z, -1);
+    if (status == MIRT_OK && (flags & comment)) status = mirt__gunzip_skip(z, -1);
+    if (status == MIRT_OK && (flags & header_check)) status = mirt__gunzip_skip(z, 2);
+    return status;
+}
+
+#undef MIRT__WINDOW
+#undef MIRT__FAST_BITS
+
+/* >>section data/idx.c */
+
+/* IDX files, the format of MNIST: big-endian magic number and dimensions, then unsigned bytes. */
+
+typedef struct mirt__idx_file {
+    char *path;
+    mirt__bytes bytes;
+    mirt__gunzip *gunzip; /* NULL: a plain file */
+    int rank;
+    int64_t dim[3];
+    uint64_t size; /* bytes of header and samples */
+    uint64_t read; /* of these, since the start */
+} mirt__idx_file;
+
+typedef struct mirt__idx_dataset {
+    mirt_dataset base;
+    mirt__idx_file *images, *labels; /* labels may be NULL */
+    unsigned char *x;                /* one sample */
+    unsigned char y;
+} mirt__idx_dataset;
+
+static void mirt__idx_close(mirt__idx_file *file) {
+    if (!file) return;
+    if (file->bytes.file) fclose(file->bytes.file);
+    mirt__gunzip_destroy(file->gunzip);
+    mirt__free(file->path);
+    mirt__free(file);
+}
+
+static mirt_status mirt__idx_read_plain(mirt__bytes *bytes, unsigned char *out, size_t size, size_t *got) {
+    *got = 0;
+    while (*got < size) {
+        if (bytes->at == bytes->size) {
+            mirt_status status = mirt__bytes_fill(bytes);
+            if (status != MIRT_OK) return status;
+            if (bytes->size == 0) return MIRT_OK;
+        }
+        size_t count = bytes->size - bytes->at;
+        if (count > size - *got) count = size - *got;
+        memcpy(out + *got, bytes->data + bytes->at, count);
+        bytes->at += count;
+        *got += count;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size_t size) {
+    size_t got;
+    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, out, size, &got)
+                                      : mirt__idx_read_plain(&file->bytes, out, size, &got);
+    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
+    file->read += got;
+    if (got == size) return MIRT_OK;
+    uint64_t expected = file->size > file->read ? file->size : file->read - got + size;
+    return mirt__fail(MIRT_E_FORMAT, "%s is cut short: expected %llu bytes%s, got %llu", file->path,
+                      (unsigned long long)expected, file->gunzip ? " unpacked" : "", (unsigned long long)file->read);
+}
+
+/* Nothing may follow the last sample; in a gzip file the checksum is looked at only here. */
+static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
+    unsigned char more;
+    size_t got;
+    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, &more, 1, &got)
+                                      : mirt__idx_read_plain(&file->bytes, &more, 1, &got);
+    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
+    if (got > 0)
+        return mirt__fail(MIRT_E_FORMAT, "%s goes on behind its last sample: expected %llu bytes%s", file->path,
+                          (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
+    return MIRT_OK;
+}
+
+/* To the start of the file, plain or unpacked. */
+static mirt_status mirt__idx_rewind(mirt__idx_file *file) {
+    file->read = 0;
+    mirt_status status = mirt__bytes_rewind(&file->bytes);
+    if (status == MIRT_OK && file->gunzip) status = mirt__gunzip_begin(file->gunzip);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->path);
+}
+
+/* Gzip is recognized by content. */
+static mirt_status mirt__idx_recognize(mirt__idx_file *file) {
+    mirt__bytes *bytes = &file->bytes;
+    if (mirt__bytes_fill(bytes) != MIRT_OK) return mirt__fail_at("%s", file->path);
+    if (bytes->size >= 2 && bytes->data[0] == 0x1F && bytes->data[1] == 0x8B) {
+        file->gunzip = mirt__gunzip_create(bytes);
+        if (!file->gunzip) return MIRT_E_NOMEM;
+    }
+    return mirt__idx_rewind(file);
+}
+
+static uint32_t mirt__idx_big_endian(const unsigned char *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3];
+}
+
+/* Reads magic number and dimensions; sets the size the whole file has to have. */
+static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
+    unsigned char word[4];
+    mirt_status status = mirt__idx_read(file, word, 4);
+    if (status != MIRT_OK) return status;
+    uint32_t magic = mirt__idx_big_endian(word), expected = 0x0800u + (uint32_t)rank;
+    if (magic != expected)
+        return mirt__fail(MIRT_E_FORMAT, "%s at byte 0: expected the magic number 0x%08X (unsigned bytes, %d dimension%s), got 0x%08X",
+                          file->path, (unsigned)expected, rank, rank == 1 ? "" : "s", (unsigned)magic);
+    file->rank = rank;
+    file->size = 4 + 4 * (uint64_t)rank;
+    uint64_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        status = mirt__idx_read(file, word, 4);
+        if (status != MIRT_OK) return status;
+        uint32_t dim = mirt__idx_big_endian(word);
+        if (dim == 0 && i == 0) return mirt__fail(MIRT_E_INVALID, "%s holds no samples: at least one is needed", file->path);
+        if (dim == 0)
+            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of 0, expected at least 1", file->path, 4 + 4 * i);
+        if (count > (uint64_t)INT64_MAX / 8 / dim || count * dim > SIZE_MAX / 8)
+            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of %lu makes the file too large for any machine",
+                              file->path, 4 + 4 * i, (unsigned long)dim);
+        count *= dim;
+        file->dim[i] = dim;
+    }
+    file->size += count;
+    return MIRT_OK;
+}
+
+/* Compares the size by the header with the file's, or with the one in gzip's last four bytes. */
+static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
+    FILE *stream = file->bytes.file;
+    if (file->gunzip) {
+        unsigned char last[4];
+        if (fseek(stream, -4, SEEK_END) != 0 || fread(last, 1, 4, stream) != 4)
+            return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
+        uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
+        if (size != (uint32_t)file->size)
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
+                              file->path, (unsigned long long)file->size, (unsigned long)size);
+        return MIRT_OK;
+    }
+    long size = -1;
+    if (fseek(stream, 0, SEEK_END) == 0) size = ftell(stream);
+    if (size < 0) return mirt__fail(MIRT_E_IO, "%s: its size could not be found out: %s", file->path, strerror(errno));
+    if ((uint64_t)size != file->size)
+        return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %lu", file->path,
+                          (uint64_t)size < file->size ? "cut short" : "too long", (unsigned long long)file->size,
+                          (unsigned long)size);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
+    file->path = mirt__strdup(path);
+    if (!file->path) return MIRT_E_NOMEM;
+    file->bytes.file = fopen(path, "rb");
+    if (!file->bytes.file) {
+        int code = errno;
+        return mirt__fail(code == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s could not be opened: %s", path, strerror(code));
+    }
+    setvbuf(file->bytes.file, NULL, _IONBF, 0); /* mirt__bytes is the buffer */
+    mirt_status status = mirt__idx_recognize(file);
+    if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
+    if (status == MIRT_OK) status = mirt__idx_check_size(file);
+    return status;
+}
+
+static mirt__idx_file *mirt__idx_open(const char *path, int rank) {
+    mirt__idx_file *file = (mirt__idx_file *)mirt__calloc(1, sizeof(mirt__idx_file));
+    if (!file) return NULL;
+    if (mirt__idx_prepare(file, path, rank) == MIRT_OK) return file;
+    mirt__idx_close(file);
+    return NULL;
+}
+
+static mirt_status mirt__idx_skip_header(mirt__idx_file *file) {
+    unsigned char header[16];
+    mirt_status status = mirt__idx_rewind(file);
+    return status == MIRT_OK ? mirt__idx_read(file, header, 4 + 4 * (size_t)file->rank) : status;
+}
+
+static mirt_status mirt__idx_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    (void)seed;
+    (void)epoch;
+    mirt_status status = mirt__idx_skip_header(idx->images);
+    if (status == MIRT_OK && idx->labels) status = mirt__idx_skip_header(idx->labels);
+    return status;
+}
+
+static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    memset(out, 0, sizeof *out);
+    if (dataset->position > dataset->spec.samples) return MIRT_OK;
+    mirt_status status;
+    if (dataset->position == dataset->spec.samples) {
+        status = mirt__idx_check_end(idx->images);
+        if (status == MIRT_OK && idx->labels) status = mirt__idx_check_end(idx->labels);
+        dataset->position++;
+        return status;
+    }
+    status = mirt__idx_read(idx->images, idx->x, dataset->x_bytes);
+    if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
+    if (status != MIRT_OK) return status;
+    dataset->current = dataset->position++;
+    out->x = idx->x;
+    out->y = idx->labels ? &idx->y : NULL;
+    out->rows = 1;
+    out->index = &dataset->current;
+    return MIRT_OK;
+}
+
+static void mirt__idx_release(mirt_dataset *dataset) {
+    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    mirt__idx_close(idx->images);
+    mirt__idx_close(idx->labels);
+    mirt__free(idx->x);
+}
+
+static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release};
+
+static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
+    idx->images = mirt__idx_open(images_path, 3);
+    if (!idx->images) return mirt_last_status();
+    const int64_t *dim = idx->images->dim;
+    if (labels_path) {
+        idx->labels = mirt__idx_open(labels_path, 1);
+        if (!idx->labels) return mirt_last_status();
+        if (idx->labels->dim[0] != dim[0])
+            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number", images_path,
+                              (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
+    }
+    mirt__data_spec spec;
+    memset(&spec, 0, sizeof spec);
+    spec.x_dtype = MIRT_UINT8;
+    spec.x_shape = mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0);
+    spec.has_y = labels_path != NULL;
+    spec.y_dtype = MIRT_UINT8;
+    spec.samples = dim[0];
+    mirt_status status = mirt__dataset_set_spec(&idx->base, &spec);
+    if (status != MIRT_OK) return mirt__fail_at("%s", images_path);
+    idx->x = (unsigned char *)mirt__calloc(1, idx->base.x_bytes);
+    return idx->x ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path) {
+    if (!images_path) {
+        mirt__fail(MIRT_E_INVALID, "mirt_idx needs the path of a file of images");
+        return NULL;
+    }
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
+    if (!dataset) return NULL;
+    if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
+    return mirt__dataset_give_up(dataset, false);
+}
+
+/* directory/name or directory/name.gz, whichever is there first; false with the error set. */
+static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *name) {
+    static const char *const endings[] = {"", ".gz"};
+    const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+    for (int i = 0; i < MIRT__COUNT(endings); i++) {
+        mirt__text_clear(path);
+        mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
+        if (path->failed) return false;
+        FILE *file = fopen(path->data, "rb");
+        /* What is there but cannot be opened is for mirt_idx to complain about. */
+        if (!file && (errno == ENOENT || errno == ENOTDIR)) continue;
+        if (file) fclose(file);
+        return true;
+    }
+    mirt__fail(MIRT_E_NOT_FOUND,
+               "%s: found neither %s nor %s.gz; put MNIST's four files there, from "
+               "https://storage.googleapis.com/cvdf-datasets/mnist/",
+               directory, name, name);
+    return false;
+}
+
+MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
+    if (!directory) {
+        mirt__fail(MIRT_E_INVALID, "mirt_mnist needs a directory");
+        return NULL;
+    }
+    if (split != MIRT_TRAIN && split != MIRT_TEST) {
+        mirt__fail(MIRT_E_INVALID, "mirt_mnist has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
+        return NULL;
+    }
+    mirt__text images, labels;
+    memset(&images, 0, sizeof images);
+    memset(&labels, 0, sizeof labels);
+    mirt_dataset *dataset = NULL;
+    if (mirt__mnist_find(&images, directory, split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
+        mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
+        dataset = mirt_idx(images.data, labels.data);
+    mirt__text_free(&images);
+    mirt__text_free(&labels);
+    return dataset;
+}
+
+/* >>section data/digits.c */
+
+/* Handwritten-looking digits, drawn: strokes through a few points, bent, slanted, turned, scaled and
+   shifted at random, drawn with a round pen, with noise. All in integers, so that every compiler
+   and machine draws the same pixels. */
+
+#define MIRT__DIGIT_SIDE 28
+#define MIRT__DIGIT_PIXELS (MIRT__DIGIT_SIDE * MIRT__DIGIT_SIDE)
+/* Coordinates on the canvas are in 1/256 of a pixel. */
+#define MIRT__DIGIT_ONE 256
+
+/* Ways to write a digit: points x, y in a square of 100 by 100, y downwards; a curve goes through
+   them, with a corner where a point stands twice. 255 ends a stroke, 254 the digit. */
+static const unsigned char mirt__digit_ways[][32] = {
+    {50, 10, 31, 24, 25, 50, 31, 77, 50, 90, 69, 77, 75, 50, 69, 24, 50, 10, 254},
+    {64, 12, 40, 16, 27, 44, 30, 78, 50, 90, 70, 74, 73, 40, 58, 14, 46, 18, 254},
+    {50, 10, 50, 50, 50, 90, 254},
+    {36, 30, 52, 11, 52, 11, 51, 50, 50, 90, 254},
+    {36, 26, 51, 11, 51, 11, 51, 89, 255, 34, 89, 68, 89, 254},
+    {28, 30, 38, 13, 58, 11, 70, 27, 61, 49, 43, 70, 27, 88, 27, 88, 74, 87, 254},
+    {29, 26, 43, 11, 63, 15, 68, 34, 54, 60, 34, 83, 27, 78, 38, 73, 56, 87, 75, 86, 254},
+    {28, 19, 48, 10, 67, 21, 64, 39, 45, 47, 45, 47, 67, 56, 71, 74, 53, 90, 27, 82, 254},
+    {28, 12, 28, 12, 70, 12, 70, 12, 46, 42, 46, 42, 68, 52, 72, 72, 54, 90, 28, 83, 254},
+    {32, 12, 27, 54, 27, 54, 74, 53, 255, 63, 16, 61, 50, 59, 90, 254},
+    {61, 90, 62, 50, 63, 10, 63, 10, 24, 62, 24, 62, 79, 61, 254},
+    {70, 12, 37, 13, 37, 13, 33, 45, 33, 45, 54, 40, 72, 56, 68, 79, 48, 90, 27, 82, 254},
+    {36, 14, 32, 48, 32, 48, 56, 44, 70, 60, 64, 82, 44, 90, 28, 80, 255, 36, 14, 72, 11, 254},
+    {64, 11, 43, 29, 30, 56, 33, 80, 51, 90, 68, 79, 67, 60, 50, 52, 33, 64, 254},
+    {50, 10, 35, 40, 31, 68, 40, 88, 58, 88, 68, 72, 56, 60, 34, 70, 254},
+    {26, 14, 26, 14, 73, 13, 73, 13, 53, 50, 43, 90, 254},
+    {27, 14, 27, 14, 74, 13, 74, 13, 55, 50, 44, 90, 255, 36, 52, 66, 49, 254},
+    {50, 47, 33, 36, 33, 18, 50, 10, 67, 18, 66, 36, 50, 47, 30, 62, 30, 81, 50, 90, 70, 81, 69, 62, 50, 47, 254},
+    {68, 22, 52, 10, 34, 20, 39, 40, 61, 57, 69, 76, 50, 90, 31, 76, 39, 58, 60, 40, 68, 22, 254},
+    {68, 32, 54, 48, 34, 43, 30, 25, 46, 10, 64, 16, 68, 32, 66, 60, 60, 90, 254},
+    {67, 28, 52, 46, 33, 38, 34, 18, 52, 10, 67, 22, 68, 50, 60, 80, 44, 90, 30, 82, 254},
+};
+static const unsigned char mirt__digit_first_way[11] = {0, 2, 5, 7, 9, 11, 13, 15, 17, 19, 21};
+
+/* How one image is distorted: a second-degree map from the square to the canvas, then the pen. */
+typedef struct mirt__digit_hand {
+    int turn, slant;     /* tangents in 1/1024 */
+    int width, height;   /* canvas units per unit of the square */
+    int shift_x, shift_y;
+    int bend[6];         /* coefficients of xx, xy, yy in x and in y, in 1/1024 of a half square */
+    int wobble;          /* of single points, in the square's units */
+    int pen;             /* radius */
+    int ink, noise;      /* of 255 */
+} mirt__digit_hand;
+
+typedef struct mirt__digit_point {
+    int x, y;
+} mirt__digit_point;
+
+static int mirt__digit_between(mirt__random *random, int low, int high) {
+    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
+}
+
+static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
+    mirt__digit_hand hand;
+    hand.turn = mirt__digit_between(random, -300, 300);
+    hand.slant = mirt__digit_between(random, -350, 350);
+    hand.width = mirt__digit_between(random, 40, 78);
+    hand.height = mirt__digit_between(random, 45, 76);
+    hand.shift_x = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    hand.shift_y = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__digit_between(random, -160, 160);
+    hand.wobble = mirt__digit_between(random, 1, 6);
+    hand.pen = mirt__digit_between(random, 170, 440);
+    hand.ink = mirt__digit_between(random, 150, 255);
+    hand.noise = mirt__digit_between(random, 0, 80);
+    return hand;
+}
+
+static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
+    const int centre = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
+    x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
+    y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
+    /* In 1/16 of the square's units from here on. */
+    int xx = x * x, xy = x * y, yy = y * y;
+    int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
+    int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
+    int wide = bent_x * hand->width / 16, high = bent_y * hand->height / 16;
+    mirt__digit_point point;
+    point.x = centre + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
+    point.y = centre + hand->shift_y + high + wide * hand->turn / 1024;
+    return point;
+}
+
+static int mirt__digit_clamp(int value, int low, int high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* The first pixel of the range [centre - reach, centre + reach], kept inside the canvas. */
+static int mirt__digit_pixel(int coordinate) {
+    return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
+}
+
+/* Darkens the pixels near the straight line from a to b: fully inside the pen, less and less over
+   one pixel at its rim. */
+static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__digit_point b, int pen) {
+    const int half = MIRT__DIGIT_ONE / 2;
+    int reach = pen + half;
+    int outer = reach * reach, inner = (pen - half) * (pen - half);
+    int dx = b.x - a.x, dy = b.y - a.y;
+    int64_t length2 = (int64_t)dx * dx + (int64_t)dy * dy;
+    int64_t inverse = length2 > 0 ? ((int64_t)1 << 40) / length2 : 0;
+    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach), right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
+    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach), bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
+    for (int row = top; row <= bottom; row++) {
+        for (int column = left; column <= right; column++) {
+            int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
+            int64_t along = (int64_t)x * dx + (int64_t)y * dy;
+            along = along < 0 ? 0 : along > length2 ? length2 : along;
+            int part = (int)((along * inverse) >> 32); /* of the line, in 1/256 */
+            int64_t away_x = x - dx * part / 256, away_y = y - dy * part / 256;
+            int64_t away2 = away_x * away_x + away_y * away_y;
+            if (away2 >= outer) continue;
+            int shade = away2 <= inner ? 255 : (int)(255 * (outer - away2) / (outer - inner));
+            unsigned char *pixel = &canvas[row * MIRT__DIGIT_SIDE + column];
+            if (shade > *pixel) *pixel = (unsigned char)shade;
+        }
+    }
+}
+
+/* Catmull-Rom: from b to c, with a before and d after. `part` of 4. */
+static int mirt__digit_spline(int a, int b, int c, int d, int part) {
+    int t = part, t2 = t * t, t3 = t2 * t;
+    return (2 * b * 64 + (c - a) * t * 16 + (2 * a - 5 * b + 4 * c - d) * t2 * 4 + (3 * b - a - 3 * c + d) * t3) / 128;
+}
+
+static void mirt__digit_stroke(unsigned char *canvas, const mirt__digit_point *point, int count, int pen) {
+    const int parts = 4;
+    mirt__digit_point from = point[0];
+    for (int i = 0; i + 1 < count; i++) {
+        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1], d = point[i + 2 < count ? i + 2 : i + 1];
+        for (int part = 1; part <= parts; part++) {
+            mirt__digit_point to;
+            to.x = mirt__digit_spline(a.x, b.x, c.x, d.x, part);
+            to.y = mirt__digit_spline(a.y, b.y, c.y, d.y, part);
+            if (to.x != from.x || to.y != from.y) mirt__digit_line(canvas, from, to, pen);
+            from = to;
+        }
+    }
+}
+
+static void mirt__digit_add_noise(unsigned char *canvas, const mirt__digit_hand *hand, mirt__random *random) {
+    uint32_t word = 0;
+    for (int i = 0; i < MIRT__DIGIT_PIXELS; i++) {
+        if (i % 4 == 0) word = mirt__random_u32(random);
+        int grain = (int)(word & 255) - 128;
+        word >>= 8;
+        canvas[i] = (unsigned char)mirt__digit_clamp(canvas[i] * hand->ink / 255 + grain * hand->noise / 128, 0, 255);
+    }
+}
+
+static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *random) {
+    mirt__digit_point points[16];
+    int first = mirt__digit_first_way[digit], last = mirt__digit_first_way[digit + 1] - 1, count = 0;
+    const unsigned char *way = mirt__digit_ways[mirt__digit_between(random, first, last)];
+    mirt__digit_hand hand = mirt__digit_draw_hand(random);
+    memset(canvas, 0, MIRT__DIGIT_PIXELS);
+    for (bool more = true; more;) {
+        if (*way >= 254) {
+            mirt__digit_stroke(canvas, points, count, hand.pen);
+            count = 0;
+            more = *way++ == 255;
+        } else if (count > 0 && way[0] == way[-2] && way[1] == way[-1]) {
+            points[count] = points[count - 1]; /* a corner stays one */
+            count++;
+            way += 2;
+        } else {
+            points[count++] = mirt__digit_place(&hand, random, way[0], way[1]);
+            way += 2;
+        }
+    }
+    mirt__digit_add_noise(canvas, &hand, random);
+}
+
+static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
+    (void)seed;
+    (void)epoch;
+    if (block->owned) return MIRT_OK;
+    unsigned char *x = NULL, *y = NULL;
+    mirt_status status = mirt__block_create(block, &x, &y);
+    if (status != MIRT_OK) return status;
+    for (int64_t i = 0; i < dataset->spec.samples; i++) {
+        /* One stream an image: splits have different ones, and more images leave the first as they were. */
+        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
+        mirt__random random = mirt__random_stream(block->seed, key);
+        int digit = (int)mirt__random_below(&random, 10);
+        mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
+        y[i] = (unsigned char)digit;
+    }
+    block->x = x;
+    block->y = y;
+    return MIRT_OK;
+}
+
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL,
+                                               mirt__block_release};
+
+MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
+    if (split != MIRT_TRAIN && split != MIRT_TEST) {
+        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
+        return NULL;
+    }
+    if (count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
+        return NULL;
+    }
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage, NULL, false);
+    if (!dataset) return NULL;
+    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
+    block->seed = seed;
+    block->split = split;
+    dataset->contiguous = true;
+    mirt__data_spec spec;
+    memset(&spec, 0, sizeof spec);
+    spec.x_dtype = MIRT_UINT8;
+    spec.x_shape = mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0);
+    spec.y_dtype = MIRT_UINT8;
+    spec.has_y = true;
+    spec.samples = count;
+    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
+}
+
+#undef MIRT__DIGIT_SIDE
+#undef MIRT__DIGIT_PIXELS
+#undef MIRT__DIGIT_ONE
+
+/* >>section formats/json.h */
+
+#ifndef MIRT__JSON_H
+#define MIRT__JSON_H
+/* A strict JSON reader (RFC 8259) and the two writers that need care. Neither depends on the
+   locale. */
+
+#define MIRT__JSON_DEPTH 64          /* containers inside each other */
+#define MIRT__JSON_VALUES (1 << 21)  /* values of one text: bounds the memory a hostile text costs */
+#define MIRT__JSON_DIGITS 128        /* characters of one number */
+
+typedef enum mirt__json_type {
+    MIRT__JSON_NULL = 0, MIRT__JSON_BOOL, MIRT__JSON_NUMBER, MIRT__JSON_STRING, MIRT__JSON_ARRAY, MIRT__JSON_OBJECT
+} mirt__json_type;
+
+typedef struct mirt__json {
+    mirt__json_type type;
+    bool truth;
+    bool integral;           /* written without fraction or exponent, and fits `integer` */
+    int64_t integer;
+    double number;
+    const char *string;      /* UTF-8 that ends in 0 and has no other 0 */
+    const char *key;         /* of a member of an object */
+    size_t offset;           /* of the value's first byte in the text */
+    size_t count;            /* items or members */
+    struct mirt__json **item; /* in the order of the text */
+    struct mirt__json **by_key; /* members in the order of their keys */
+    struct mirt__json *next; /* the item or member behind this one */
+} mirt__json;
+
+/* The whole of `text` as one value allocated from `pool`, or NULL with the error set
+   (MIRT_E_FORMAT with the offset, MIRT_E_NOMEM); then `pool` may hold parts. Two members of the
+   same name, invalid UTF-8, U+0000 and numbers beyond double are errors. */
+MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size);
+/* The member of an object, or NULL, without an error, when there is none. */
+MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key);
+/* The member, which must be there and of that type; NULL with the error set. */
+MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type);
+/* An integer member in [minimum, maximum]. */
+MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
+                                         int64_t *out);
+MIRT__LIB const char *mirt__json_type_name(mirt__json_type type);
+
+/* A quoted string; `value` should be UTF-8. */
+MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value);
+/* The first of integer, %.9g and %.17g that reads back as the same double; null when not finite. */
+MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
+
+#define MIRT__JSON_LABEL 80
+/* The beginning of a foreign name, safe to print in a message: cut between characters, control
+   characters replaced. Returns `out`. */
+MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
+
+/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
+
+#endif
+
+/* >>section formats/file.h */
+
+#ifndef MIRT__FILE_H
+#define MIRT__FILE_H
+/* Whole files: read into memory, or replaced atomically. */
+
+/* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
+   bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
+MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
+
+/* A file that is written beside `path` under a temporary name and takes its place only when
+   everything is on the disk. Until then, and after any failure, what was at `path` stays as it
+   was. A symbolic link at `path` is replaced itself. Every begun writer ends in exactly one commit
+   or abort. */
+typedef struct mirt__file_writer {
+    int fd;              /* -1: not begun, or ended */
+    uint64_t size;       /* bytes appended */
+    char *path, *temporary;
+    mirt_status status;  /* the first failure; it makes all later calls fail */
+} mirt__file_writer;
+
+/* On failure there is nothing to abort (but abort is allowed). */
+MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path);
+MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size);
+/* Overwrites bytes that were appended before. */
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size);
+/* The only failure after which the new file stands at `path` is that its directory could not be
+   synced; the message says so. */
+MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
+MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
+
+#endif
+
+/* >>section formats/safetensors.h */
+
+#ifndef MIRT__SAFETENSORS_H
+#define MIRT__SAFETENSORS_H
+/* The safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes, all little
+   endian. Files written here also carry checksums in their metadata:
+     mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
+     mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
+     mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros
+   A reader that finds one of them expects all three and verifies them. Files without them, as
+   other programs write, are read as well. */
+
+#define MIRT__ST_RANK 8
+#define MIRT__ST_HEADER_LIMIT 100000000
+
+/* Name and bytes of an element. */
+#define MIRT__ST_DTYPE_LIST(X) \
+    X(BOOL, 1) X(U8, 1) X(I8, 1) X(F8_E5M2, 1) X(F8_E4M3, 1) X(F8_E8M0, 1) X(I16, 2) X(U16, 2) X(F16, 2) X(BF16, 2) \
+    X(I32, 4) X(U32, 4) X(F32, 4) X(C64, 8) X(F64, 8) X(I64, 8) X(U64, 8)
+
+typedef enum mirt__st_dtype {
+#define MIRT__ST_ENUM(name, size) MIRT__ST_##name,
+    MIRT__ST_DTYPE_LIST(MIRT__ST_ENUM)
+#undef MIRT__ST_ENUM
+    MIRT__ST_DTYPE_COUNT
+} mirt__st_dtype;
+
+typedef struct mirt__safetensor {
+    const char *name;
+    mirt__st_dtype dtype;
+    int rank;
+    int64_t dim[MIRT__ST_RANK];
+    size_t size;      /* bytes; filled in by the reader, computed by the writer */
+    const void *data; /* when read: not aligned to anything */
+} mirt__safetensor;
+
+/* A file that was read. */
+typedef struct mirt__safetensors {
+    mirt__safetensor *tensor; /* in the header's order */
+    int count;
+    const mirt__json *metadata; /* an object of strings, or NULL */
+    const unsigned char *data;  /* bytes of all tensors */
+    size_t data_size;
+    char sha256[MIRT__SHA256_HEX]; /* of these, "" when the file does not tell */
+    const char *origin;         /* the path, or "memory" */
+    unsigned char *owned;
+    mirt__pool pool;
+} mirt__safetensors;
+
+/* Reads and checks a whole file, or a block that stays borrowed until close. Any failure closes
+   the file; the message names it, the tensor, and what is wrong (MIRT_E_FORMAT). */
+MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
+MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
+MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
+/* NULL, without an error, when there is none of that name. */
+MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
+MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
+
+MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
+MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype);
+#define MIRT__ST_SHAPE_TEXT 192
+/* "(3, 3, 1, 32)" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]);
+/* Bytes that dtype and shape ask for; false on overflow. */
+MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out);
+
+/* What to write. Tensors come in the given order, packed. */
+typedef struct mirt__safetensors_content {
+    const mirt__safetensor *tensor; /* `size` is ignored */
+    int count;
+    const char *const *metadata; /* key, value, key, value, ... */
+    int metadata_count;          /* pairs */
+    /* Provides the bytes of tensors whose data is NULL, once each and in order; they stay valid
+       until the next call. Fails with the error set. */
+    mirt_status (*fetch)(void *user, int index, const void **data);
+    void *user;
+} mirt__safetensors_content;
+
+/* Replaces `path` atomically. The same content gives the same bytes. */
+MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content);
+
+#endif
+
+/* >>section formats/json.c */
+
+typedef struct mirt__json_reader {
+    mirt__pool *pool;
+    const char *text;
+    size_t size, at;
+    int depth, values;
+} mirt__json_reader;
+
+static mirt__json *mirt__json_read_value(mirt__json_reader *in);
+
+static mirt__json *mirt__json_bad(size_t offset, const char *what) {
+    mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: %s", offset, what);
+    return NULL;
+}
+
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
+    const unsigned char *s = (const unsigned char *)at;
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    int length;
+    if (size == 0) return 0;
+    if (s[0] < 0x80) return 1;
+    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
+    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
+    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
+    else return 0;
+    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
+    if (s[0] == 0xED) high = 0x9F; /* surrogates */
+    if (s[0] == 0xF0) low = 0x90;
+    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
+    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
+    for (int i = 2; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    return length;
+}
+
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
+    while (size > 0) {
+        int length = mirt__utf8_length(text, size);
+        if (length == 0) return false;
+        text += length;
+        size -= (size_t)length;
+    }
+    return true;
+}
+
+MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]) {
+    size_t used = 0, left = strlen(name);
+    while (left > 0) {
+        int length = mirt__utf8_length(name, left);
+        bool plain = length > 0 && (unsigned char)*name >= 0x20 && *name != 0x7F;
+        if (length == 0) length = 1;
+        if (used + (size_t)length + 4 > MIRT__JSON_LABEL) {
+            memcpy(out + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (plain) memcpy(out + used, name, (size_t)length);
+        else out[used] = '?';
+        used += (size_t)length;
+        name += length;
+        left -= (size_t)length;
+    }
+    out[used] = 0;
+    return out;
+}
+
+static void mirt__json_skip_space(mirt__json_reader *in) {
+    while (in->at < in->size && in->text[in->at] != 0 && strchr(" \t\n\r", in->text[in->at])) in->at++;
+}
+
+/* Steps over `c` if it is next, after white space. */
+static bool mirt__json_accept(mirt__json_reader *in, char c) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size || in->text[in->at] != c) return false;
+    in->at++;
+    return true;
+}
+
+/* Four hexadecimal digits at `at`, or -1. */
+static int mirt__json_hex4(const mirt__json_reader *in, size_t at) {
+    int value = 0;
+    if (in->size < 4 || at > in->size - 4) return -1;
+    for (size_t i = at; i < at + 4; i++) {
+        char c = in->text[i];
+        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
+        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
+        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
+        else return -1;
+    }
+    return value;
+}
+
+static char *mirt__json_put_utf8(char *out, int code) {
+    if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xC0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 63));
+    } else if (code < 0x10000) {
+        *out++ = (char)(0xE0 | code >> 12);
+        *out++ = (char)(0x80 | (code >> 6 & 63));
+        *out++ = (char)(0x80 | (code & 63));
+    } else {
+        *out++ = (char)(0xF0 | code >> 18);
+        *out++ = (char)(0x80 | (code >> 12 & 63));
+        *out++ = (char)(0x80 | (code >> 6 & 63));
+        *out++ = (char)(0x80 | (code & 63));
+    }
+    return out;
+}
+
+/* The escape whose backslash is at in->at; writes to `out` and returns its new end, or NULL. */
+static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    size_t start = in->at++;
+    char kind = in->text[in->at++]; /* there is one: the closing quote was found behind it */
+    const char *known = kind ? strchr(from, kind) : NULL;
+    if (known) {
+        *out++ = to[known - from];
+        return out;
+    }
+    int code = kind == 'u' ? mirt__json_hex4(in, in->at) : -1;
+    if (code >= 0) in->at += 4;
+    if (code >= 0xD800 && code <= 0xDBFF) {
+        bool pair = in->size - in->at >= 2 && in->text[in->at] == '\\' && in->text[in->at + 1] == 'u';
+        int second = pair ? mirt__json_hex4(in, in->at + 2) : -1;
+        code = second >= 0xDC00 && second <= 0xDFFF ? 0x10000 + ((code - 0xD800) << 10) + (second - 0xDC00) : -2;
+        in->at += 6;
+    } else if (code >= 0xDC00 && code <= 0xDFFF) {
+        code = -2;
+    }
+    if (code > 0) return mirt__json_put_utf8(out, code);
+    mirt__json_bad(start, code == -1 ? "unknown escape in a string"
+                        : code == -2 ? "half of a surrogate pair" : "U+0000 in a string is not supported");
+    return NULL;
+}
+
+/* The string whose opening quote is at in->at, decoded; NULL with the error set. */
+static const char *mirt__json_read_string(mirt__json_reader *in) {
+    size_t start = in->at++, end = in->at;
+    while (end < in->size && in->text[end] != '"') end += in->text[end] == '\\' ? 2 : 1;
+    if (end >= in->size) {
+        mirt__json_bad(start, "string without an end");
+        return NULL;
+    }
+    char *value = (char *)mirt__pool_alloc(in->pool, end - start); /* escapes never grow when decoded */
+    char *out = value;
+    if (!value) return NULL;
+    while (in->at < end) {
+        if (in->text[in->at] == '\\') {
+            out = mirt__json_read_escape(in, out);
+            if (!out) return NULL;
+            continue;
+        }
+        int length = mirt__utf8_length(in->text + in->at, end - in->at);
+        if (length == 0 || (unsigned char)in->text[in->at] < 0x20) {
+            mirt__json_bad(in->at, length == 0 ? "invalid UTF-8" : "control character in a string");
+            return NULL;
+        }
+        for (; length > 0; length--) *out++ = in->text[in->at++];
+    }
+    in->at = end + 1;
+    return value;
+}
+
+static bool mirt__json_digit(const mirt__json_reader *in, size_t at) {
+    return at < in->size && in->text[at] >= '0' && in->text[at] <= '9';
+}
+
+/* Where the number at `at` ends by JSON's grammar, or `at` itself if there is none. */
+static size_t mirt__json_number_end(const mirt__json_reader *in, size_t at, bool *integral) {
+    size_t begin = at;
+    *integral = true;
+    if (at < in->size && in->text[at] == '-') at++;
+    if (!mirt__json_digit(in, at)) return begin;
+    if (in->text[at] == '0') at++;
+    else while (mirt__json_digit(in, at)) at++;
+    if (at < in->size && in->text[at] == '.') {
+        *integral = false;
+        if (!mirt__json_digit(in, ++at)) return begin;
+        while (mirt__json_digit(in, at)) at++;
+    }
+    if (at < in->size && (in->text[at] == 'e' || in->text[at] == 'E')) {
+        *integral = false;
+        at++;
+        if (at < in->size && (in->text[at] == '+' || in->text[at] == '-')) at++;
+        if (!mirt__json_digit(in, at)) return begin;
+        while (mirt__json_digit(in, at)) at++;
+    }
+    return at;
+}
+
+static bool mirt__json_to_int(const char *digits, int64_t *out) {
+    bool negative = *digits == '-';
+    int64_t value = 0;
+    for (digits += negative; *digits; digits++) {
+        int digit = *digits - '0';
+        /* Counted downwards, because the smallest integer has no positive twin. */
+        if (value < (INT64_MIN + digit) / 10) return false;
+        value = value * 10 - digit;
+    }
+    if (!negative && value == INT64_MIN) return false;
+    *out = negative ? value : -value;
+    return true;
+}
+
+/* What stands between 0 and 5 when the C library prints a half: the locale's decimal point. */
+static void mirt__json_decimal_point(char out[16]) {
+    char half[16];
+    snprintf(half, sizeof half, "%.1f", 0.5);
+    size_t length = strlen(half);
+    memcpy(out, half + 1, length - 2);
+    out[length - 2] = 0;
+}
+
+static bool mirt__json_to_double(const char *digits, double *out) {
+    char local[MIRT__JSON_DIGITS + 16], point[16];
+    const char *dot = strchr(digits, '.');
+    mirt__json_decimal_point(point);
+    int before = dot ? (int)(dot - digits) : (int)strlen(digits);
+    snprintf(local, sizeof local, "%.*s%s%s", before, digits, dot ? point : "", dot ? dot + 1 : "");
+    *out = strtod(local, NULL);
+    return isfinite(*out);
+}
+
+static mirt__json *mirt__json_read_number(mirt__json_reader *in, mirt__json *node) {
+    char digits[MIRT__JSON_DIGITS + 1];
+    size_t end = mirt__json_number_end(in, in->at, &node->integral), length = end - in->at;
+    if (length == 0) return mirt__json_bad(in->at, "expected a value");
+    if (length > MIRT__JSON_DIGITS) return mirt__json_bad(in->at, "number of more than 128 characters");
+    memcpy(digits, in->text + in->at, length);
+    digits[length] = 0;
+    node->type = MIRT__JSON_NUMBER;
+    if (!mirt__json_to_double(digits, &node->number)) return mirt__json_bad(in->at, "number too large for a double");
+    if (node->integral) node->integral = mirt__json_to_int(digits, &node->integer);
+    in->at = end;
+    return node;
+}
+
+static bool mirt__json_accept_word(mirt__json_reader *in, const char *word) {
+    size_t length = strlen(word);
+    if (in->size - in->at < length || memcmp(in->text + in->at, word, length) != 0) return false;
+    in->at += length;
+    return true;
+}
+
+/* qsort's comparison of two members. */
+static int mirt__json_compare_keys(const void *a, const void *b) {
+    return strcmp((*(mirt__json *const *)a)->key, (*(mirt__json *const *)b)->key);
+}
+
+/* Turns the list of items that begins at `first` into the node's arrays. */
+static mirt__json *mirt__json_index(mirt__json_reader *in, mirt__json *node, mirt__json *first) {
+    if (node->count == 0) return node;
+    size_t bytes = node->count * sizeof(mirt__json *);
+    node->item = (mirt__json **)mirt__pool_alloc(in->pool, bytes);
+    if (!node->item) return NULL;
+    for (size_t i = 0; i < node->count; i++, first = first->next) node->item[i] = first;
+    if (node->type != MIRT__JSON_OBJECT) return node;
+    node->by_key = (mirt__json **)mirt__pool_alloc(in->pool, bytes);
+    if (!node->by_key) return NULL;
+    memcpy(node->by_key, node->item, bytes);
+    qsort(node->by_key, node->count, sizeof(mirt__json *), mirt__json_compare_keys);
+    for (size_t i = 1; i < node->count; i++) {
+        const mirt__json *a = node->by_key[i - 1], *b = node->by_key[i];
+        if (strcmp(a->key, b->key) != 0) continue;
+        char label[MIRT__JSON_LABEL];
+        mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: the name \"%s\" appears twice",
+                   a->offset > b->offset ? a->offset : b->offset, mirt__json_label(a->key, label));
+        return NULL;
+    }
+    return node;
+}
+
+/* "name": ahead of a member's value; NULL with the error set. */
+static const char *mirt__json_read_key(mirt__json_reader *in) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size || in->text[in->at] != '"') {
+        mirt__json_bad(in->at, "expected a member's name");
+        return NULL;
+    }
+    const char *key = mirt__json_read_string(in);
+    if (!key) return NULL;
+    if (mirt__json_accept(in, ':')) return key;
+    mirt__json_bad(in->at, "expected ':' behind a member's name");
+    return NULL;
+}
+
+/* An array or object whose opening bracket has been read. */
+static mirt__json *mirt__json_read_container(mirt__json_reader *in, mirt__json *node) {
+    bool object = in->text[in->at - 1] == '{';
+    mirt__json *first = NULL, *last = NULL;
+    node->type = object ? MIRT__JSON_OBJECT : MIRT__JSON_ARRAY;
+    if (++in->depth > MIRT__JSON_DEPTH) return mirt__json_bad(in->at - 1, "nested more than 64 levels deep");
+    if (!mirt__json_accept(in, object ? '}' : ']')) {
+        do {
+            const char *key = object ? mirt__json_read_key(in) : NULL;
+            mirt__json *item = object && !key ? NULL : mirt__json_read_value(in);
+            if (!item) return NULL;
+            item->key = key;
+            if (last) last->next = item;
+            else first = item;
+            last = item;
+            node->count++;
+        } while (mirt__json_accept(in, ','));
+        if (!mirt__json_accept(in, object ? '}' : ']'))
+            return mirt__json_bad(in->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
+    }
+    in->depth--;
+    return mirt__json_index(in, node, first);
+}
+
+static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
+    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 2097152 values");
+    mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
+    if (!node) return NULL;
+    node->offset = in->at;
+    char c = in->text[in->at];
+    if (c == '{' || c == '[') {
+        in->at++;
+        return mirt__json_read_container(in, node);
+    }
+    if (c == '"') {
+        node->type = MIRT__JSON_STRING;
+        node->string = mirt__json_read_string(in);
+        return node->string ? node : NULL;
+    }
+    if (mirt__json_accept_word(in, "null")) return node;
+    node->truth = mirt__json_accept_word(in, "true");
+    if (!node->truth && !mirt__json_accept_word(in, "false")) return mirt__json_read_number(in, node);
+    node->type = MIRT__JSON_BOOL;
+    return node;
+}
+
+MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size) {
+    mirt__json_reader in = {pool, text, size, 0, 0, 0};
+    mirt__json *root = mirt__json_read_value(&in);
+    if (!root) return NULL;
+    mirt__json_skip_space(&in);
+    return in.at == size ? root : mirt__json_bad(in.at, "something follows the value");
+}
+
+MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key) {
+    size_t low = 0, high = object->type == MIRT__JSON_OBJECT ? object->count : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(key, object->by_key[middle]->key);
+        if (order == 0) return object->by_key[middle];
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
+    return NULL;
+}
+
+MIRT__LIB const char *mirt__json_type_name(mirt__json_type type) {
+    static const char *const names[] = {"null", "true or false", "a number", "a string", "an array", "an object"};
+    return names[type];
+}
+
+MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type) {
+    const mirt__json *member = mirt__json_member(object, key);
+    if (member && member->type == type) return member;
+    if (!member) mirt__fail(MIRT_E_FORMAT, "\"%s\" is missing", key);
+    else mirt__fail(MIRT_E_FORMAT, "\"%s\" is %s, but must be %s", key, mirt__json_type_name(member->type),
+                    mirt__json_type_name(type));
+    return NULL;
+}
+
+MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
+                                         int64_t *out) {
+    const mirt__json *member = mirt__json_get(object, key, MIRT__JSON_NUMBER);
+    if (!member) return mirt_last_status();
+    if (!member->integral || member->integer < minimum || member->integer > maximum)
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be an integer from %lld to %lld", key, (long long)minimum,
+                          (long long)maximum);
+    *out = member->integer;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    mirt__text_add_bytes(text, "\"", 1);
+    while (*value) {
+        size_t plain = 0;
+        while ((unsigned char)value[plain] >= 0x20 && value[plain] != '"' && value[plain] != '\\') plain++;
+        mirt__text_add_bytes(text, value, plain);
+        value += plain;
+        if (!*value) break;
+        const char *known = strchr(from, *value);
+        if (known) mirt__text_add(text, "\\%c", to[known - from]);
+        else mirt__text_add(text, "\\u%04x", (unsigned)(unsigned char)*value);
+        value++;
+    }
+    mirt__text_add_bytes(text, "\"", 1);
+}
+
+MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
+    char digits[64], point[16];
+    if (!isfinite(value)) {
+        mirt__text_add(text, "null");
+        return;
+    }
+    if (fabs(value) < 9007199254740992.0 && value == floor(value) && !(value == 0 && signbit(value))) {
+        mirt__text_add(text, "%lld", (long long)value);
+        return;
+    }
+    snprintf(digits, sizeof digits, "%.9g", value);
+    if (strtod(digits, NULL) != value) snprintf(digits, sizeof digits, "%.17g", value);
+    mirt__json_decimal_point(point);
+    char *comma = strstr(digits, point);
+    int before = comma ? (int)(comma - digits) : (int)strlen(digits);
+    mirt__text_add(text, "%.*s%s%s", before, digits, comma ? "." : "", comma ? comma + strlen(point) : "");
+}
+
+/* >>section formats/file.c */
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* The system calls of this file, so that tests can make them fail. */
+#ifndef MIRT__IO_OPEN
+#define MIRT__IO_OPEN(path, flags, mode) open(path, flags, mode)
+#endif
+#ifndef MIRT__IO_READ
+#define MIRT__IO_READ(fd, data, size) read(fd, data, size)
+#endif
+#ifndef MIRT__IO_WRITE
+#define MIRT__IO_WRITE(fd, data, size, offset) pwrite(fd, data, size, offset)
+#endif
+#ifndef MIRT__IO_FSYNC
+#define MIRT__IO_FSYNC(fd) fsync(fd)
+#endif
+#ifndef MIRT__IO_CLOSE
+#define MIRT__IO_CLOSE(fd) close(fd)
+#endif
+#ifndef MIRT__IO_RENAME
+#define MIRT__IO_RENAME(from, to) rename(from, to)
+#endif
+#ifndef MIRT__IO_UNLINK
+#define MIRT__IO_UNLINK(path) unlink(path)
+#endif
+#ifndef MIRT__IO_STAT
+#define MIRT__IO_STAT(path, out) stat(path, out)
+#endif
+#ifndef MIRT__IO_FSTAT
+#define MIRT__IO_FSTAT(fd, out) fstat(fd, out)
+#endif
+
+/* Systems refuse or shorten transfers beyond 2 GiB. */
+#define MIRT__FILE_CHUNK ((size_t)1 << 30)
+
+/* "path: what: reason" from errno. */
+static mirt_status mirt__file_fail(const char *path, const char *what) {
+    int code = errno;
+    mirt_status status = code == ENOENT ? MIRT_E_NOT_FOUND : code == ENOMEM ? MIRT_E_NOMEM : MIRT_E_IO;
+    return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));
+}
+
+static mirt_status mirt__file_too_large(const char *path, size_t limit) {
+    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
+}
+
+static int mirt__file_open(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = MIRT__IO_OPEN(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* Room for `capacity` bytes and the final 0, keeping the first `used`. */
+static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
+    size_t bytes;
+    if (!mirt__add_size(capacity, 1, &bytes)) return mirt__no_memory(SIZE_MAX) != NULL;
+    unsigned char *bigger = (unsigned char *)mirt__aligned_alloc(bytes);
+    if (!bigger) return false;
+    if (used > 0) memcpy(bigger, *data, used);
+    mirt__aligned_free(*data);
+    *data = bigger;
+    return true;
+}
+
+/* Reads to the end into *data, which the caller frees even after a failure. `expected` is a hint:
+   pipes and files that are still growing have no size to rely on. */
+static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected, size_t limit, unsigned char **data,
+                                       size_t *size) {
+    size_t capacity = 0;
+    for (;;) {
+        if (*size == capacity) {
+            /* One byte beyond what is expected, so that the end is seen without growing. */
+            size_t wanted = capacity == 0 ? expected : capacity < limit / 2 ? capacity * 2 : limit;
+            if (wanted < 4096) wanted = 4096;
+            capacity = wanted + 1;
+            if (!mirt__file_reserve(data, *size, capacity)) return mirt_last_status();
+        }
+        size_t chunk = capacity - *size < MIRT__FILE_CHUNK ? capacity - *size : MIRT__FILE_CHUNK;
+        ssize_t got = MIRT__IO_READ(fd, *data + *size, chunk);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return mirt__file_fail(path, "cannot read");
+        if (got == 0) break;
+        *size += (size_t)got;
+        if (*size > limit) return mirt__file_too_large(path, limit);
+    }
+    (*data)[*size] = 0;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
+    struct stat info;
+    *data = NULL;
+    *size = 0;
+    if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
+    int fd = mirt__file_open(path, O_RDONLY, 0);
+    if (fd < 0) return mirt__file_fail(path, "cannot open");
+    mirt_status status = MIRT_OK;
+    if (MIRT__IO_FSTAT(fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
+    else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
+    else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
+    if (status == MIRT_OK)
+        status = mirt__file_read_all(path, fd, S_ISREG(info.st_mode) ? (size_t)info.st_size : 0, limit, data, size);
+    /* A descriptor that was only read from has nothing to lose. */
+    MIRT__IO_CLOSE(fd);
+    if (status != MIRT_OK) {
+        mirt__aligned_free(*data);
+        *data = NULL;
+        *size = 0;
+    }
+    return status;
+}
+
+/* Creates a file that did not exist before, next to the final one; names it in writer->temporary. */
+static mirt_status mirt__file_create_temporary(mirt__file_writer *writer, size_t capacity, mode_t mode) {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        snprintf(writer->temporary, capacity, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
+        writer->fd = mirt__file_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+        if (writer->fd >= 0) return MIRT_OK;
+        if (errno != EEXIST) break;
+    }
+    return mirt__file_fail(writer->path, "cannot create a temporary file beside it");
+}
+
+static void mirt__file_forget(mirt__file_writer *writer) {
+    mirt__free(writer->path);
+    mirt__free(writer->temporary);
+    writer->path = writer->temporary = NULL;
+    writer->fd = -1;
+}
+
+MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path) {
+    struct stat info;
+    memset(writer, 0, sizeof *writer);
+    writer->fd = -1;
+    bool exists = MIRT__IO_STAT(path, &info) == 0;
+    /* Replacing /dev/null or a pipe by a file would harm others. */
+    if (exists && !S_ISREG(info.st_mode))
+        return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
+    size_t capacity = strlen(path) + 48;
+    writer->path = mirt__strdup(path);
+    writer->temporary = (char *)mirt__calloc(capacity, 1);
+    /* What was private stays private. */
+    mode_t mode = exists ? info.st_mode & 0777 : 0666;
+    writer->status = MIRT_E_NOMEM;
+    if (writer->path && writer->temporary) writer->status = mirt__file_create_temporary(writer, capacity, mode);
+    if (writer->status != MIRT_OK) mirt__file_forget(writer);
+    return writer->status;
+}
+
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+    const unsigned char *from = (const unsigned char *)data;
+    if (writer->status != MIRT_OK) return writer->status;
+    while (size > 0) {
+        size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
+        ssize_t put = MIRT__IO_WRITE(writer->fd, from, chunk, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put == 0) errno = ENOSPC;
+        if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
+        from += put;
+        offset += (uint64_t)put;
+        size -= (size_t)put;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size) {
+    mirt_status status = mirt__file_patch(writer, writer->size, data, size);
+    if (status == MIRT_OK) writer->size += size;
+    return status;
+}
+
+/* The directory `path` lies in, open for syncing: makes a rename last through a power failure. -1
+   if that cannot be done. */
+static int mirt__file_open_directory(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return mirt__file_open(".", O_RDONLY, 0);
+    size_t length = slash == path ? 1 : (size_t)(slash - path);
+    char *directory = (char *)mirt__calloc(length + 1, 1);
+    if (!directory) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memcpy(directory, path, length);
+    int fd = mirt__file_open(directory, O_RDONLY, 0);
+    int code = errno;
+    mirt__free(directory);
+    errno = code;
+    return fd;
+}
+
+static bool mirt__file_sync(int fd) {
+    int result;
+    do result = MIRT__IO_FSYNC(fd);
+    while (result != 0 && errno == EINTR);
+    /* Some file systems have no such call; the others mean it. */
+    return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+}
+
+/* Puts the finished temporary file in place. */
+static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
+    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
+    int fd = writer->fd;
+    writer->fd = -1;
+    /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
+    if (MIRT__IO_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
+    if (MIRT__IO_RENAME(writer->temporary, writer->path) != 0)
+        return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
+    writer->temporary[0] = 0;
+    if (directory >= 0 && !mirt__file_sync(directory))
+        return mirt__file_fail(writer->path, "the new file is in place, but may not survive a power failure");
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
+    if (writer->status == MIRT_OK) {
+        int directory = mirt__file_open_directory(writer->path);
+        /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
+        if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
+        else writer->status = mirt__file_replace(writer, directory);
+        if (directory >= 0) MIRT__IO_CLOSE(directory);
+    }
+    mirt_status status = writer->status;
+    mirt__file_abort(writer);
+    return status;
+}
+
+MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
+    if (writer->fd >= 0) MIRT__IO_CLOSE(writer->fd);
+    if (writer->temporary && writer->temporary[0]) MIRT__IO_UNLINK(writer->temporary);
+    mirt__file_forget(writer);
+}
+
+#undef MIRT__FILE_CHUNK
+
+/* >>section formats/safetensors.c */
+
+/* Reading: nothing in a file is believed before it was checked. */
+
+#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "tensors are read and written in place, which needs a little-endian machine"
+#endif
+
+static const struct {
+    const char *name;
+    size_t size;
+} mirt__st_dtypes[MIRT__ST_DTYPE_COUNT] = {
+#define MIRT__ST_ROW(name, size) {#name, size},
+    MIRT__ST_DTYPE_LIST(MIRT__ST_ROW)
+#undef MIRT__ST_ROW
+};
+
+MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype) {
+    return mirt__st_dtypes[dtype].name;
+}
+
+MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype) {
+    return mirt__st_dtypes[dtype].size;
+}
+
+MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out) {
+    size_t bytes = mirt__st_dtype_size(tensor->dtype);
+    for (int i = 0; i < tensor->rank; i++) {
+        if (tensor->dim[i] < 0 || (uint64_t)tensor->dim[i] > SIZE_MAX / 2) return false;
+        if (!mirt__mul_size(bytes, (size_t)tensor->dim[i], &bytes)) return false;
+    }
+    *out = bytes;
+    return bytes <= SIZE_MAX / 2;
+}
+
+MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]) {
+    size_t used = 1;
+    out[0] = '(';
+    for (int i = 0; i < tensor->rank; i++)
+        used += (size_t)snprintf(out + used, MIRT__ST_SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
+                                 (long long)tensor->dim[i]);
+    out[used] = ')';
+    out[used + 1] = 0;
+    return out;
+}
+
+/* "origin: tensor: what", the tensor being NULL when the whole file is meant. */
+static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
+    MIRT__PRINTF(3, 4);
+static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
+    char what[400], label[MIRT__JSON_LABEL];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return mirt__fail(MIRT_E_FORMAT, "%s: %s%s%s", file->origin, tensor ? mirt__json_label(tensor, label) : "",
+                      tensor ? ": " : "", what);
+}
+
+/* The current error, put into words as mirt__st_bad does. */
+static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
+    char label[MIRT__JSON_LABEL];
+    return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
+}
+
+static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt__json *node,
+                                       mirt__safetensor *tensor) {
+    char label[MIRT__JSON_LABEL];
+    const mirt__json *dtype = mirt__json_get(node, "dtype", MIRT__JSON_STRING);
+    if (!dtype) return mirt__st_bad_json(file, node->key);
+    for (int i = 0; i < MIRT__ST_DTYPE_COUNT; i++) {
+        if (strcmp(dtype->string, mirt__st_dtypes[i].name) != 0) continue;
+        tensor->dtype = (mirt__st_dtype)i;
+        return MIRT_OK;
+    }
+    return mirt__st_bad(file, node->key, "dtype \"%s\" is not one that is known here (such as F32, I32, U8)",
+                        mirt__json_label(dtype->string, label));
+}
+
+static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt__json *node,
+                                       mirt__safetensor *tensor) {
+    char text[MIRT__ST_SHAPE_TEXT];
+    const mirt__json *shape = mirt__json_get(node, "shape", MIRT__JSON_ARRAY);
+    if (!shape) return mirt__st_bad_json(file, node->key);
+    if (shape->count > MIRT__ST_RANK)
+        return mirt__st_bad(file, node->key, "shape has %zu dimensions, but at most %d are supported", shape->count,
+                            MIRT__ST_RANK);
+    for (size_t i = 0; i < shape->count; i++) {
+        const mirt__json *dim = shape->item[i];
+        if (dim->type != MIRT__JSON_NUMBER || !dim->integral || dim->integer < 0)
+            return mirt__st_bad(file, node->key, "shape[%zu] must be a whole number from 0 to %lld", i,
+                                (long long)INT64_MAX);
+        tensor->dim[tensor->rank++] = dim->integer;
+    }
+    if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
+    return mirt__st_bad(file, node->key, "shape %s of %s has more bytes than can be addressed",
+                        mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
+}
+
+static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mirt__json *node,
+                                         mirt__safetensor *tensor) {
+    char text[MIRT__ST_SHAPE_TEXT];
+    uint64_t offset[2] = {0, 0};
+    const mirt__json *pair = mirt__json_get(node, "data_offsets", MIRT__JSON_ARRAY);
+    if (!pair) return mirt__st_bad_json(file, node->key);
+    if (pair->count != 2)
+        return mirt__st_bad(file, node->key, "data_offsets has %zu items, but must have 2", pair->count);
+    for (int i = 0; i < 2; i++) {
+        const mirt__json *item = pair->item[i];
+        if (item->type != MIRT__JSON_NUMBER || !item->integral || item->integer < 0)
+            return mirt__st_bad(file, node->key, "data_offsets[%d] must be a whole number from 0 to %zu", i,
+                                file->data_size);
+        offset[i] = (uint64_t)item->integer;
+    }
+    unsigned long long begin = offset[0], end = offset[1];
+    if (begin > end)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] end before they begin", begin, end);
+    if (end > file->data_size)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] go beyond the %zu bytes of tensor data", begin,
+                            end, file->data_size);
+    if (end - begin != tensor->size)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu", begin,
+                            end, end - begin, mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype),
+                            tensor->size);
+    tensor->data = file->data + begin;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_read_metadata(mirt__safetensors *file, const mirt__json *node) {
+    if (node->type != MIRT__JSON_OBJECT)
+        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
+    for (size_t i = 0; i < node->count; i++)
+        if (node->item[i]->type != MIRT__JSON_STRING)
+            return mirt__st_bad(file, node->item[i]->key, "this metadata is %s, but must be a string",
+                                mirt__json_type_name(node->item[i]->type));
+    file->metadata = node;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__json *node) {
+    mirt__safetensor *tensor = &file->tensor[file->count];
+    if (node->type != MIRT__JSON_OBJECT)
+        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
+    tensor->name = node->key;
+    mirt_status status = mirt__st_read_dtype(file, node, tensor);
+    if (status == MIRT_OK) status = mirt__st_read_shape(file, node, tensor);
+    if (status == MIRT_OK) status = mirt__st_read_offsets(file, node, tensor);
+    if (status == MIRT_OK) file->count++;
+    return status;
+}
+
+/* qsort's comparison by place in the file; empty tensors come before what begins at their place. */
+static int mirt__st_compare_places(const void *a, const void *b) {
+    const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
+    uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
+    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
+    return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
+}
+
+/* Every byte behind the header belongs to exactly one tensor. */
+static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
+    size_t count = (size_t)file->count, end = 0;
+    const char *before = "";
+    const mirt__safetensor **order =
+        (const mirt__safetensor **)mirt__pool_alloc(&file->pool, (count + 1) * sizeof(mirt__safetensor *));
+    if (!order) return mirt_last_status();
+    for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
+    qsort(order, count, sizeof *order, mirt__st_compare_places);
+    for (size_t i = 0; i < count; i++) {
+        char label[MIRT__JSON_LABEL];
+        size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
+        if (begin > end)
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
+                                begin, end);
+        if (begin < end)
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" goes on to %zu: they overlap", begin,
+                                mirt__json_label(before, label), end);
+        end = begin + order[i]->size;
+        before = order[i]->name;
+    }
+    if (end == file->data_size) return MIRT_OK;
+    return mirt__st_bad(file, NULL, "the tensors end at %zu, but the file has %zu bytes of tensor data", end,
+                        file->data_size);
+}
+
+static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__json *header) {
+    file->tensor = (mirt__safetensor *)mirt__pool_alloc(&file->pool, (header->count + 1) * sizeof(mirt__safetensor));
+    if (!file->tensor) return mirt_last_status();
+    for (size_t i = 0; i < header->count; i++) {
+        const mirt__json *node = header->item[i];
+        bool metadata = strcmp(node->key, "__metadata__") == 0;
+        mirt_status status = metadata ? mirt__st_read_metadata(file, node) : mirt__st_read_tensor(file, node);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__st_check_layout(file);
+}
+
+static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
+                                     const char *want, const char *got) {
+    char label[MIRT__JSON_LABEL];
+    return mirt__st_bad(file, tensor,
+                        "%s is %s, but the file promises %s: it is damaged, or was changed by a program that "
+                        "kept the old mirrortrain.* metadata", what, got, mirt__json_label(want, label));
+}
+
+static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
+    const mirt__json *sums = mirt__json_parse(&file->pool, promised, strlen(promised));
+    if (!sums) return mirt__st_bad_json(file, "mirrortrain.crc32c");
+    if (sums->type != MIRT__JSON_OBJECT || sums->count != (size_t)file->count)
+        return mirt__st_bad(file, "mirrortrain.crc32c", "must be an object with one member for each of the %d tensors",
+                            file->count);
+    for (int i = 0; i < file->count; i++) {
+        char got[16];
+        const mirt__safetensor *tensor = &file->tensor[i];
+        const mirt__json *sum = mirt__json_get(sums, tensor->name, MIRT__JSON_STRING);
+        if (!sum) return mirt__st_bad_json(file, "mirrortrain.crc32c");
+        snprintf(got, sizeof got, "%08x", (unsigned)mirt__crc32c(0, tensor->data, tensor->size));
+        if (strcmp(got, sum->string) != 0) return mirt__st_mismatch(file, tensor->name, "CRC-32C", sum->string, got);
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_check_header(const mirt__safetensors *file, const mirt__json *promised,
+                                         const unsigned char *header, size_t size) {
+    size_t at = promised->offset + 1; /* behind the quote */
+    char got[16];
+    if (strlen(promised->string) != 8 || memcmp(header + at, promised->string, 8) != 0)
+        return mirt__st_bad(file, "mirrortrain.header", "must be 8 hexadecimal digits");
+    uint32_t crc = mirt__crc32c(0, header, at);
+    crc = mirt__crc32c(crc, "00000000", 8);
+    crc = mirt__crc32c(crc, header + at + 8, size - at - 8);
+    snprintf(got, sizeof got, "%08x", (unsigned)crc);
+    return strcmp(got, promised->string) == 0 ? MIRT_OK
+                                              : mirt__st_mismatch(file, "header", "CRC-32C", promised->string, got);
+}
+
+static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned char *header, size_t header_size) {
+    static const char *const keys[3] = {"mirrortrain.header", "mirrortrain.crc32c", "mirrortrain.sha256"};
+    const mirt__json *value[3];
+    int found = 0;
+    for (int i = 0; i < 3; i++) {
+        value[i] = file->metadata ? mirt__json_member(file->metadata, keys[i]) : NULL;
+        found += value[i] != NULL;
+    }
+    if (found == 0) return MIRT_OK;
+    for (int i = 0; i < 3; i++)
+        if (!value[i]) return mirt__st_bad(file, "__metadata__", "%s is missing beside the other checksums", keys[i]);
+    mirt_status status = mirt__st_check_header(file, value[0], header, header_size);
+    if (status == MIRT_OK) status = mirt__st_check_tensors(file, value[1]->string);
+    if (status != MIRT_OK) return status;
+    mirt__sha256 sha;
+    mirt__sha256_begin(&sha);
+    mirt__sha256_add(&sha, file->data, file->data_size);
+    mirt__sha256_end(&sha, file->sha256);
+    if (strcmp(file->sha256, value[2]->string) == 0) return MIRT_OK;
+    return mirt__st_mismatch(file, "all tensors", "SHA-256", value[2]->string, file->sha256);
+}
+
+static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
+    uint64_t length = 0;
+    if (size < 8)
+        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: the header length alone takes 8",
+                            size);
+    for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
+    if (length > MIRT__ST_HEADER_LIMIT)
+        return mirt__st_bad(file, NULL, "the header length %llu is above the limit of %d: this is no safetensors file",
+                            (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
+    if (length > size - 8)
+        return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
+                            (unsigned long long)length, size);
+    if (length == 0 || bytes[8] != '{') return mirt__st_bad(file, NULL, "the header does not begin with '{'");
+    file->data = bytes + 8 + length;
+    file->data_size = size - 8 - (size_t)length;
+    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, (size_t)length);
+    if (!header) return mirt__st_bad_json(file, "header");
+    mirt_status status = mirt__st_read_header(file, header);
+    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
+}
+
+/* Reads bytes that are in memory; closes the file after a failure. */
+static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
+    file->origin = mirt__pool_strdup(&file->pool, origin);
+    mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
+    if (status != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path) {
+    size_t size;
+    memset(file, 0, sizeof *file);
+    mirt_status status = mirt__file_read(path, SIZE_MAX, &file->owned, &size);
+    return status == MIRT_OK ? mirt__st_open(file, path, file->owned, size) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size) {
+    memset(file, 0, sizeof *file);
+    return mirt__st_open(file, "memory", (const unsigned char *)data, size);
+}
+
+MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file) {
+    mirt__pool_free(&file->pool);
+    mirt__aligned_free(file->owned);
+    memset(file, 0, sizeof *file);
+}
+
+MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name) {
+    for (int i = 0; i < file->count; i++)
+        if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
+    return NULL;
+}
+
+MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key) {
+    const mirt__json *value = file->metadata ? mirt__json_member(file->metadata, key) : NULL;
+    return value ? value->string : NULL;
+}
+
+/* >>section formats/safetensors_write.c */
+
+/* Checksums of what is written; zeros until the bytes have been seen. */
+typedef struct mirt__st_sums {
+    uint32_t *crc; /* per tensor */
+    char sha256[MIRT__SHA256_HEX];
+} mirt__st_sums;
+
+static mirt_status mirt__st_check_text(const char *what, const char *text) {
+    if (!text) return mirt__fail(MIRT_E_INVALID, "%s is NULL", what);
+    if (mirt__utf8_valid(text, strlen(text))) return MIRT_OK;
+    char label[MIRT__JSON_LABEL];
+    return mirt__fail(MIRT_E_INVALID, "%s \"%s\" is not valid UTF-8", what, mirt__json_label(text, label));
+}
+
+static mirt_status mirt__st_check_content(const mirt__safetensors_content *content) {
+    char label[MIRT__JSON_LABEL];
+    mirt_status status = MIRT_OK;
+    size_t bytes, total = 0;
+    for (int i = 0; i < content->count; i++) {
+        const mirt__safetensor *tensor = &content->tensor[i];
+        status = mirt__st_check_text("tensor name", tensor->name);
+        if (status != MIRT_OK) return status;
+        for (int j = 0; j < i; j++)
+            if (strcmp(content->tensor[j].name, tensor->name) == 0)
+                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"", mirt__json_label(tensor->name, label));
+        if (strcmp(tensor->name, "__metadata__") == 0)
+            return mirt__fail(MIRT_E_INVALID, "a tensor must not be named \"__metadata__\"");
+        if (tensor->rank < 0 || tensor->rank > MIRT__ST_RANK || !mirt__st_bytes(tensor, &bytes) ||
+            !mirt__add_size(total, bytes, &total))
+            return mirt__fail(MIRT_E_INVALID, "tensor \"%s\" has an impossible shape",
+                              mirt__json_label(tensor->name, label));
+    }
+    for (int i = 0; i < 2 * content->metadata_count; i++) {
+        const char *text = content->metadata[i];
+        status = mirt__st_check_text(i % 2 ? "metadata value" : "metadata key", text);
+        if (status != MIRT_OK) return status;
+        if (i % 2) continue;
+        bool taken = strncmp(text, "mirrortrain.", 12) == 0;
+        for (int j = 0; j < i; j += 2) taken = taken || strcmp(content->metadata[j], text) == 0;
+        if (taken)
+            return mirt__fail(MIRT_E_INVALID, "metadata key \"%s\" is used twice or reserved",
+                              mirt__json_label(text, label));
+    }
+    return MIRT_OK;
+}
+
+static void mirt__st_add_pair(mirt__text *text, const char *key, const char *value) {
+    mirt__json_write_string(text, key);
+    mirt__text_add_bytes(text, ":", 1);
+    mirt__json_write_string(text, value);
+}
+
+static void mirt__st_add_crcs(mirt__text *text, const mirt__safetensors_content *content, const mirt__st_sums *sums) {
+    mirt__text inner = {NULL, 0, 0, false};
+    for (int i = 0; i < content->count; i++) {
+        char digits[16];
+        snprintf(digits, sizeof digits, "%08x", (unsigned)sums->crc[i]);
+        mirt__text_add_bytes(&inner, i ? "," : "{", 1);
+        mirt__st_add_pair(&inner, content->tensor[i].name, digits);
+    }
+    mirt__text_add(&inner, content->count ? "}" : "{}");
+    if (inner.failed) text->failed = true;
+    else mirt__st_add_pair(text, "mirrortrain.crc32c", inner.data);
+    mirt__text_free(&inner);
+}
+
+static void mirt__st_add_tensors(mirt__text *text, const mirt__safetensors_content *content) {
+    size_t offset = 0, bytes = 0;
+    for (int i = 0; i < content->count; i++) {
+        const mirt__safetensor *tensor = &content->tensor[i];
+        mirt__text_add_bytes(text, ",", 1);
+        mirt__json_write_string(text, tensor->name);
+        mirt__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", mirt__st_dtype_name(tensor->dtype));
+        for (int d = 0; d < tensor->rank; d++) mirt__text_add(text, "%s%lld", d ? "," : "", (long long)tensor->dim[d]);
+        mirt__st_bytes(tensor, &bytes);
+        mirt__text_add(text, "],\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
+        offset += bytes;
+    }
+}
+
+/* Length and header as they begin the file. Their size does not depend on the checksums. */
+static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetensors_content *content,
+                                         const mirt__st_sums *sums) {
+    mirt__text_clear(text);
+    mirt__text_add(text, "LLLLLLLL{\"__metadata__\":{");
+    for (int i = 0; i < content->metadata_count; i++) {
+        mirt__st_add_pair(text, content->metadata[2 * i], content->metadata[2 * i + 1]);
+        mirt__text_add_bytes(text, ",", 1);
+    }
+    mirt__st_add_crcs(text, content, sums);
+    mirt__text_add(text, ",\"mirrortrain.header\":\"00000000");
+    size_t digits = text->size - 8;
+    mirt__text_add(text, "\",\"mirrortrain.sha256\":\"%s\"}", sums->sha256);
+    mirt__st_add_tensors(text, content);
+    mirt__text_add(text, "}");
+    while (!text->failed && text->size % 8 != 0) mirt__text_add_bytes(text, " ", 1);
+    if (text->failed) return mirt_last_status();
+    if (text->size - 8 > MIRT__ST_HEADER_LIMIT)
+        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d that readers accept",
+                          text->size - 8, MIRT__ST_HEADER_LIMIT);
+    char crc[16];
+    snprintf(crc, sizeof crc, "%08x", (unsigned)mirt__crc32c(0, text->data + 8, text->size - 8));
+    memcpy(text->data + digits, crc, 8);
+    for (int i = 0; i < 8; i++) text->data[i] = (char)((uint64_t)(text->size - 8) >> (8 * i) & 255u);
+    return MIRT_OK;
+}
+
+/* Appends all tensors and takes their checksums on the way. */
+static mirt_status mirt__st_write_tensors(mirt__file_writer *writer, const mirt__safetensors_content *content,
+                                          mirt__st_sums *sums) {
+    mirt__sha256 sha;
+    mirt__sha256_begin(&sha);
+    for (int i = 0; i < content->count; i++) {
+        const void *data = content->tensor[i].data;
+        size_t bytes = 0;
+        mirt__st_bytes(&content->tensor[i], &bytes);
+        mirt_status status = data || bytes == 0 ? MIRT_OK : content->fetch(content->user, i, &data);
+        if (status == MIRT_OK) status = mirt__file_append(writer, data, bytes);
+        if (status != MIRT_OK) return status;
+        sums->crc[i] = mirt__crc32c(0, data, bytes);
+        mirt__sha256_add(&sha, data, bytes);
+    }
+    mirt__sha256_end(&sha, sums->sha256);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_write_all(mirt__file_writer *writer, const mirt__safetensors_content *content,
+                                      mirt__text *header, mirt__st_sums *sums) {
+    mirt_status status = mirt__st_build_header(header, content, sums);
+    if (status == MIRT_OK) status = mirt__file_append(writer, header->data, header->size);
+    if (status == MIRT_OK) status = mirt__st_write_tensors(writer, content, sums);
+    if (status == MIRT_OK) status = mirt__st_build_header(header, content, sums);
+    return status == MIRT_OK ? mirt__file_patch(writer, 0, header->data, header->size) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content) {
+    mirt__text header = {NULL, 0, 0, false};
+    mirt__st_sums sums;
+    mirt__file_writer writer;
+    mirt_status status = mirt__st_check_content(content);
+    if (status != MIRT_OK) {
+        mirt__fail_at("%s", path);
+        return status;
+    }
+    memset(sums.sha256, '0', MIRT__SHA256_HEX - 1);
+    sums.sha256[MIRT__SHA256_HEX - 1] = 0;
+    sums.crc = (uint32_t *)mirt__calloc((size_t)content->count, sizeof(uint32_t));
+    if (!sums.crc) return MIRT_E_NOMEM;
+    status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        status = mirt__st_write_all(&writer, content, &header, &sums);
+        if (status == MIRT_OK) status = mirt__file_commit(&writer);
+        else mirt__file_abort(&writer);
+    }
+    mirt__text_free(&header);
+    mirt__free(sums.crc);
+    return status;
+}
+
+/* >>section graph/graph.h */
+
+#ifndef MIRT__GRAPH_H
+#define MIRT__GRAPH_H
+/* The recorded graph. A node is one call of an op; a tensor is one output of a node. Recording
+   infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
+
+#define MIRT__MAX_IN 6
+#define MIRT__MAX_OUT 4
+
+typedef struct mirt__graph mirt__graph;
+typedef struct mirt__node mirt__node;
+typedef struct mirt__op mirt__op;
+
+/* Every op: a row here, a file in src/ops, a row in tests/test_ops.c. Node number NAME is
+   MIRT__OP_NAME, its definition mirt__op_NAME. */
+#define MIRT__OP_LIST(X) \
+    X(input) X(variable) X(loss_weight) \
+    X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
+    X(reshape) X(cast) X(one_hot) \
+    X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
+    X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout)
+typedef enum mirt__op_id {
+#define MIRT__OP_ENUM(name) MIRT__OP_##name,
+    MIRT__OP_LIST(MIRT__OP_ENUM)
+#undef MIRT__OP_ENUM
+    MIRT__OP_COUNT
+} mirt__op_id;
+
+/* What an op needs to know beside its inputs; each op's file says which fields it reads. */
+typedef struct mirt__attrs {
+    int index;             /* of an input, result or variable */
+    int kind;              /* which of a family: mirt__unary_kind, mirt__binary_kind, ... */
+    mirt_dtype dtype;
+    mirt_shape shape;
+    int kernel[2], strides[2], dilation[2], groups;
+    mirt_padding padding;
+    bool transpose_a, transpose_b;
+    unsigned axes;
+    bool keepdims;
+    bool affine;           /* the first input is read as x * scale + offset */
+    float scale, offset;
+    float rate;
+    int64_t depth;
+    bool bias;             /* fused: the input after the operands is a bias */
+    mirt_activation_kind activation;      /* fused */
+    mirt_activation_kind mask_activation; /* fused: the last input is an activation's output */
+    bool column_sum;       /* fused: a second output, the bias gradient */
+    bool from_logits;
+    uint64_t key;          /* of a random stream */
+} mirt__attrs;
+
+/* Where a tensor's bytes live. */
+typedef enum mirt__space {
+    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_IO
+} mirt__space;
+
+struct mirt_tensor {
+    mirt__node *node;
+    int slot;
+    mirt_dtype dtype;
+    mirt_shape shape;
+    bool needs_grad;
+    mirt_tensor *grad;  /* recorded by mirt__gradients */
+    mirt_tensor *clone; /* while a graph is being copied */
+    int uses;           /* counted by mirt__graph_count_uses */
+    mirt__space space;  /* set by the plan */
+    size_t offset;      /* bytes into the space; MIRT__SPACE_IO: the slot */
+    int first, last;    /* positions in the program between which it is alive */
+};
+
+struct mirt__node {
+    mirt__op_id id;
+    const mirt__op *op;
+    mirt__attrs a;
+    int num_in, num_out;
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt_tensor *out[MIRT__MAX_OUT];
+    const char *name; /* of the layer that recorded it, or NULL */
+    mirt__graph *graph;
+    bool live;
+};
+
+struct mirt__graph {
+    mirt__pool pool;
+    mirt__node **node; /* in recording order, which is an order of execution */
+    int count, capacity;
+    const char *scope; /* name of the layer being recorded */
+    mirt_status status; /* the first error */
+    char error[512];
+    mirt_model *model; /* NULL in a program's graph */
+};
+
+/* What one replica's replay of a step is told at run time. */
+typedef struct mirt__step_info {
+    uint64_t seed;
+    int64_t step;
+    int64_t first_row; /* of this replica in the global batch */
+    double loss_scale; /* the weight of one sample's loss */
+    bool training;
+} mirt__step_info;
+
+typedef struct mirt__call {
+    const mirt__node *node;
+    const mirt__kernels *kernels;
+    const mirt__step_info *run;
+    mirt__where where;
+    int64_t rows;
+    void *in[MIRT__MAX_IN];
+    void *out[MIRT__MAX_OUT]; /* NULL for an optional output nobody reads */
+} mirt__call;
+
+typedef struct mirt__workspace {
+    size_t scratch; /* bytes per thread */
+    size_t shared;  /* bytes per call */
+} mirt__workspace;
+
+/* One row of the op table. */
+struct mirt__op {
+    const char *name;
+    /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
+    bool (*shape)(mirt__node *node);
+    /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero). NULL: not
+       differentiable. */
+    bool (*gradient)(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx);
+    void (*run)(const mirt__call *call); /* NULL: nothing runs (leaves, aliases) */
+    void (*workspace)(const mirt__node *node, int64_t rows, mirt__workspace *out); /* NULL: none */
+    double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
+    bool alias; /* output 0 is the bytes of input 0 */
+    unsigned optional_outputs; /* bits of outputs that may be NULL */
+};
+
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
+MIRT__LIB void mirt__graph_free(mirt__graph *graph);
+/* Marks the graph with the current error; later recordings return NULL. */
+MIRT__LIB void mirt__graph_poison(mirt__graph *graph);
+/* Records a node; returns output 0, or NULL with the error set and the graph marked. */
+MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
+                                    mirt_tensor *const *in, int num_in);
+/* From a shape rule: adds the next output of `node`. */
+MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape);
+/* A copy of `source`'s nodes up to the `count` tensors of `keep`, which are replaced by their copies.
+   `replaced`, a tensor of source, becomes `replacement`, already in `graph`. */
+MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
+                                 mirt_tensor *replacement, mirt_tensor **keep, int count);
+/* Counts readers of every tensor, `keep` included. */
+MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* Removes nodes that none of `keep` depends on. */
+MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
+   asked per variable index. */
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
+/* Records the gradient of sum(y * dy); afterwards x->grad is the gradient of x, or NULL when y does
+   not depend on it. */
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy);
+
+MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
+/* Elements at `rows` rows. */
+MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows);
+MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows);
+
+#endif
+
+/* >>section graph/program.h */
+
+#ifndef MIRT__PROGRAM_H
+#define MIRT__PROGRAM_H
+/* A graph made ready to replay: every tensor has a place, every node its kernel. Replay allocates
+   nothing. One plan at the largest row count runs any smaller one. */
+
+#define MIRT__MAX_IO (4 + MIRT_MAX_METRICS)
+
+typedef struct mirt__program {
+    mirt__graph graph;
+    int64_t max_rows;
+    size_t arena;   /* bytes of the tensors of a step, by liveness */
+    size_t scratch; /* bytes per thread */
+    size_t shared;  /* bytes */
+    size_t io_row[MIRT__MAX_IO]; /* bytes of one row of each input and result; 0: not used */
+} mirt__program;
+
+/* The memory one replay works on. */
+typedef struct mirt__bases {
+    mirt__team *team;
+    char *arena, *weight, *gradient, *scratch, *shared;
+    size_t scratch_per_thread;
+    char *io[MIRT__MAX_IO]; /* of the replica's first row */
+} mirt__bases;
+
+/* What a program computes. A result goes to an io slot, a gradient to the gradient block. */
+typedef struct mirt__output {
+    mirt_tensor *tensor;
+    mirt__space space; /* MIRT__SPACE_IO or MIRT__SPACE_GRADIENT */
+    size_t offset;     /* slot, or bytes */
+} mirt__output;
+
+/* Places the tensors of program->graph, which is complete but for copies this adds.
+   variable_offset: bytes of each variable in the weight block. */
+MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
+                          const size_t *variable_offset, int64_t max_rows);
+MIRT__LIB void mirt__program_free(mirt__program *program);
+/* rows <= max_rows; rows 0 does nothing. */
+MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+                                 const mirt__bases *bases, int64_t rows);
+/* One line a node. */
+MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
+
+#endif
+
+/* >>section graph/fuse.h */
+
+#ifndef MIRT__FUSE_H
+#define MIRT__FUSE_H
+/* Elementwise work moves into the kernel that reads or writes the tensor. The rewrites depend on
+   the graph alone, never on the machine, so the order of every sum is the same everywhere.
+
+   forward (before gradients are recorded; the fused ops know their own gradients):
+     product(reshape(rescale(cast(x))))   -> product reading x
+     activation(bias_add(product(x, w)))  -> product with an epilogue
+     max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
+   backward:
+     activation gradient(product)         -> product with a mask
+   inference: dropout is left out. */
+
+MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count);
+
+#endif
+
+/* >>section ops/ops.h */
+
+#ifndef MIRT__OPS_H
+#define MIRT__OPS_H
+/* The op table and the recorders that ops, layers and gradients share. One file an op family. */
+
+/* A table that later files name: static in the single header, extern otherwise. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+#define MIRT__TABLE const
+#define MIRT__OP_EXTERN(name) extern const mirt__op mirt__op_##name;
+MIRT__OP_LIST(MIRT__OP_EXTERN)
+#undef MIRT__OP_EXTERN
+#else
+#define MIRT__TABLE static const
+#endif
+
+MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+MIRT__LIB mirt__attrs mirt__no_attrs(void);
+
+/* Leaves. input: `slot` is its place among the program's inputs; shape batched. */
+MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape);
+MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mirt_shape *shape);
+/* [rows] float32: the weight of each sample's loss in this step. */
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph);
+
+MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
+MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
+/* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
+MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
+/* dy times the derivative of relu, sigmoid or tanh whose output is y; dy for MIRT_LINEAR. */
+MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y);
+/* x (already of like's rank, 1 where it repeats) over like's shape; divided by the repeats if `mean`. */
+MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean);
+/* x + bias over the last axis. */
+MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias);
+/* `axes` taken as it is. */
+MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims);
+/* `shape` in full, MIRT_ROWS first where x has it. */
+MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape);
+MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
+/* `a` holds strides, dilation, groups, padding. */
+MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
+/* `a` holds kernel (the window), strides, padding. */
+MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
+/* Per-sample loss [rows]. */
+MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
+MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
+
+/* Shared by convolution and pooling: one spatial axis of output and the zeros before it, as
+   TensorFlow; false with the error set when nothing comes out. */
+MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
+                                int64_t *out, int64_t *pad_before);
+/* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
+MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
+MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
+MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
+MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
+
+#endif
+
+/* >>section ops/leaf.c */
+
+/* Leaves of the graph: inputs, variables, and the weight of a sample's loss. */
+
+MIRT__LIB mirt__attrs mirt__no_attrs(void) {
+    mirt__attrs a;
+    memset(&a, 0, sizeof a);
+    return a;
+}
+
+MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
+
+MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
+    for (int i = 0; i < inputs; i++) {
+        if (node->in[i]->dtype == MIRT_FLOAT32) continue;
+        mirt__fail(MIRT_E_INVALID, "%s takes float32, not %s: cast it first", node->op->name, mirt__dtype_name(node->in[i]->dtype));
+        return false;
+    }
+    return true;
+}
+
+MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
+    mirt__reader r;
+    r.data = call->in[input];
+    r.dtype = call->node->in[input]->dtype;
+    r.affine = call->node->a.affine;
+    r.scale = call->node->a.scale;
+    r.offset = call->node->a.offset;
+    return r;
+}
+
+static bool mirt__leaf_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->a.shape); }
+
+static mirt_tensor *mirt__leaf(mirt__graph *graph, mirt__op_id id, int index, mirt_dtype dtype, const mirt_shape *shape) {
+    mirt__attrs a = mirt__no_attrs();
+    a.index = index;
+    a.dtype = dtype;
+    a.shape = *shape;
+    return mirt__record(graph, id, &a, NULL, 0);
+}
+
+MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape) {
+    return mirt__leaf(graph, MIRT__OP_input, slot, dtype, shape);
+}
+
+MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mirt_shape *shape) {
+    return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph) {
+    mirt_shape rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    rows.dim[0] = MIRT_ROWS;
+    return mirt__leaf(graph, MIRT__OP_loss_weight, 0, MIRT_FLOAT32, &rows);
+}
+
+static void mirt__loss_weight_run(const mirt__call *call) {
+    mirt__real *out = (mirt__real *)call->out[0];
+    for (int64_t i = 0; i < call->rows; i++) out[i] = (mirt__real)call->run->loss_scale;
+}
+
+MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0};
+
+/* >>section ops/elementwise.c */
+
+/* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), numpy
+   broadcasting. broadcast: a.keepdims means divide by the number of repeats. bias_add. */
+
+static bool mirt__unary_shape(mirt__node *node) {
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__unary_run(const mirt__call *call) {
+    mirt__unary u;
+    u.kind = (mirt__unary_kind)call->node->a.kind;
+    u.count = mirt__elements(call->node->out[0], call->rows);
+    u.x = (const mirt__real *)call->in[0];
+    u.y = (mirt__real *)call->out[0];
+    u.scale = call->node->a.scale;
+    u.offset = call->node->a.offset;
+    call->kernels->unary(&u, &call->where);
+}
+
+static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *y = node->out[0];
+    switch ((mirt__unary_kind)node->a.kind) {
+    case MIRT__COPY: dx[0] = dy[0]; break;
+    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0); break;
+    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy[0], x), 2, 0); break;
+    case MIRT__ACT_RELU: dx[0] = mirt__binary_op(MIRT__RELU_GRAD, dy[0], y); break;
+    case MIRT__ACT_SIGMOID: dx[0] = mirt__binary_op(MIRT__SIGMOID_GRAD, dy[0], y); break;
+    case MIRT__ACT_TANH: dx[0] = mirt__binary_op(MIRT__TANH_GRAD, dy[0], y); break;
+    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy[0], node->a.scale, 0); break;
+    }
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.scale = scale;
+    a.offset = offset;
+    return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);
+}
+
+/* numpy's rule, with MIRT_ROWS equal to itself only. */
+static bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
+    memset(out, 0, sizeof *out);
+    out->rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 0; i < out->rank; i++) {
+        int ia = i - (out->rank - a->rank), ib = i - (out->rank - b->rank);
+        int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da != db && da != 1 && db != 1) {
+            char ta[96], tb[96];
+            mirt__fail(MIRT_E_SHAPE, "shapes %s and %s cannot be broadcast together", mirt__shape_text(a, ta), mirt__shape_text(b, tb));
+            return false;
+        }
+        out->dim[i] = da == 1 ? db : da;
+        if (out->dim[i] == MIRT_ROWS && i > 0) {
+            mirt__fail(MIRT_E_SHAPE, "the rows of a batch must come first; reshape the other side to more axes");
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool mirt__binary_shape(mirt__node *node) {
+    mirt_shape shape;
+    return mirt__need_float(node, 2) && mirt__broadcast_shape(&node->in[0]->shape, &node->in[1]->shape, &shape) &&
+           mirt__declare(node, MIRT_FLOAT32, &shape);
+}
+
+/* Element strides of `x` seen as `out`: 0 where it repeats. */
+static void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]) {
+    int64_t step = 1;
+    for (int i = out->rank - 1, k = x->rank - 1; i >= 0; i--, k--) {
+        bool repeats = k < 0 || x->dim[k] == 1;
+        stride[i] = repeats ? 0 : step;
+        if (!repeats) step *= x->dim[k] == MIRT_ROWS ? 1 : x->dim[k]; /* rows come first: nothing is left to step over */
+    }
+}
+
+static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
+    const mirt_shape *out = &call->node->out[0]->shape;
+    memset(b, 0, sizeof *b);
+    b->rank = out->rank;
+    for (int i = 0; i < out->rank; i++) b->dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    b->a = (const mirt__real *)call->in[0];
+    b->y = (mirt__real *)call->out[0];
+    mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
+}
+
+static void mirt__binary_run(const mirt__call *call) {
+    mirt__binary b;
+    mirt__binary_args(call, &b);
+    b.kind = (mirt__binary_kind)call->node->a.kind;
+    b.b = (const mirt__real *)call->in[1];
+    mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
+    call->kernels->binary(&b, &call->where);
+}
+
+/* Sums `dy` over the axes along which `x` was repeated. */
+static mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
+    if (!dy || mirt__shape_equal(&dy->shape, &x->shape)) return dy;
+    unsigned axes = 0;
+    int extra = dy->shape.rank - x->shape.rank;
+    for (int i = 0; i < dy->shape.rank; i++) {
+        if (i < extra || (x->shape.dim[i - extra] == 1 && dy->shape.dim[i] != 1)) axes |= 1u << i;
+    }
+    return mirt__reshape_op(mirt__reduce_op(MIRT__REDUCE_SUM, dy, axes, true), &x->shape);
+}
+
+static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *a = node->in[0], *b = node->in[1], *da = NULL, *db = NULL;
+    switch ((mirt__binary_kind)node->a.kind) {
+    case MIRT__ADD: da = db = dy[0]; break;
+    case MIRT__SUBTRACT:
+        da = dy[0];
+        if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0);
+        break;
+    case MIRT__MULTIPLY:
+        if (a->needs_grad) da = mirt__binary_op(MIRT__MULTIPLY, dy[0], b);
+        if (b->needs_grad) db = mirt__binary_op(MIRT__MULTIPLY, dy[0], a);
+        break;
+    case MIRT__DIVIDE:
+        da = mirt__binary_op(MIRT__DIVIDE, dy[0], b);
+        if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, mirt__binary_op(MIRT__MULTIPLY, da, node->out[0]), 0, 0);
+        break;
+    default:
+        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations and comparisons");
+        return false;
+    }
+    if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
+    if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
+    return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
+}
+
+MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
+    if (!a || !b) return NULL;
+    mirt__attrs attrs = mirt__no_attrs();
+    attrs.kind = kind;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
+}
+
+static bool mirt__broadcast_to_shape(mirt__node *node) {
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
+}
+
+/* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. */
+static void mirt__broadcast_run(const mirt__call *call) {
+    mirt__real factor = 1;
+    int64_t repeats = mirt__elements(call->node->in[0], call->rows);
+    if (call->node->a.keepdims && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+    mirt__binary b;
+    mirt__binary_args(call, &b);
+    b.kind = MIRT__MULTIPLY;
+    b.b = &factor;
+    call->kernels->binary(&b, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
+    if (!x || !like) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.keepdims = mean;
+    mirt_tensor *in[2] = {x, like};
+    return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
+}
+
+static bool mirt__bias_add_shape(mirt__node *node) {
+    if (!mirt__need_float(node, 2)) return false;
+    if (node->in[1]->shape.rank != 1 || node->in[1]->shape.dim[0] != mirt__last_dim(node->in[0])) {
+        char tx[96], tb[96];
+        mirt__fail(MIRT_E_SHAPE, "bias %s does not fit the last axis of %s", mirt__shape_text(&node->in[1]->shape, tb),
+                   mirt__shape_text(&node->in[0]->shape, tx));
+        return false;
+    }
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__bias_add_run(const mirt__call *call) {
+    mirt__binary b;
+    mirt__binary_args(call, &b);
+    b.kind = MIRT__ADD;
+    b.b = (const mirt__real *)call->in[1];
+    mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
+    call->kernels->binary(&b, &call->where);
+}
+
+static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = dy[0];
+    if (node->in[1]->needs_grad) dx[1] = mirt__unbroadcast(dy[0], node->in[1]);
+    return !node->in[1]->needs_grad || dx[1];
+}
+
+MIRT__TABLE mirt__op mirt__op_bias_add = {"bias_add", mirt__bias_add_shape, mirt__bias_add_gradient, mirt__bias_add_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
+    if (!x || !bias) return NULL;
+    mirt_tensor *in[2] = {x, bias};
+    return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
+    switch (kind) {
+    case MIRT_LINEAR: return x;
+    case MIRT_RELU: return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
+    case MIRT_SIGMOID: return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0);
+    case MIRT_TANH: return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0);
+    case MIRT_SOFTMAX: return mirt_softmax(x);
+    default: break;
+    }
+    if (!x) return NULL;
+    mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
+    mirt__graph_poison(x->node->graph);
+    return NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
+    if (kind == MIRT_RELU) return mirt__binary_op(MIRT__RELU_GRAD, dy, y);
+    if (kind == MIRT_SIGMOID) return mirt__binary_op(MIRT__SIGMOID_GRAD, dy, y);
+    if (kind == MIRT_TANH) return mirt__binary_op(MIRT__TANH_GRAD, dy, y);
+    return dy;
+}
+
+MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
+MIRT_API mirt_tensor *mirt_subtract(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__SUBTRACT, a, b); }
+MIRT_API mirt_tensor *mirt_multiply(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
+MIRT_API mirt_tensor *mirt_divide(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__DIVIDE, a, b); }
+MIRT_API mirt_tensor *mirt_negative(mirt_tensor *x) { return mirt__unary_op(MIRT__NEGATIVE, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_square(mirt_tensor *x) { return mirt__unary_op(MIRT__SQUARE, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0); }
+
+/* >>section ops/reduce.c */
+
+/* a.kind (mirt__reduce_kind), a.axes, a.keepdims. */
+
+static bool mirt__reduce_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    if (!mirt__need_float(node, 1)) return false;
+    if (node->a.axes >> x->rank) return mirt__fail(MIRT_E_SHAPE, "axes 0x%x name an axis beyond rank %d", node->a.axes, x->rank), false;
+    mirt_shape y;
+    memset(&y, 0, sizeof y);
+    for (int i = 0; i < x->rank; i++) {
+        bool reduced = node->a.axes >> i & 1;
+        if (!reduced) y.dim[y.rank++] = x->dim[i];
+        else if (node->a.keepdims) y.dim[y.rank++] = 1;
+    }
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static void mirt__reduce_args(const mirt__node *node, int64_t rows, mirt__reduce *r) {
+    const mirt_shape *x = &node->in[0]->shape;
+    memset(r, 0, sizeof *r);
+    r->kind = (mirt__reduce_kind)node->a.kind;
+    r->rank = x->rank;
+    r->axes = node->a.axes;
+    for (int i = 0; i < x->rank; i++) r->dim[i] = x->dim[i] == MIRT_ROWS ? rows : x->dim[i];
+}
+
+static void mirt__reduce_run(const mirt__call *call) {
+    mirt__reduce r;
+    mirt__reduce_args(call->node, call->rows, &r);
+    r.x = (const mirt__real *)call->in[0];
+    r.y = (mirt__real *)call->out[0];
+    call->kernels->reduce(&r, &call->where);
+}
+
+static void mirt__reduce_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__reduce r;
+    mirt__reduce_args(node, rows, &r);
+    out->scratch = mirt__reduce_scratch(&r);
+}
+
+/* y with its reduced axes put back as ones. */
+static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
+    mirt_shape shape = node->in[0]->shape;
+    for (int i = 0; i < shape.rank; i++) {
+        if (node->a.axes >> i & 1) shape.dim[i] = 1;
+    }
+    return mirt__reshape_op(y, &shape);
+}
+
+static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0];
+    if (node->a.kind == MIRT__REDUCE_MAX) {
+        mirt_tensor *in[3] = {x, node->out[0], dy[0]};
+        dx[0] = mirt__record(node->graph, MIRT__OP_reduce_max_grad, &node->a, in, 3);
+    } else {
+        dx[0] = mirt__broadcast_op(mirt__keepdims(dy[0], node), x, node->a.kind == MIRT__REDUCE_MEAN);
+    }
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_reduce = {"reduce", mirt__reduce_shape, mirt__reduce_gradient, mirt__reduce_run, mirt__reduce_workspace, NULL, false, 0};
+
+static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+
+static void mirt__reduce_max_grad_run(const mirt__call *call) {
+    mirt__reduce_max_grad g;
+    mirt__reduce_args(call->node, call->rows, &g.s);
+    g.s.x = (const mirt__real *)call->in[0];
+    g.s.y = (mirt__real *)call->in[1];
+    g.dy = (const mirt__real *)call->in[2];
+    g.dx = (mirt__real *)call->out[0];
+    call->kernels->reduce_max_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
+    "reduce_max_grad", mirt__reduce_max_grad_shape, NULL, mirt__reduce_max_grad_run, mirt__reduce_workspace, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.axes = axes;
+    a.keepdims = keepdims;
+    return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);
+}
+
+static mirt_tensor *mirt__public_reduce(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
+    if (!x) return NULL;
+    if (!axes) axes = ((1u << x->shape.rank) - 1) & ~(mirt__is_batched(&x->shape) ? 1u : 0u);
+    return mirt__reduce_op(kind, x, axes, keepdims);
+}
+
+MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_SUM, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_MEAN, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_MAX, x, axes, keepdims);
+}
+
+/* >>section ops/shape.c */
+
+/* reshape: a.shape. cast: a.dtype. one_hot: a.depth. */
+
+static bool mirt__reshape_shape(mirt__node *node) {
+    const mirt_tensor *x = node->in[0];
+    bool rows_kept = mirt__is_batched(&x->shape) == mirt__is_batched(&node->a.shape);
+    if (!rows_kept || mirt__shape_count(&x->shape) != mirt__shape_count(&node->a.shape)) {
+        char from[96], to[96];
+        mirt__fail(MIRT_E_SHAPE, "%s cannot be reshaped to %s", mirt__shape_text(&x->shape, from), mirt__shape_text(&node->a.shape, to));
+        return false;
+    }
+    return mirt__declare(node, x->dtype, &node->a.shape);
+}
+
+static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__reshape_op(dy[0], &node->in[0]->shape);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0};
+
+MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
+    if (!x || mirt__shape_equal(&x->shape, shape)) return x;
+    mirt__attrs a = mirt__no_attrs();
+    a.shape = *shape;
+    return mirt__record(x->node->graph, MIRT__OP_reshape, &a, &x, 1);
+}
+
+MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
+    if (!x) return NULL;
+    if (mirt__is_batched(&x->shape)) {
+        if (shape.rank == MIRT_MAX_RANK) {
+            mirt__fail(MIRT_E_SHAPE, "reshape: a batched tensor can have %d axes besides its rows", MIRT_MAX_RANK - 1);
+            mirt__graph_poison(x->node->graph);
+            return NULL;
+        }
+        for (int i = shape.rank; i > 0; i--) shape.dim[i] = shape.dim[i - 1];
+        shape.dim[0] = MIRT_ROWS;
+        shape.rank++;
+    }
+    return mirt__reshape_op(x, &shape);
+}
+
+static bool mirt__cast_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->in[0]->shape); }
+
+static void mirt__cast_run(const mirt__call *call) {
+    mirt__cast c;
+    c.from = call->node->in[0]->dtype;
+    c.to = call->node->a.dtype;
+    c.count = mirt__elements(call->node->out[0], call->rows);
+    c.x = call->in[0];
+    c.y = call->out[0];
+    call->kernels->cast(&c, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0};
+
+MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
+    if (!x || x->dtype == dtype) return x;
+    mirt__attrs a = mirt__no_attrs();
+    a.dtype = dtype;
+    return mirt__record(x->node->graph, MIRT__OP_cast, &a, &x, 1);
+}
+
+static bool mirt__one_hot_shape(mirt__node *node) {
+    mirt_shape shape = node->in[0]->shape;
+    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "one_hot takes int32 or uint8 indices, not float32"), false;
+    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "one_hot's depth is %lld; it must be positive", (long long)node->a.depth), false;
+    if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "one_hot would make more than %d axes", MIRT_MAX_RANK), false;
+    shape.dim[shape.rank++] = node->a.depth;
+    return mirt__declare(node, MIRT_FLOAT32, &shape);
+}
+
+static void mirt__one_hot_run(const mirt__call *call) {
+    mirt__one_hot o;
+    o.count = mirt__elements(call->node->in[0], call->rows);
+    o.depth = call->node->a.depth;
+    o.dtype = call->node->in[0]->dtype;
+    o.x = call->in[0];
+    o.y = (mirt__real *)call->out[0];
+    call->kernels->one_hot(&o, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0};
+
+MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.depth = depth;
+    return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
+}
+
+MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
+    mirt_shape none;
+    memset(&none, 0, sizeof none);
+    return x ? x->shape : none;
+}
+MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtype : MIRT_FLOAT32; }
+
+/* >>section ops/matmul.c */
+
+/* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
+   a.activation, a.mask_activation, a.column_sum, a.affine (first operand). */
+
+/* rows x cols of an operand after its transposition; either may be MIRT_ROWS times a factor. */
+typedef struct mirt__matrix {
+    int64_t rows, cols; /* per row of the batch when batched */
+    bool batched;       /* its uncontracted (or contracted, when transposed) side grows with the batch */
+} mirt__matrix;
+
+static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
+    mirt__matrix m;
+    m.cols = mirt__last_dim(x);
+    m.rows = m.cols ? mirt__shape_count(&x->shape) / m.cols : 0;
+    m.batched = mirt__is_batched(&x->shape) && x->shape.rank > 1;
+    return m;
+}
+
+static bool mirt__matmul_misfit(const mirt__node *node) {
+    char ta[96], tb[96];
+    mirt__fail(MIRT_E_SHAPE, "matmul of %s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
+               node->a.transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
+               node->a.transpose_b ? " transposed" : "");
+    return false;
+}
+
+static bool mirt__matmul_shape(mirt__node *node) {
+    const mirt_tensor *a = node->in[0], *b = node->in[1];
+    if (b->dtype != MIRT_FLOAT32 || (a->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
+    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "matmul takes tensors of rank 1 and more"), false;
+    if (mirt__last_dim(a) == MIRT_ROWS || mirt__last_dim(b) == MIRT_ROWS) {
+        return mirt__fail(MIRT_E_SHAPE, "matmul takes (rows, features), not a bare column of rows: reshape it"), false;
+    }
+    mirt__matrix ma = mirt__matrix_of(a), mb = mirt__matrix_of(b);
+    int64_t ka = node->a.transpose_a ? ma.rows : ma.cols, kb = node->a.transpose_b ? mb.cols : mb.rows;
+    bool ka_batched = node->a.transpose_a && ma.batched, kb_batched = !node->a.transpose_b && mb.batched;
+    if (ka != kb || ka_batched != kb_batched) return mirt__matmul_misfit(node);
+    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "matmul: the rows of a batch can only come first in the result"), false;
+    mirt_shape y;
+    memset(&y, 0, sizeof y);
+    if (node->a.transpose_a) {
+        y.rank = 2;
+        y.dim[0] = ma.cols;
+    } else {
+        y = a->shape;
+    }
+    y.dim[y.rank - 1] = node->a.transpose_b ? mb.rows : mb.cols;
+    if (!mirt__declare(node, MIRT_FLOAT32, &y)) return false;
+    mirt_shape column = mirt_make_shape(mirt__last_dim(node->out[0]), 0, 0, 0, 0, 0);
+    return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &column);
+}
+
+static void mirt__matmul_args(const mirt__node *node, int64_t rows, mirt__gemm *g) {
+    mirt__matrix ma = mirt__matrix_of(node->in[0]), mb = mirt__matrix_of(node->in[1]);
+    int64_t ra = ma.rows * (ma.batched ? rows : 1), rb = mb.rows * (mb.batched ? rows : 1);
+    memset(g, 0, sizeof *g);
+    g->m = node->a.transpose_a ? ma.cols : ra;
+    g->k = node->a.transpose_a ? ra : ma.cols;
+    g->n = node->a.transpose_b ? rb : mb.cols;
+    g->a_row = node->a.transpose_a ? 1 : ma.cols;
+    g->a_col = node->a.transpose_a ? ma.cols : 1;
+    g->b_row = node->a.transpose_b ? 1 : mb.cols;
+    g->b_col = node->a.transpose_b ? mb.cols : 1;
+    g->a.dtype = node->in[0]->dtype;
+    g->a.affine = node->a.affine;
+}
+
+/* The operands after the two matrices, as recorded by the fusion. */
+static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
+    mirt__epilogue e;
+    memset(&e, 0, sizeof e);
+    int next = 2;
+    if (call->node->a.bias) e.bias = (const mirt__real *)call->in[next++];
+    if (call->node->a.mask_activation) e.mask = (const mirt__real *)call->in[next];
+    e.activation = call->node->a.activation;
+    e.mask_activation = call->node->a.mask_activation;
+    return e;
+}
+
+static void mirt__matmul_run(const mirt__call *call) {
+    mirt__gemm g;
+    mirt__matmul_args(call->node, call->rows, &g);
+    g.a = mirt__reader_of(call, 0);
+    g.b = (const mirt__real *)call->in[1];
+    g.c = (mirt__real *)call->out[0];
+    if (call->node->a.column_sum) g.column_sum = (mirt__real *)call->out[1];
+    g.epilogue = mirt__epilogue_of(call);
+    call->kernels->gemm(&g, &call->where);
+}
+
+static void mirt__matmul_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__gemm g;
+    mirt__matmul_args(node, rows, &g);
+    out->scratch = mirt__gemm_scratch(&g);
+}
+
+static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
+    mirt__gemm g;
+    mirt__matmul_args(node, rows, &g);
+    return (double)g.m * (double)g.n * (double)g.k;
+}
+
+/* The weight gradient of a dense layer, and its bias gradient in the same pass. */
+static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
+    mirt_tensor *in[2] = {node->in[0], dz};
+    mirt__attrs a = mirt__no_attrs();
+    a.transpose_a = true;
+    a.affine = node->a.affine;
+    a.scale = node->a.scale;
+    a.offset = node->a.offset;
+    a.column_sum = node->a.bias && node->in[2]->needs_grad;
+    mirt_tensor *db = mirt__record(node->graph, MIRT__OP_matmul, &a, in, 2);
+    if (!db) return false;
+    dx[1] = db;
+    if (a.column_sum) dx[2] = db->node->out[1];
+    return true;
+}
+
+static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *a = node->in[0], *b = node->in[1];
+    bool ta = node->a.transpose_a, tb = node->a.transpose_b;
+    mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
+    if (a->needs_grad) {
+        mirt_tensor *da = ta ? mirt__matmul_op(b, dz, tb, true) : mirt__matmul_op(dz, b, false, !tb);
+        if (!da || !(dx[0] = mirt__reshape_op(da, &a->shape))) return false;
+    }
+    if (!ta && !tb && (b->needs_grad || node->a.bias)) {
+        if (!mirt__matmul_weight_grad(node, dz, dx)) return false;
+        return (dx[1] = mirt__reshape_op(dx[1], &b->shape)) != NULL;
+    }
+    if (b->needs_grad) {
+        mirt_tensor *db = tb ? mirt__matmul_op(dz, a, true, ta) : mirt__matmul_op(a, dz, !ta, false);
+        if (!db || !(dx[1] = mirt__reshape_op(db, &b->shape))) return false;
+    }
+    return true;
+}
+
+MIRT__TABLE mirt__op mirt__op_matmul = {
+    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
+    if (!a || !b) return NULL;
+    mirt__attrs attrs = mirt__no_attrs();
+    attrs.transpose_a = transpose_a;
+    attrs.transpose_b = transpose_b;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__record(a->node->graph, MIRT__OP_matmul, &attrs, in, 2);
+}
+
+MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
+    return mirt__matmul_op(a, b, transpose_a, transpose_b);
+}
+
+/* >>section ops/conv.c */
+
+/* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
+   a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
+   a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
+   bias + relu + 2x2 max pooling, for inputs that need no gradient. */
+
+MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
+                                int64_t *out, int64_t *pad_before) {
+    int64_t reach = (int64_t)(kernel - 1) * dilation + 1;
+    *pad_before = 0;
+    if (padding == MIRT_SAME) {
+        *out = (in + stride - 1) / stride;
+        int64_t pad = (*out - 1) * stride + reach - in;
+        if (pad > 0) *pad_before = pad / 2;
+        return true;
+    }
+    if (reach > in) return false;
+    *out = (in - reach) / stride + 1;
+    return true;
+}
+
+/* The geometry from x, kernel and attributes; the output's size is computed. */
+static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, const mirt_shape *k, int64_t rows, mirt__conv *s) {
+    memset(s, 0, sizeof *s);
+    s->rows = rows;
+    s->h = x->dim[1];
+    s->w = x->dim[2];
+    s->ci = x->dim[3];
+    s->kh = (int)k->dim[0];
+    s->kw = (int)k->dim[1];
+    s->co = k->dim[3];
+    s->stride_h = node->a.strides[0];
+    s->stride_w = node->a.strides[1];
+    s->dilation_h = node->a.dilation[0];
+    s->dilation_w = node->a.dilation[1];
+    s->groups = node->a.groups;
+    return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, node->a.padding, &s->oh, &s->pad_top) &&
+           mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, node->a.padding, &s->ow, &s->pad_left);
+}
+
+static bool mirt__conv2d_check(const mirt__node *node) {
+    const mirt_tensor *x = node->in[0], *k = node->in[1];
+    const mirt__attrs *a = &node->a;
+    if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !a->affine)) return mirt__need_float(node, 2);
+    if (x->shape.rank != 4 || k->shape.rank != 4) {
+        char tx[96];
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)", mirt__shape_text(&x->shape, tx)), false;
+    }
+    if (a->strides[0] < 1 || a->strides[1] < 1 || a->dilation[0] < 1 || a->dilation[1] < 1 || a->groups < 1) {
+        return mirt__fail(MIRT_E_INVALID, "strides, dilation and groups must be positive"), false;
+    }
+    if (x->shape.dim[3] != k->shape.dim[2] * a->groups || k->shape.dim[3] % a->groups) {
+        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
+                          (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]), false;
+    }
+    return true;
+}
+
+static bool mirt__conv2d_shape(mirt__node *node) {
+    if (!mirt__conv2d_check(node)) return false;
+    mirt__conv s;
+    if (!mirt__conv_geometry(node, &node->in[0]->shape, &node->in[1]->shape, 1, &s)) {
+        return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh, s.kw,
+                          s.dilation_h * s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
+    }
+    mirt_shape y = node->in[0]->shape;
+    y.dim[1] = s.oh;
+    y.dim[2] = s.ow;
+    y.dim[3] = s.co;
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static int64_t mirt__rows_of(const mirt_shape *x, int64_t rows) { return x->dim[0] == MIRT_ROWS ? rows : x->dim[0]; }
+
+/* x's shape and the kernel's, wherever this op of the family keeps them. */
+static void mirt__conv_of(const mirt__node *node, int64_t rows, mirt__conv *s) {
+    const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
+    if (node->id == MIRT__OP_conv2d_input_grad) x = &node->a.shape;
+    if (node->id == MIRT__OP_conv2d_weight_grad || node->id == MIRT__OP_conv2d_pool_weight_grad) k = &node->a.shape;
+    mirt__conv_geometry(node, x, k, mirt__rows_of(x, rows), s);
+}
+
+static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__conv s;
+    mirt__conv_of(node, rows, &s);
+    out->scratch = mirt__conv_scratch(&s);
+    out->shared = mirt__conv_weight_grad_shared(&s);
+}
+
+MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+    mirt__conv s;
+    mirt__conv_of(node, rows, &s);
+    return (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+}
+
+static void mirt__conv2d_run(const mirt__call *call) {
+    mirt__conv_forward f;
+    memset(&f, 0, sizeof f);
+    mirt__conv_of(call->node, call->rows, &f.s);
+    f.x = mirt__reader_of(call, 0);
+    f.kernel = (const mirt__real *)call->in[1];
+    f.y = (mirt__real *)call->out[0];
+    if (call->node->a.bias) f.epilogue.bias = (const mirt__real *)call->in[2];
+    f.epilogue.activation = call->node->a.activation;
+    call->kernels->conv_forward(&f, &call->where);
+}
+
+/* Weight gradient (of conv2d or, with `which`, conv2d_pool): dx[1], and dx[2] when there is a bias. */
+static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which, mirt_tensor **dx) {
+    if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return true;
+    mirt__attrs a = node->a;
+    mirt_tensor *in[3] = {node->in[0], dz, which};
+    a.shape = node->in[1]->shape;
+    a.column_sum = node->a.bias && node->in[2]->needs_grad;
+    a.activation = MIRT_LINEAR;
+    a.bias = false;
+    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
+    if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
+    return dx[1] != NULL;
+}
+
+static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
+    if (!dz || !mirt__conv_weight_gradient(node, dz, NULL, dx)) return false;
+    if (!node->in[0]->needs_grad) return true;
+    mirt__attrs a = node->a;
+    mirt_tensor *in[2] = {dz, node->in[1]};
+    a.shape = node->in[0]->shape;
+    a.activation = MIRT_LINEAR;
+    a.bias = false;
+    dx[0] = mirt__record(node->graph, MIRT__OP_conv2d_input_grad, &a, in, 2);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d = {
+    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+static bool mirt__conv_grad_shape(mirt__node *node) {
+    if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
+    mirt_shape bias = mirt_make_shape(node->a.shape.dim[3], 0, 0, 0, 0, 0);
+    return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
+}
+
+static void mirt__conv2d_input_grad_run(const mirt__call *call) {
+    mirt__conv_input_grad g;
+    memset(&g, 0, sizeof g);
+    mirt__conv_of(call->node, call->rows, &g.s);
+    g.dy = (const mirt__real *)call->in[0];
+    g.kernel = (const mirt__real *)call->in[1];
+    g.dx = (mirt__real *)call->out[0];
+    if (call->node->a.mask_activation) g.epilogue.mask = (const mirt__real *)call->in[2];
+    g.epilogue.mask_activation = call->node->a.mask_activation;
+    call->kernels->conv_input_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
+    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
+    mirt__conv_weight_grad g;
+    memset(&g, 0, sizeof g);
+    mirt__conv_of(call->node, call->rows, &g.s);
+    g.x = mirt__reader_of(call, 0);
+    g.dy = (const mirt__real *)call->in[1];
+    g.dkernel = (mirt__real *)call->out[0];
+    if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
+    call->kernels->conv_weight_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
+    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+static bool mirt__conv2d_pool_shape(mirt__node *node) {
+    mirt__conv s;
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__conv2d_check(node)) return false;
+    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s)) return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
+    y.dim[1] = s.oh / 2;
+    y.dim[2] = s.ow / 2;
+    y.dim[3] = s.co;
+    return mirt__declare(node, MIRT_FLOAT32, &y) && mirt__declare(node, MIRT_UINT8, &y);
+}
+
+static void mirt__conv2d_pool_run(const mirt__call *call) {
+    mirt__conv_pool p;
+    memset(&p, 0, sizeof p);
+    mirt__conv_of(call->node, call->rows, &p.s);
+    p.x = mirt__reader_of(call, 0);
+    p.kernel = (const mirt__real *)call->in[1];
+    if (call->node->a.bias) p.bias = (const mirt__real *)call->in[2];
+    p.y = (mirt__real *)call->out[0];
+    p.which = (uint8_t *)call->out[1];
+    call->kernels->conv_pool(&p, &call->where);
+}
+
+static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_pool = {
+    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u};
+
+static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
+    mirt__conv_pool_weight_grad g;
+    memset(&g, 0, sizeof g);
+    mirt__conv_of(call->node, call->rows, &g.s);
+    g.x = mirt__reader_of(call, 0);
+    g.dy = (const mirt__real *)call->in[1];
+    g.which = (const uint8_t *)call->in[2];
+    g.dkernel = (mirt__real *)call->out[0];
+    if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
+    call->kernels->conv_pool_weight_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
+    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
+    if (!x || !kernel) return NULL;
+    mirt_tensor *in[2] = {x, kernel};
+    return mirt__record(x->node->graph, MIRT__OP_conv2d, a, in, 2);
+}
+
+/* >>section ops/pool.c */
+
+/* a.kernel (the window), a.strides, a.padding. Gradients: a.shape is x's shape. */
+
+static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {
+    memset(p, 0, sizeof *p);
+    p->rows = x->dim[0] == MIRT_ROWS ? rows : x->dim[0];
+    p->h = x->dim[1];
+    p->w = x->dim[2];
+    p->c = x->dim[3];
+    p->kh = node->a.kernel[0];
+    p->kw = node->a.kernel[1];
+    p->stride_h = node->a.strides[0];
+    p->stride_w = node->a.strides[1];
+    return mirt__window_out(p->h, p->kh, p->stride_h, 1, node->a.padding, &p->oh, &p->pad_top) &&
+           mirt__window_out(p->w, p->kw, p->stride_w, 1, node->a.padding, &p->ow, &p->pad_left);
+}
+
+static bool mirt__pool_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    mirt__pool2d p;
+    char text[96];
+    if (!mirt__need_float(node, 1)) return false;
+    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    if (node->a.kernel[0] < 1 || node->a.kernel[1] < 1 || node->a.strides[0] < 1 || node->a.strides[1] < 1) {
+        return mirt__fail(MIRT_E_INVALID, "pool size and strides must be positive"), false;
+    }
+    if (!mirt__pool_geometry(node, &y, 1, &p)) {
+        return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw, (long long)p.h, (long long)p.w), false;
+    }
+    y.dim[1] = p.oh;
+    y.dim[2] = p.ow;
+    return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, MIRT_INT32, &y));
+}
+
+static void mirt__pool_run(const mirt__call *call) {
+    mirt__pool2d p;
+    mirt__pool_geometry(call->node, &call->node->in[0]->shape, call->rows, &p);
+    p.x = (const mirt__real *)call->in[0];
+    p.y = (mirt__real *)call->out[0];
+    if (call->node->id == MIRT__OP_average_pool2d) {
+        call->kernels->average_pool(&p, &call->where);
+        return;
+    }
+    p.which = (int32_t *)call->out[1];
+    call->kernels->max_pool(&p, &call->where);
+}
+
+static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    bool max = node->id == MIRT__OP_max_pool2d;
+    mirt__attrs a = node->a;
+    mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
+    a.shape = node->in[0]->shape;
+    dx[0] = mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
+    return dx[0] != NULL;
+}
+
+static bool mirt__pool_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+static void mirt__pool_grad_run(const mirt__call *call) {
+    mirt__pool2d p;
+    mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
+    p.x = (const mirt__real *)call->in[0];
+    p.y = (mirt__real *)call->out[0];
+    if (call->node->id == MIRT__OP_average_pool2d_grad) {
+        call->kernels->average_pool_grad(&p, &call->where);
+        return;
+    }
+    p.which = (int32_t *)call->in[1];
+    call->kernels->max_pool_grad(&p, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_average_pool2d_grad = {
+    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;
+}
+MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_average_pool2d, a, &x, 1) : NULL;
+}
+
+/* >>section ops/loss.c */
+
+/* softmax over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
+   per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
+
+static bool mirt__softmax_shape(mirt__node *node) {
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__softmax_args(const mirt__call *call, mirt__softmax *s) {
+    memset(s, 0, sizeof *s);
+    s->n = mirt__last_dim(call->node->in[0]);
+    s->rows = mirt__elements(call->node->in[0], call->rows) / (s->n ? s->n : 1);
+    s->y = (mirt__real *)call->out[0];
+}
+
+static void mirt__softmax_run(const mirt__call *call) {
+    mirt__softmax s;
+    mirt__softmax_args(call, &s);
+    s.x = (const mirt__real *)call->in[0];
+    call->kernels->softmax(&s, &call->where);
+}
+
+static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[2] = {dy[0], node->out[0]};
+    dx[0] = mirt__record(node->graph, MIRT__OP_softmax_grad, NULL, in, 2);
+    return dx[0] != NULL;
+}
+
+static void mirt__softmax_grad_run(const mirt__call *call) {
+    mirt__softmax s;
+    mirt__softmax_args(call, &s);
+    s.dy = (const mirt__real *)call->in[0];
+    s.x = (const mirt__real *)call->in[1];
+    call->kernels->softmax_grad(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0};
+
+MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
+
+static bool mirt__per_sample_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
+    bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
+    char tx[96], tl[96];
+    if (!mirt__need_float(node, 1)) return false;
+    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels)) return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
+    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1) : mirt__shape_count(x);
+    if (mirt__shape_count(labels) != expected || (sparse && x->rank != 2)) {
+        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl), mirt__shape_text(x, tx)), false;
+    }
+    mirt_shape y = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    y.dim[0] = MIRT_ROWS;
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
+    memset(l, 0, sizeof *l);
+    l->kind = (mirt_loss)call->node->a.kind;
+    l->from_logits = call->node->a.from_logits;
+    l->rows = call->rows;
+    l->n = mirt__shape_count(&call->node->in[0]->shape);
+    l->x = (const mirt__real *)call->in[0];
+    l->labels = call->in[1];
+}
+
+static void mirt__loss_run(const mirt__call *call) {
+    mirt__loss l;
+    mirt__loss_args(call, &l);
+    l.loss = (mirt__real *)call->out[0];
+    call->kernels->loss(&l, &call->where);
+}
+
+static bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
+    dx[0] = mirt__record(node->graph, MIRT__OP_loss_grad, &node->a, in, 3);
+    return dx[0] != NULL;
+}
+
+static bool mirt__loss_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+
+static void mirt__loss_grad_run(const mirt__call *call) {
+    mirt__loss l;
+    mirt__loss_args(call, &l);
+    l.dloss = (const mirt__real *)call->in[2];
+    l.dx = (mirt__real *)call->out[0];
+    call->kernels->loss_grad(&l, &call->where);
+}
+
+static void mirt__accuracy_run(const mirt__call *call) {
+    mirt__accuracy a;
+    a.kind = (mirt__accuracy_kind)call->node->a.kind;
+    a.rows = call->rows;
+    a.n = mirt__shape_count(&call->node->in[0]->shape);
+    a.x = (const mirt__real *)call->in[0];
+    a.labels = call->in[1];
+    a.y = (mirt__real *)call->out[0];
+    call->kernels->accuracy(&a, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_loss = {"loss", mirt__per_sample_shape, mirt__loss_gradient, mirt__loss_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_loss_grad = {"loss_grad", mirt__loss_grad_shape, NULL, mirt__loss_grad_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NULL, mirt__accuracy_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+    if (!x || !labels) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.from_logits = from_logits;
+    mirt_tensor *in[2] = {x, labels};
+    return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
+    if (!x || !labels) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    mirt_tensor *in[2] = {x, labels};
+    return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);
+}
+
+/* >>section ops/dropout.c */
+
+/* a.rate, a.key. Outside training it copies. Its gradient is the same mask on dy. */
+
+static bool mirt__dropout_shape(mirt__node *node) {
+    if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
+        return mirt__fail(MIRT_E_INVALID, "dropout rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
+    }
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__dropout_run(const mirt__call *call) {
+    if (!call->run->training) {
+        mirt__unary copy;
+        memset(&copy, 0, sizeof copy);
+        copy.kind = MIRT__COPY;
+        copy.count = mirt__elements(call->node->out[0], call->rows);
+        copy.x = (const mirt__real *)call->in[0];
+        copy.y = (mirt__real *)call->out[0];
+        call->kernels->unary(&copy, &call->where);
+        return;
+    }
+    mirt__dropout d;
+    d.rows = mirt__is_batched(&call->node->in[0]->shape) ? call->rows : 1;
+    d.n = mirt__shape_count(&call->node->in[0]->shape);
+    d.first_row = call->run->first_row;
+    d.key = call->node->a.key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
+    d.step = (uint32_t)call->run->step;
+    d.rate = call->node->a.rate;
+    d.x = (const mirt__real *)call->in[0];
+    d.y = (mirt__real *)call->out[0];
+    call->kernels->dropout(&d, &call->where);
+}
+
+static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__dropout_op(dy[0], node->a.rate, node->a.key);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.rate = rate;
+    a.key = key;
+    return mirt__record(x->node->graph, MIRT__OP_dropout, &a, &x, 1);
+}
+
+/* >>section ops/table.c */
+
+MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
+    switch (id) {
+#define MIRT__OP_CASE(name) case MIRT__OP_##name: return &mirt__op_##name;
+    MIRT__OP_LIST(MIRT__OP_CASE)
+#undef MIRT__OP_CASE
+    default: return NULL;
+    }
+}
+
+/* >>section graph/graph.c */
+
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
+    memset(graph, 0, sizeof *graph);
+    graph->model = model;
+}
+
+MIRT__LIB void mirt__graph_free(mirt__graph *graph) {
+    mirt__free(graph->node);
+    mirt__pool_free(&graph->pool);
+    memset(graph, 0, sizeof *graph);
+}
+
+MIRT__LIB void mirt__graph_poison(mirt__graph *graph) {
+    if (graph->status != MIRT_OK) return;
+    graph->status = mirt_last_status();
+    snprintf(graph->error, sizeof graph->error, "%s", mirt_last_error());
+}
+
+MIRT__LIB bool mirt__is_batched(const mirt_shape *shape) { return shape->rank > 0 && shape->dim[0] == MIRT_ROWS; }
+
+MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows) {
+    return mirt__shape_count(&tensor->shape) * (mirt__is_batched(&tensor->shape) ? rows : 1);
+}
+
+MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows) {
+    return (size_t)mirt__elements(tensor, rows) * mirt__dtype_size(tensor->dtype);
+}
+
+MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape) {
+    if (mirt__shape_count(shape) < 0) return mirt__fail(MIRT_E_SHAPE, "a tensor of this shape has too many elements"), false;
+    mirt_tensor *t = (mirt_tensor *)mirt__pool_alloc(&node->graph->pool, sizeof *t);
+    if (!t) return false;
+    t->node = node;
+    t->slot = node->num_out;
+    t->dtype = dtype;
+    t->shape = *shape;
+    node->out[node->num_out++] = t;
+    return true;
+}
+
+static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
+    if (graph->count == graph->capacity) {
+        int capacity = graph->capacity ? 2 * graph->capacity : 64;
+        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node)) return false;
+        graph->capacity = capacity;
+    }
+    graph->node[graph->count++] = node;
+    return true;
+}
+
+static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
+                                        mirt_tensor *const *in, int num_in) {
+    mirt__node *node = (mirt__node *)mirt__pool_alloc(&graph->pool, sizeof *node);
+    if (!node) return NULL;
+    node->id = id;
+    node->op = mirt__op_get(id);
+    if (attrs) node->a = *attrs;
+    node->graph = graph;
+    node->name = graph->scope;
+    node->num_in = num_in;
+    for (int i = 0; i < num_in; i++) {
+        node->in[i] = in[i];
+        if (in[i]->node->graph != graph) {
+            mirt__fail(MIRT_E_INVALID, "%s is given a tensor of another model", node->op->name);
+            return NULL;
+        }
+    }
+    return node;
+}
+
+MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
+                                    mirt_tensor *const *in, int num_in) {
+    if (graph->status != MIRT_OK) return NULL;
+    for (int i = 0; i < num_in; i++) {
+        if (!in[i]) return NULL;
+    }
+    mirt__node *node = mirt__graph_new_node(graph, id, attrs, in, num_in);
+    if (node && node->op->shape(node) && mirt__graph_append(graph, node)) {
+        for (int i = 0; i < num_in; i++) {
+            if (!in[i]->needs_grad) continue;
+            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
+        }
+        return node->out[0];
+    }
+    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__op_get(id)->name);
+    mirt__graph_poison(graph);
+    return NULL;
+}
+
+static void mirt__mark_live(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    for (int i = 0; i < graph->count; i++) graph->node[i]->live = false;
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->node->live = true;
+    }
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+}
+
+MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
+                                 mirt_tensor *replacement, mirt_tensor **keep, int count) {
+    for (int i = 0; i < source->count; i++) {
+        const mirt__node *from = source->node[i];
+        mirt_tensor *in[MIRT__MAX_IN];
+        if (from->out[0] == replaced) {
+            from->out[0]->clone = replacement;
+            continue;
+        }
+        for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
+        mirt__node *node = mirt__graph_new_node(graph, from->id, &from->a, in, from->num_in);
+        if (!node) return false;
+        if (from->name && !(node->name = mirt__pool_strdup(&graph->pool, from->name))) return false;
+        for (int k = 0; k < from->num_out; k++) {
+            if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
+            node->out[k]->needs_grad = from->out[k]->needs_grad;
+            from->out[k]->clone = node->out[k];
+        }
+        if (!mirt__graph_append(graph, node)) return false;
+    }
+    for (int i = 0; i < count; i++) keep[i] = keep[i]->clone;
+    mirt__graph_prune(graph, keep, count);
+    return true;
+}
+
+MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->uses = 0;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_in; k++) graph->node[i]->in[k]->uses++;
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->uses++;
+    }
+}
+
+MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__mark_live(graph, keep, count);
+    int n = 0;
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->live) graph->node[n++] = graph->node[i];
+    }
+    graph->count = n;
+}
+
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
+        for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && node->out[k]->dtype == MIRT_FLOAT32;
+    }
+}
+
+static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
+    mirt_tensor *dy[MIRT__MAX_OUT] = {NULL, NULL, NULL, NULL}, *dx[MIRT__MAX_IN] = {NULL, NULL, NULL, NULL, NULL, NULL};
+    bool reached = false, wanted = false;
+    for (int k = 0; k < node->num_out; k++) {
+        dy[k] = node->out[k]->grad;
+        reached = reached || dy[k];
+    }
+    for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
+    if (!reached || !wanted) return true;
+    if (!node->op->gradient) {
+        mirt__fail(MIRT_E_INVALID, "%s: %s is not differentiable", node->name ? node->name : "model", node->op->name);
+        return false;
+    }
+    graph->scope = node->name;
+    if (!node->op->gradient(node, dy, dx)) return false;
+    for (int k = 0; k < node->num_in; k++) {
+        mirt_tensor *x = node->in[k];
+        if (!dx[k] || !x->needs_grad) continue;
+        x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx[k]) : dx[k];
+        if (!x->grad) return false;
+    }
+    return true;
+}
+
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy) {
+    if (!y || !dy) return false;
+    int count = graph->count;
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->grad = NULL;
+    }
+    y->grad = dy;
+    for (int i = count - 1; i >= 0; i--) {
+        if (!mirt__node_gradient(graph, graph->node[i])) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+    }
+    graph->scope = NULL;
+    return graph->status == MIRT_OK;
+}
+
+/* >>section graph/fuse.c */
+
+/* `node` takes the place of its producer: it computes what `producer` and it did together. */
+static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tensor *extra) {
+    node->id = producer->id;
+    node->op = producer->op;
+    node->a = producer->a;
+    node->name = producer->name ? producer->name : node->name;
+    node->num_in = producer->num_in;
+    for (int i = 0; i < producer->num_in; i++) node->in[i] = producer->in[i];
+    if (extra) node->in[node->num_in++] = extra;
+}
+
+static bool mirt__is_product(const mirt__node *node) {
+    return node->id == MIRT__OP_conv2d || (node->id == MIRT__OP_matmul && !node->a.transpose_a && !node->a.transpose_b);
+}
+
+static bool mirt__reads_data(const mirt__node *node) {
+    return node->id == MIRT__OP_reshape || node->id == MIRT__OP_cast ||
+           (node->id == MIRT__OP_unary && node->a.kind == MIRT__AFFINE);
+}
+
+/* product(reshape(rescale(cast(x)))) reads x itself, converting as it goes. */
+static void mirt__fuse_reader(mirt__node *product) {
+    mirt_tensor *t = product->in[0];
+    mirt__node *reshape = NULL;
+    bool affine = false, cast = false;
+    float scale = 1, offset = 0;
+    while (t->uses == 1 && !t->needs_grad && mirt__reads_data(t->node) && !(cast && t->node->id != MIRT__OP_reshape)) {
+        mirt__node *node = t->node;
+        if (node->id == MIRT__OP_reshape) {
+            if (!reshape) reshape = node;
+        } else if (node->id == MIRT__OP_cast) {
+            if (node->a.dtype != MIRT_FLOAT32) break;
+            cast = true;
+        } else {
+            if (affine) break;
+            affine = true;
+            scale = node->a.scale;
+            offset = node->a.offset;
+        }
+        t = node->in[0];
+    }
+    if (!affine && !cast) return;
+    if (t->dtype != MIRT_FLOAT32 && !cast) return;
+    product->a.affine = true;
+    product->a.scale = scale;
+    product->a.offset = offset;
+    if (reshape) {
+        reshape->in[0] = t;
+        reshape->out[0]->dtype = t->dtype;
+        t = reshape->out[0];
+    }
+    product->in[0] = t;
+}
+
+static void mirt__fuse_bias(mirt__node *node) {
+    const mirt__node *p = node->in[0]->node;
+    if (!mirt__is_product(p) || node->in[0]->uses != 1 || p->a.bias || p->a.activation != MIRT_LINEAR) return;
+    mirt__absorb(node, p, node->in[1]);
+    node->a.bias = true;
+}
+
+static mirt_activation_kind mirt__activation_of(const mirt__node *node) {
+    if (node->id != MIRT__OP_unary) return MIRT_LINEAR;
+    if (node->a.kind == MIRT__ACT_RELU) return MIRT_RELU;
+    if (node->a.kind == MIRT__ACT_SIGMOID) return MIRT_SIGMOID;
+    return node->a.kind == MIRT__ACT_TANH ? MIRT_TANH : MIRT_LINEAR;
+}
+
+static void mirt__fuse_activation(mirt__node *node) {
+    mirt_activation_kind kind = mirt__activation_of(node);
+    const mirt__node *p = node->in[0]->node;
+    if (kind == MIRT_LINEAR || !mirt__is_product(p) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
+    mirt__absorb(node, p, NULL);
+    node->a.activation = kind;
+}
+
+static bool mirt__is_2x2(const mirt__node *pool) {
+    return pool->a.kernel[0] == 2 && pool->a.kernel[1] == 2 && pool->a.strides[0] == 2 && pool->a.strides[1] == 2 &&
+           pool->a.padding == MIRT_VALID;
+}
+
+static void mirt__fuse_pool(mirt__node *node) {
+    const mirt__node *p = node->in[0]->node;
+    const mirt__attrs *a = &p->a;
+    if (!mirt__is_2x2(node) || p->id != MIRT__OP_conv2d || node->in[0]->uses != 1 || a->activation != MIRT_RELU) return;
+    if (p->in[0]->needs_grad || a->padding != MIRT_VALID || a->groups != 1) return;
+    if (a->strides[0] != 1 || a->strides[1] != 1 || a->dilation[0] != 1 || a->dilation[1] != 1) return;
+    mirt__absorb(node, p, NULL);
+    node->id = MIRT__OP_conv2d_pool;
+    node->op = mirt__op_get(MIRT__OP_conv2d_pool);
+    node->a.activation = MIRT_LINEAR;
+    node->out[1]->dtype = MIRT_UINT8;
+}
+
+MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        if (mirt__is_product(graph->node[i])) mirt__fuse_reader(graph->node[i]);
+    }
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_bias_add) mirt__fuse_bias(node);
+        else if (node->id == MIRT__OP_unary) mirt__fuse_activation(node);
+        else if (node->id == MIRT__OP_max_pool2d) mirt__fuse_pool(node);
+    }
+    mirt__graph_prune(graph, keep, count);
+}
+
+static mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
+    if (node->id != MIRT__OP_binary) return MIRT_LINEAR;
+    if (node->a.kind == MIRT__RELU_GRAD) return MIRT_RELU;
+    if (node->a.kind == MIRT__SIGMOID_GRAD) return MIRT_SIGMOID;
+    return node->a.kind == MIRT__TANH_GRAD ? MIRT_TANH : MIRT_LINEAR;
+}
+
+MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        mirt_activation_kind kind = mirt__activation_grad_of(node);
+        if (kind == MIRT_LINEAR || node->in[0]->uses != 1) continue;
+        const mirt__node *p = node->in[0]->node;
+        bool takes_mask = p->id == MIRT__OP_conv2d_input_grad || p->id == MIRT__OP_matmul;
+        if (!takes_mask || p->a.bias || p->a.activation || p->a.mask_activation || p->a.column_sum) continue;
+        if (!mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) continue;
+        mirt__absorb(node, p, node->in[1]);
+        node->a.mask_activation = kind;
+    }
+    mirt__graph_prune(graph, keep, count);
+}
+
+MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_in; k++) {
+            if (node->in[k]->node->id == MIRT__OP_dropout) node->in[k] = node->in[k]->node->in[0];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i] && keep[i]->node->id == MIRT__OP_dropout) keep[i] = keep[i]->node->in[0];
+    }
+    mirt__graph_prune(graph, keep, count);
+}
+
+/* >>section graph/plan.c */
+
+static bool mirt__runs(const mirt__node *node) { return node->op->run != NULL; }
+
+/* The tensor whose bytes `t` is. */
+static mirt_tensor *mirt__root(mirt_tensor *t) {
+    while (t->node->op->alias) t = t->node->in[0];
+    return t;
+}
+
+/* Outputs need a place of their own: copies those that are leaves, aliases or already placed. */
+static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, int count) {
+    for (int i = 0; i < count; i++) {
+        mirt_tensor *t = outputs[i].tensor;
+        if (!t) continue;
+        if (!mirt__runs(t->node) || t->space != MIRT__SPACE_NONE) {
+            t = outputs[i].tensor = mirt__unary_op(MIRT__COPY, t, 0, 0);
+            if (!t) return false;
+        }
+        t->space = outputs[i].space;
+        t->offset = outputs[i].offset;
+        if (t->space == MIRT__SPACE_IO) program->io_row[t->offset] = mirt__tensor_bytes(t, 1);
+    }
+    return true;
+}
+
+static void mirt__plan_leaves(mirt__program *program, const size_t *variable_offset) {
+    for (int i = 0; i < program->graph.count; i++) {
+        mirt__node *node = program->graph.node[i];
+        if (node->id == MIRT__OP_input) {
+            node->out[0]->space = MIRT__SPACE_IO;
+            node->out[0]->offset = (size_t)node->a.index;
+            program->io_row[node->a.index] = mirt__tensor_bytes(node->out[0], 1);
+        } else if (node->id == MIRT__OP_variable) {
+            node->out[0]->space = MIRT__SPACE_WEIGHT;
+            node->out[0]->offset = variable_offset[node->a.index];
+        }
+    }
+}
+
+static void mirt__plan_lifetimes(mirt__graph *graph) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_out; k++) {
+            node->out[k]->first = node->out[k]->last = i;
+            node->out[k]->uses = 0;
+        }
+        for (int k = 0; k < node->num_in; k++) {
+            mirt_tensor *root = mirt__root(node->in[k]);
+            root->last = i;
+            root->uses++;
+        }
+    }
+}
+
+/* Tensors that need arena memory, largest first (ties: in order of their birth). */
+static int mirt__plan_order(const void *a, const void *b) {
+    const mirt_tensor *x = *(mirt_tensor *const *)a, *y = *(mirt_tensor *const *)b;
+    if (x->offset != y->offset) return x->offset > y->offset ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->slot - y->slot;
+}
+
+static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
+    const mirt_tensor *t = node->out[slot];
+    return mirt__runs(node) && t->space == MIRT__SPACE_NONE && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+}
+
+static int mirt__plan_collect(mirt__graph *graph, int64_t max_rows, mirt_tensor **list) {
+    int n = 0;
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            if (!mirt__plan_needs_place(graph->node[i], k)) continue;
+            if (list) {
+                list[n] = graph->node[i]->out[k];
+                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], max_rows)); /* its size, until it is placed */
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+static bool mirt__plan_overlap(const mirt_tensor *a, const mirt_tensor *b) { return a->first <= b->last && b->first <= a->last; }
+
+/* The lowest offset where `t` meets no placed tensor that is alive with it. `size` and `place`
+   run beside `list`. */
+static size_t mirt__plan_lowest(mirt_tensor *const *list, const size_t *size, const size_t *place, int placed, const mirt_tensor *t, size_t bytes) {
+    size_t at = 0;
+    for (int i = 0; i < placed;) {
+        bool hit = mirt__plan_overlap(list[i], t) && at < place[i] + size[i] && place[i] < at + bytes;
+        if (hit) {
+            at = place[i] + size[i];
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    return at;
+}
+
+static bool mirt__plan_arena(mirt__program *program) {
+    int n = mirt__plan_collect(&program->graph, program->max_rows, NULL);
+    mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
+    size_t *size = (size_t *)mirt__calloc((size_t)n + 1, 2 * sizeof *size);
+    bool good = list && size;
+    if (good) {
+        size_t *place = size + n;
+        mirt__plan_collect(&program->graph, program->max_rows, list);
+        qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
+        for (int i = 0; i < n; i++) {
+            size[i] = list[i]->offset;
+            place[i] = mirt__plan_lowest(list, size, place, i, list[i], size[i]);
+            if (place[i] + size[i] > program->arena) program->arena = place[i] + size[i];
+        }
+        for (int i = 0; i < n; i++) {
+            list[i]->space = MIRT__SPACE_ARENA;
+            list[i]->offset = place[i];
+        }
+    }
+    mirt__free(list);
+    mirt__free(size);
+    return good;
+}
+
+static void mirt__plan_aliases_and_workspace(mirt__program *program) {
+    for (int i = 0; i < program->graph.count; i++) {
+        mirt__node *node = program->graph.node[i];
+        if (node->op->alias) {
+            node->out[0]->space = node->in[0]->space;
+            node->out[0]->offset = node->in[0]->offset;
+        }
+        if (!node->op->workspace) continue;
+        mirt__workspace w = {0, 0};
+        node->op->workspace(node, program->max_rows, &w);
+        w.scratch = mirt__align_up(w.scratch);
+        w.shared = mirt__align_up(w.shared);
+        if (w.scratch > program->scratch) program->scratch = w.scratch;
+        if (w.shared > program->shared) program->shared = w.shared;
+    }
+}
+
+MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
+                          const size_t *variable_offset, int64_t max_rows) {
+    program->max_rows = max_rows;
+    mirt__plan_leaves(program, variable_offset);
+    if (!mirt__plan_outputs(program, outputs, num_outputs)) return false;
+    mirt__plan_lifetimes(&program->graph);
+    if (!mirt__plan_arena(program)) return false;
+    mirt__plan_aliases_and_workspace(program);
+    return true;
+}
+
+/* >>section graph/program.c */
+
+MIRT__LIB void mirt__program_free(mirt__program *program) {
+    mirt__graph_free(&program->graph);
+    memset(program, 0, sizeof *program);
+}
+
+static void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
+    switch (t->space) {
+    case MIRT__SPACE_ARENA: return bases->arena + t->offset;
+    case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
+    case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
+    case MIRT__SPACE_IO: return bases->io[t->offset];
+    default: return NULL;
+    }
+}
+
+MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+                                 const mirt__bases *bases, int64_t rows) {
+    mirt__call call;
+    call.kernels = kernels;
+    call.run = run;
+    call.rows = rows;
+    call.where.team = bases->team;
+    call.where.scratch = bases->scratch;
+    call.where.scratch_per_thread = bases->scratch_per_thread;
+    call.where.shared = bases->shared;
+    for (int i = 0; rows > 0 && i < program->graph.count; i++) {
+        const mirt__node *node = program->graph.node[i];
+        if (!node->op->run) continue;
+        call.node = node;
+        for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
+        for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
+        node->op->run(&call);
+    }
+}
+
+static void mirt__node_text(const mirt__node *node, mirt__text *out) {
+    static const char *const space[] = {"-", "arena", "weight", "gradient", "io"};
+    char shape[96];
+    mirt__text_add(out, "  %-24s %-14s", node->op->name, node->name ? node->name : "");
+    for (int k = 0; k < node->num_out; k++) {
+        const mirt_tensor *t = node->out[k];
+        if (t->space == MIRT__SPACE_NONE) continue;
+        mirt__text_add(out, "%s%s %s", k ? ", " : " ", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%zu]", t->offset);
+        else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
+    }
+    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
+    if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (node->a.activation == MIRT_RELU) mirt__text_add(out, "  +relu");
+    if (node->a.activation == MIRT_SIGMOID) mirt__text_add(out, "  +sigmoid");
+    if (node->a.activation == MIRT_TANH) mirt__text_add(out, "  +tanh");
+    if (node->a.mask_activation) mirt__text_add(out, "  *activation'");
+    mirt__text_add(out, "\n");
+}
+
+MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
+    for (int i = 0; i < program->graph.count; i++) {
+        if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
+    }
+}
+
+/* >>section mirror/strategy.h */
+
+#ifndef MIRT__STRATEGY_H
+#define MIRT__STRATEGY_H
+/* V logical replicas on P <= V physical devices. A replica owns a slice of every global batch; a
+   device runs its contiguous block of replicas one after another. */
+
+#define MIRT__MAX_DEVICES 32
+#define MIRT__MAX_REPLICAS 4096
+
+typedef struct mirt__device {
+    char name[32];
+    mirt__team *team; /* NULL when it has one thread */
+    int first_replica, num_replicas;
+} mirt__device;
+
+struct mirt_strategy {
+    int num_devices, num_replicas, threads;
+    uint64_t seed;
+    mirt__device device[MIRT__MAX_DEVICES];
+    mirt__team *leaders; /* one member a device; NULL for one device */
+    const mirt__kernels *kernels;
+    mirt_log_fn log;
+    void *log_user;
+    mirt_model *models; /* living in it, a list */
+};
+
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+/* Whether the log is the default one on a terminal, where lines can be overwritten. */
+MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy);
+/* Runs fn for every device, each on its own thread, and returns when all are done. */
+MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
+/* Inside mirt__on_devices: waits for the other devices. */
+MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy);
+
+/* Balanced, contiguous shares: the first (total % shares) get one more. */
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
+
+/* The fixed binary tree over replicas [0, count): a node over [lo, hi) splits at the largest power
+   of two below hi - lo, so that its left child is complete. A stack of complete subtrees is a
+   binary counter: pushing a subtree merges it with its left sibling as long as there is one. */
+typedef struct mirt__subtree {
+    int lo, size;
+} mirt__subtree;
+typedef struct mirt__tree_stack {
+    mirt__subtree node[64];
+    int depth;
+} mirt__tree_stack;
+/* Pushes; returns how many times the top two then merge (each leaves the sum in the lower one). */
+MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
+/* Gradient buffers that replicas [first, first + count) need at most at one time. */
+MIRT__LIB int mirt__tree_slots(int first, int count);
+
+/* How the subtrees that devices are left with are added. */
+typedef struct mirt__exchange {
+    int parts;
+    int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
+    struct { int into, from; } add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
+} mirt__exchange;
+/* For the replicas [0, active) that have rows. */
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out);
+
+#endif
+
+/* >>section nn/model.h */
+
+#ifndef MIRT__MODEL_H
+#define MIRT__MODEL_H
+/* A model: the recorded graph, its layers and variables, and after mirt_compile its weights. */
+
+typedef struct mirt__variable {
+    const char *name; /* "conv2d/kernel" */
+    mirt_shape shape;
+    int64_t count;
+    size_t offset; /* bytes in the weight block */
+    bool trainable;
+    mirt_initializer initializer;
+    double fan_in, fan_out;
+} mirt__variable;
+
+typedef struct mirt__layer mirt__layer;
+
+/* Description fields of a layer, for saving and loading; the order is that of the file. */
+typedef enum mirt__field_kind {
+    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_NO, /* "use_bias": !no_bias */
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
+} mirt__field_kind;
+typedef struct mirt__field {
+    const char *name; /* as in Keras's config */
+    mirt__field_kind kind;
+    size_t offset;
+} mirt__field;
+
+typedef struct mirt__layer_class {
+    const char *class_name; /* "Conv2D" */
+    const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
+    const mirt__field *fields;
+    int num_fields;
+    size_t desc_size;
+    /* Records the layer; x is NULL for inputs. The defaults in `desc` may be filled in. */
+    mirt_tensor *(*build)(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc);
+} mirt__layer_class;
+
+#define MIRT__MAX_DESC 192
+
+struct mirt__layer {
+    const mirt__layer_class *cls;
+    const char *name;
+    mirt_tensor *in, *out;
+    int first_variable, num_variables;
+    union {
+        char bytes[MIRT__MAX_DESC];
+        double align;
+    } desc;
+};
+
+/* An optimizer's row: slots are blocks as large as the weights. */
+typedef struct mirt__optimizer_class {
+    const char *name; /* "adam" */
+    int max_slots;
+    const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
+} mirt__optimizer_class;
+
+typedef struct mirt__trainer mirt__trainer;
+
+struct mirt_model {
+    mirt_strategy *strategy;
+    mirt_model *previous, *next; /* in its strategy */
+    const char *name;
+    mirt__graph graph;
+    mirt__variable *variable;
+    int num_variables, variable_capacity;
+    mirt__layer **layer;
+    int num_layers, layer_capacity;
+    mirt_tensor *input, *output;
+
+    bool compiled;
+    mirt_compile_desc config;
+    size_t weight_bytes;      /* of one copy of all variables */
+    char *weight[MIRT__MAX_DEVICES];
+    char *slot[2];            /* optimizer state, once */
+    int64_t step;
+    bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
+    mirt__trainer *trainer;   /* programs and their memory, made when first needed */
+    int64_t epoch;            /* epochs of training data begun, the key of their order */
+    mirt_history history;     /* of the last fit */
+    mirt_logs *history_logs;
+    mirt__text summary, graph_text;
+};
+
+/* --- layers.c, model.c --- */
+/* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
+   bytes, `name` NULL for the default. */
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
+/* A trainable variable of the layer being built: "layer/name". */
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, double fan_in, double fan_out);
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
+/* Marks the model with the current error and returns NULL. */
+MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Creates the weight blocks and draws the initial values, once. */
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable);
+
+/* --- initializers.c --- */
+MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
+MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
+
+/* --- optimizers.c --- */
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* Fills the numbers of `update` for 0-based `step` and returns the kernel. */
+typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update);
+
+/* --- losses.c --- */
+MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
+/* The dtype and per-sample shape labels are brought to for this loss and model. */
+MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
+MIRT__LIB mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model);
+MIRT__LIB int mirt__num_metrics(const mirt_model *model);
+MIRT__LIB const char *mirt__metric_name(mirt_metric metric);
+
+/* --- train/trainer.c --- */
+MIRT__LIB void mirt__trainer_free(mirt_model *model);
+
+#endif
+
+/* >>section mirror/replicas.c */
+
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
+    int64_t each = total / shares, extra = total % shares;
+    *first = index * each + (index < extra ? index : extra);
+    return each + (index < extra);
+}
+
+MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
+    int merges = 0;
+    stack->node[stack->depth].lo = lo;
+    stack->node[stack->depth++].size = size;
+    while (stack->depth > 1) {
+        mirt__subtree *left = &stack->node[stack->depth - 2], *right = left + 1;
+        if (left->size != right->size || left->lo % (2 * left->size)) break;
+        left->size *= 2;
+        stack->depth--;
+        merges++;
+    }
+    return merges;
+}
+
+MIRT__LIB int mirt__tree_slots(int first, int count) {
+    mirt__tree_stack stack;
+    stack.depth = 0;
+    int slots = 1;
+    for (int r = first; r < first + count; r++) {
+        if (stack.depth + 1 > slots) slots = stack.depth + 1;
+        mirt__tree_push(&stack, r, 1);
+    }
+    return slots;
+}
+
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out) {
+    mirt__tree_stack all;
+    int part_of[64], adds = 0;
+    all.depth = 0;
+    out->parts = 0;
+    for (int d = 0; d < strategy->num_devices; d++) {
+        const mirt__device *device = &strategy->device[d];
+        mirt__tree_stack own;
+        own.depth = 0;
+        for (int r = device->first_replica; r < device->first_replica + device->num_replicas && r < active; r++) mirt__tree_push(&own, r, 1);
+        for (int slot = 0; slot < own.depth; slot++) {
+            int part = out->parts++;
+            out->device[part] = d;
+            out->slot[part] = slot;
+            part_of[all.depth] = part;
+            int merges = mirt__tree_push(&all, own.node[slot].lo, own.node[slot].size);
+            for (int at = all.depth - 1 + merges; merges > 0; merges--, at--) {
+                out->add[adds].into = part_of[at - 1];
+                out->add[adds++].from = part_of[at];
+            }
+        }
+    }
+    for (int at = all.depth - 1; at > 0; at--) {
+        out->add[adds].into = part_of[at - 1];
+        out->add[adds++].from = part_of[at];
+    }
+}
+
+/* >>section mirror/strategy.c */
+
+#include <unistd.h>
+
+static void mirt__log_stderr(mirt_log_level level, const char *text, void *user) {
+    (void)user;
+    fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
+}
+
+MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy) { return strategy->log == mirt__log_stderr && isatty(2); }
+
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (!strategy->log) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    strategy->log(level, text, strategy->log_user);
+}
+
+MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) {
+    if (!strategy) return;
+    strategy->log = fn;
+    strategy->log_user = user;
+}
+
+MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg) {
+    mirt__team_run(strategy->leaders, fn, arg);
+}
+
+MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barrier(strategy->leaders); }
+
+MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
+    int cores = mirt__cpu_cores();
+    for (int i = 0; i < cores && i < capacity; i++) {
+        snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
+        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, mirt__kernels_best()->name);
+        out[i].cores = 1;
+    }
+    return cores;
+}
+
+static mirt_status mirt__no_such_device(const char *name, size_t length) {
+    int cores = mirt__cpu_cores();
+    char more[32] = "";
+    bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
+    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
+    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s", (int)length, name,
+                      gpu ? " (this build has no GPU code)" : "", more);
+}
+
+/* "2" or "cpu:0,cpu:1". */
+static mirt_status mirt__parse_devices(const char *text, int *count) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end != text && *end == 0) {
+        if (n < 1 || n > MIRT__MAX_DEVICES) {
+            return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", n, MIRT__MAX_DEVICES);
+        }
+        *count = (int)n;
+        return MIRT_OK;
+    }
+    bool seen[MIRT__MAX_DEVICES];
+    memset(seen, 0, sizeof seen);
+    *count = 0;
+    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
+        size_t length = strcspn(at, ",");
+        long index = -1;
+        if (length > 4 && strncmp(at, "cpu:", 4) == 0 && at[4] >= '0' && at[4] <= '9') {
+            index = strtol(at + 4, &end, 10);
+            if (end != at + length) index = -1;
+        }
+        if (index < 0 || index >= mirt__cpu_cores() || index >= MIRT__MAX_DEVICES) return mirt__no_such_device(at, length);
+        if (seen[index]) return mirt__fail(MIRT_E_DEVICE, "device cpu:%ld is named twice; for more replicas than devices set the replica count", index);
+        seen[index] = true;
+        ++*count;
+        if (!at[length]) return MIRT_OK;
+    }
+}
+
+static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (s->num_replicas < s->num_devices) {
+        return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica", s->num_replicas,
+                          s->num_replicas == 1 ? "" : "s", s->num_devices);
+    }
+    if (s->num_replicas > MIRT__MAX_REPLICAS) return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas, MIRT__MAX_REPLICAS);
+    if (s->threads < 1 || s->threads > 1024) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
+    int parts = 0;
+    for (int d = 0; d < s->num_devices; d++) parts += mirt__tree_slots(s->device[d].first_replica, s->device[d].num_replicas);
+    if (parts > MIRT__MAX_PARTS) {
+        return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave too many partial sums; make the replicas a multiple of the devices",
+                          s->num_replicas, s->num_devices);
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
+    bool spin = (int64_t)s->num_devices * s->threads <= cores;
+    if (s->num_devices > 1 && !(s->leaders = mirt__team_create(s->num_devices, spin))) return mirt_last_status();
+    for (int d = 0; d < s->num_devices && s->threads > 1; d++) {
+        if (!(s->device[d].team = mirt__team_create(s->threads, spin))) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s", mirt_version(),
+              desc->devices ? "" : "no GPU code in this build, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
+              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s");
+    if ((int64_t)s->num_devices * s->threads > cores) {
+        mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
+                  s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    }
+}
+
+static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    int cores = mirt__cpu_cores();
+    s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
+    s->log_user = desc->log_user;
+    s->seed = desc->seed;
+    s->kernels = mirt__kernels_best();
+    s->num_devices = 1;
+    if (desc->devices && mirt__parse_devices(desc->devices, &s->num_devices) != MIRT_OK) return mirt_last_status();
+    if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
+    s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
+    s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t first;
+        snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
+        s->device[d].num_replicas = (int)mirt__share(s->num_replicas, s->num_devices, d, &first);
+        s->device[d].first_replica = (int)first;
+    }
+    if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, desc, cores);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc) {
+    mirt_strategy_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    mirt_strategy *s = (mirt_strategy *)mirt__calloc(1, sizeof *s);
+    if (!s) return NULL;
+    if (mirt__strategy_start(s, desc ? desc : &defaults) == MIRT_OK) return s;
+    mirt_strategy_destroy(s);
+    return NULL;
+}
+
+MIRT_API mirt_strategy *mirt_mirrored(const char *devices) {
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = devices;
+    return mirt_strategy_create(&desc);
+}
+
+MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
+    if (!strategy) return;
+    while (strategy->models) mirt_model_destroy(strategy->models);
+    for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
+    mirt__team_destroy(strategy->leaders);
+    mirt__free(strategy);
+}
+
+MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
+MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
+MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
+
+/* >>section nn/initializers.c */
+
+static mirt_initializer mirt__initializer(mirt_initializer_kind kind, float a, float b, mirt_fan mode, mirt_distribution distribution) {
+    mirt_initializer i;
+    i.kind = kind;
+    i.a = a;
+    i.b = b;
+    i.mode = mode;
+    i.distribution = distribution;
+    return i;
+}
+
+static mirt_initializer mirt__plain_initializer(mirt_initializer_kind kind, float a, float b) {
+    return mirt__initializer(kind, a, b, MIRT_FAN_IN, MIRT_DIST_TRUNCATED_NORMAL);
+}
+
+MIRT_API mirt_initializer mirt_zeros(void) { return mirt__plain_initializer(MIRT_INIT_ZEROS, 0, 0); }
+MIRT_API mirt_initializer mirt_ones(void) { return mirt__plain_initializer(MIRT_INIT_ONES, 0, 0); }
+MIRT_API mirt_initializer mirt_constant(float value) { return mirt__plain_initializer(MIRT_INIT_CONSTANT, value, 0); }
+MIRT_API mirt_initializer mirt_random_uniform(float minimum, float maximum) {
+    return mirt__plain_initializer(MIRT_INIT_UNIFORM, minimum, maximum);
+}
+MIRT_API mirt_initializer mirt_random_normal(float mean, float stddev) { return mirt__plain_initializer(MIRT_INIT_NORMAL, mean, stddev); }
+MIRT_API mirt_initializer mirt_truncated_normal(float mean, float stddev) {
+    return mirt__plain_initializer(MIRT_INIT_TRUNCATED_NORMAL, mean, stddev);
+}
+MIRT_API mirt_initializer mirt_variance_scaling(float scale, mirt_fan mode, mirt_distribution distribution) {
+    return mirt__initializer(MIRT_INIT_VARIANCE_SCALING, scale, 0, mode, distribution);
+}
+MIRT_API mirt_initializer mirt_glorot_uniform(void) { return mirt_variance_scaling(1, MIRT_FAN_AVG, MIRT_DIST_UNIFORM); }
+MIRT_API mirt_initializer mirt_glorot_normal(void) { return mirt_variance_scaling(1, MIRT_FAN_AVG, MIRT_DIST_TRUNCATED_NORMAL); }
+MIRT_API mirt_initializer mirt_he_uniform(void) { return mirt_variance_scaling(2, MIRT_FAN_IN, MIRT_DIST_UNIFORM); }
+MIRT_API mirt_initializer mirt_he_normal(void) { return mirt_variance_scaling(2, MIRT_FAN_IN, MIRT_DIST_TRUNCATED_NORMAL); }
+
+MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *i) {
+    if ((int)i->kind < 0 || i->kind >= MIRT__INIT_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no initializer number %d", (int)i->kind);
+    bool spread = i->kind == MIRT_INIT_NORMAL || i->kind == MIRT_INIT_TRUNCATED_NORMAL;
+    if (spread && !(i->b >= 0)) return mirt__fail(MIRT_E_INVALID, "an initializer's standard deviation is %g; it cannot be negative", (double)i->b);
+    if (i->kind == MIRT_INIT_VARIANCE_SCALING && !(i->a > 0)) {
+        return mirt__fail(MIRT_E_INVALID, "VarianceScaling's scale is %g; it must be positive", (double)i->a);
+    }
+    return MIRT_OK;
+}
+
+static double mirt__draw_truncated(mirt__random *random) {
+    double z;
+    do z = mirt__random_normal(random);
+    while (z < -2 || z > 2);
+    return z;
+}
+
+/* VarianceScaling in terms of the simpler kinds. The truncated normal's standard deviation is
+   divided by that of a unit normal cut at 2, as Keras does. */
+static mirt_initializer mirt__scaled_initializer(const mirt__variable *v) {
+    const mirt_initializer *i = &v->initializer;
+    double fan = i->mode == MIRT_FAN_IN ? v->fan_in : i->mode == MIRT_FAN_OUT ? v->fan_out : 0.5 * (v->fan_in + v->fan_out);
+    double variance = (double)i->a / (fan > 1 ? fan : 1);
+    if (i->distribution == MIRT_DIST_UNIFORM) {
+        float limit = (float)sqrt(3 * variance);
+        return mirt_random_uniform(-limit, limit);
+    }
+    if (i->distribution == MIRT_DIST_UNTRUNCATED_NORMAL) return mirt_random_normal(0, (float)sqrt(variance));
+    return mirt_truncated_normal(0, (float)(sqrt(variance) / 0.87962566103423978));
+}
+
+MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out) {
+    mirt_initializer i = variable->initializer;
+    mirt__random random = mirt__random_stream(seed, mirt__hash(variable->name));
+    if (i.kind == MIRT_INIT_VARIANCE_SCALING) i = mirt__scaled_initializer(variable);
+    for (int64_t k = 0; k < variable->count; k++) {
+        float value = 0;
+        switch (i.kind) {
+        case MIRT_INIT_ONES: value = 1; break;
+        case MIRT_INIT_CONSTANT: value = i.a; break;
+        case MIRT_INIT_UNIFORM: value = i.a + (i.b - i.a) * mirt__random_unit(&random); break;
+        case MIRT_INIT_NORMAL: value = (float)((double)i.a + (double)i.b * mirt__random_normal(&random)); break;
+        case MIRT_INIT_TRUNCATED_NORMAL: value = (float)((double)i.a + (double)i.b * mirt__draw_truncated(&random)); break;
+        default: break;
+        }
+        out[k] = (mirt__real)value;
+    }
+}
+
+/* >>section nn/optimizers.c */
+
+MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_ADAM;
+    o.learning_rate = learning_rate;
+    o.beta_1 = 0.9f;
+    o.beta_2 = 0.999f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_SGD;
+    o.learning_rate = learning_rate;
+    o.momentum = momentum;
+    o.nesterov = nesterov;
+    return o;
+}
+
+/* One row an optimizer. Keras calls Adam's moments momentum and velocity. */
+static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
+    {"adam", 2, {"momentum", "velocity"}},
+    {"sgd", 1, {"momentum", NULL}},
+};
+
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
+
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
+    return o->kind == MIRT_SGD && o->momentum == 0 ? 0 : mirt__optimizer_table[o->kind].max_slots;
+}
+
+static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+
+MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
+    if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
+    if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
+        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
+    }
+    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0)) {
+        return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
+                          (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
+    }
+    if (o->kind == MIRT_SGD && !mirt__is_share(o->momentum)) {
+        return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
+    if (!model) return 0;
+    const mirt_optimizer *o = &model->config.optimizer;
+    return (double)(o->schedule && !model->rate_set ? o->schedule(model->step, o->schedule_user) : o->learning_rate);
+}
+
+MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
+    if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
+    if (!(rate >= 0 && rate <= (double)FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", rate);
+    model->config.optimizer.learning_rate = (float)rate;
+    model->rate_set = true;
+    return MIRT_OK;
+}
+
+MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
+
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    double rate = mirt_get_learning_rate(model), t = (double)(model->step + 1);
+    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)model->slot[i];
+    update->beta_1 = o->beta_1;
+    update->beta_2 = o->beta_2;
+    update->epsilon = o->epsilon;
+    update->momentum = o->momentum;
+    update->nesterov = o->nesterov;
+    if (o->kind == MIRT_ADAM) rate *= sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t));
+    update->learning_rate = (float)rate;
+    return o->kind == MIRT_ADAM ? kernels->adam : kernels->sgd;
+}
+
+/* >>section nn/losses.c */
+
+static const char *const mirt__loss_names[MIRT__LOSS_COUNT] = {
+    "none", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"};
+
+MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
+    return (int)loss >= 0 && loss < MIRT__LOSS_COUNT ? mirt__loss_names[loss] : NULL;
+}
+
+MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample) {
+    int64_t n = mirt__shape_count(&model->output->shape);
+    char text[96];
+    if (model->config.loss != MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
+        *dtype = MIRT_FLOAT32;
+        *per_sample = n;
+        return MIRT_OK;
+    }
+    if (model->output->shape.rank != 2 || mirt__last_dim(model->output) < 2) {
+        return mirt__fail(MIRT_E_SHAPE, "sparse categorical crossentropy needs an output of (rows, classes), not %s",
+                          mirt__shape_text(&model->output->shape, text));
+    }
+    *dtype = MIRT_INT32;
+    *per_sample = 1;
+    return MIRT_OK;
+}
+
+/* Keras's choice for "accuracy": by the shapes of labels and predictions. */
+MIRT__LIB mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model) {
+    if (model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) return MIRT__ACCURACY_SPARSE;
+    return mirt__last_dim(model->output) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
+}
+
+MIRT__LIB int mirt__num_metrics(const mirt_model *model) {
+    int n = 0;
+    while (n < MIRT_MAX_METRICS && model->config.metrics[n] != MIRT_METRIC_NONE) n++;
+    return n;
+}
+
+MIRT__LIB const char *mirt__metric_name(mirt_metric metric) { return metric == MIRT_ACCURACY ? "accuracy" : NULL; }
+
+/* >>section nn/layers.c */
+
+/* One layer: a description, its fields for files, a build function, a row in the table at the end. */
+
+typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
+typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
+typedef struct mirt__dropout_desc { float rate; } mirt__dropout_desc;
+typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
+
+static void mirt__default_initializer(mirt_initializer *i, mirt_initializer fallback) {
+    if (i->kind == MIRT_INIT_DEFAULT) *i = fallback;
+}
+
+/* {0, 0} is `fallback` twice and {k, 0} is {k, k}. */
+static void mirt__default_pair(int pair[2], int fallback) {
+    if (!pair[0]) pair[0] = fallback;
+    if (!pair[1]) pair[1] = pair[0];
+}
+
+static mirt_tensor *mirt__bias_and_activation(mirt_model *model, mirt__layer *layer, mirt_tensor *x, bool no_bias,
+                                              const mirt_initializer *initializer, double fan_in, mirt_activation_kind activation) {
+    if (x && !no_bias) {
+        mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
+        x = mirt__bias_add_op(x, mirt__variable_add(model, layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0]));
+    }
+    return mirt__activation_op(activation, x);
+}
+
+static mirt_tensor *mirt__input_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_shape shape = ((mirt__input_desc *)desc)->shape;
+    (void)layer;
+    (void)x;
+    if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
+        return mirt__fail(MIRT_E_SHAPE, "an input needs 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+    }
+    for (int i = shape.rank; i > 0; i--) {
+        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "an input dimension is %lld; it must be positive", (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
+        shape.dim[i] = shape.dim[i - 1];
+    }
+    shape.dim[0] = MIRT_ROWS;
+    shape.rank++;
+    if (model->input) return mirt__fail(MIRT_E_STATE, "the model already has an input"), (mirt_tensor *)NULL;
+    return model->input = mirt__input_op(&model->graph, 0, MIRT_FLOAT32, &shape);
+}
+
+static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)desc;
+    (void)model;
+    (void)layer;
+    return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
+}
+
+static mirt_tensor *mirt__dense_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_dense_desc *d = (mirt_dense_desc *)desc;
+    if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "dense takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
+    mirt__default_initializer(&d->bias_initializer, mirt_zeros());
+    int64_t in = mirt__last_dim(x);
+    mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
+    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units);
+    return mirt__bias_and_activation(model, layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, d->units, d->activation);
+}
+
+static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
+    mirt__default_pair(d->kernel, 0);
+    mirt__default_pair(d->strides, 1);
+    mirt__default_pair(d->dilation, 1);
+    if (!d->groups) d->groups = 1;
+    mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
+    mirt__default_initializer(&d->bias_initializer, mirt_zeros());
+    if (d->filters < 1) return mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", d->filters), (mirt_tensor *)NULL;
+    if (d->kernel[0] < 1 || d->kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", d->kernel[0], d->kernel[1]), (mirt_tensor *)NULL;
+    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "conv2d takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
+    if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
+        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
+    }
+    mirt__attrs a = mirt__no_attrs();
+    for (int i = 0; i < 2; i++) {
+        a.strides[i] = d->strides[i];
+        a.dilation[i] = d->dilation[i];
+    }
+    a.groups = d->groups;
+    a.padding = d->padding;
+    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
+    double area = (double)d->kernel[0] * d->kernel[1];
+    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, area * (double)shape.dim[2], area * d->filters);
+    return mirt__bias_and_activation(model, layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, d->filters, d->activation);
+}
+
+static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
+    mirt__default_pair(d->size, 2);
+    if (!d->strides[0]) d->strides[0] = d->size[0];
+    if (!d->strides[1]) d->strides[1] = d->strides[0] == d->size[0] ? d->size[1] : d->strides[0];
+    *a = mirt__no_attrs();
+    for (int i = 0; i < 2; i++) {
+        a->kernel[i] = d->size[i];
+        a->strides[i] = d->strides[i];
+    }
+    a->padding = d->padding;
+}
+
+static mirt_tensor *mirt__max_pool_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt__attrs a;
+    (void)model;
+    (void)layer;
+    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
+    return mirt__max_pool2d_op(x, &a);
+}
+
+static mirt_tensor *mirt__average_pool_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt__attrs a;
+    (void)model;
+    (void)layer;
+    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
+    return mirt__average_pool2d_op(x, &a);
+}
+
+static mirt_tensor *mirt__global_average_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)model;
+    (void)layer;
+    (void)desc;
+    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "global average pooling takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
+    return mirt__reduce_op(MIRT__REDUCE_MEAN, x, 6u, false);
+}
+
+static mirt_tensor *mirt__flatten_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_shape shape = mirt_make_shape(1, mirt__shape_count(&x->shape), 0, 0, 0, 0);
+    (void)model;
+    (void)layer;
+    (void)desc;
+    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "flatten takes a batch"), (mirt_tensor *)NULL;
+    shape.dim[0] = MIRT_ROWS;
+    return mirt__reshape_op(x, &shape);
+}
+
+static mirt_tensor *mirt__dropout_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)model;
+    return mirt__dropout_op(x, ((const mirt__dropout_desc *)desc)->rate, mirt__hash(layer->name));
+}
+
+static mirt_tensor *mirt__activation_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)model;
+    (void)layer;
+    return mirt__activation_op(((const mirt__activation_desc *)desc)->activation, x);
+}
+
+static const mirt__field mirt__input_fields[] = {{"shape", MIRT__FIELD_SHAPE, offsetof(mirt__input_desc, shape)}};
+static const mirt__field mirt__rescaling_fields[] = {{"scale", MIRT__FIELD_FLOAT, offsetof(mirt__rescaling_desc, scale)},
+                                                     {"offset", MIRT__FIELD_FLOAT, offsetof(mirt__rescaling_desc, offset)}};
+static const mirt__field mirt__dense_fields[] = {{"units", MIRT__FIELD_INT, offsetof(mirt_dense_desc, units)},
+                                                 {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_dense_desc, activation)},
+                                                 {"use_bias", MIRT__FIELD_NO, offsetof(mirt_dense_desc, no_bias)},
+                                                 {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, kernel_initializer)},
+                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)}};
+static const mirt__field mirt__conv2d_fields[] = {{"filters", MIRT__FIELD_INT, offsetof(mirt_conv2d_desc, filters)},
+                                                  {"kernel_size", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, kernel)},
+                                                  {"strides", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, strides)},
+                                                  {"padding", MIRT__FIELD_PADDING, offsetof(mirt_conv2d_desc, padding)},
+                                                  {"dilation_rate", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, dilation)},
+                                                  {"groups", MIRT__FIELD_INT, offsetof(mirt_conv2d_desc, groups)},
+                                                  {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_conv2d_desc, activation)},
+                                                  {"use_bias", MIRT__FIELD_NO, offsetof(mirt_conv2d_desc, no_bias)},
+                                                  {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, kernel_initializer)},
+                                                  {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, bias_initializer)}};
+static const mirt__field mirt__pool_fields[] = {{"pool_size", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, size)},
+                                                {"strides", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, strides)},
+                                                {"padding", MIRT__FIELD_PADDING, offsetof(mirt_pool2d_desc, padding)}};
+static const mirt__field mirt__dropout_fields[] = {{"rate", MIRT__FIELD_FLOAT, offsetof(mirt__dropout_desc, rate)}};
+static const mirt__field mirt__activation_fields[] = {{"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt__activation_desc, activation)}};
+
+enum {
+    MIRT__LAYER_INPUT, MIRT__LAYER_RESCALING, MIRT__LAYER_DENSE, MIRT__LAYER_CONV2D, MIRT__LAYER_MAX_POOL, MIRT__LAYER_AVERAGE_POOL,
+    MIRT__LAYER_GLOBAL_AVERAGE, MIRT__LAYER_FLATTEN, MIRT__LAYER_DROPOUT, MIRT__LAYER_ACTIVATION, MIRT__LAYER_COUNT
+};
+#define MIRT__FIELDS(f) f, MIRT__COUNT(f)
+static const mirt__layer_class mirt__layer_table[MIRT__LAYER_COUNT] = {
+    {"InputLayer", "input_layer", MIRT__FIELDS(mirt__input_fields), sizeof(mirt__input_desc), mirt__input_build},
+    {"Rescaling", "rescaling", MIRT__FIELDS(mirt__rescaling_fields), sizeof(mirt__rescaling_desc), mirt__rescaling_build},
+    {"Dense", "dense", MIRT__FIELDS(mirt__dense_fields), sizeof(mirt_dense_desc), mirt__dense_build},
+    {"Conv2D", "conv2d", MIRT__FIELDS(mirt__conv2d_fields), sizeof(mirt_conv2d_desc), mirt__conv2d_build},
+    {"MaxPooling2D", "max_pooling2d", MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__max_pool_build},
+    {"AveragePooling2D", "average_pooling2d", MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__average_pool_build},
+    {"GlobalAveragePooling2D", "global_average_pooling2d", NULL, 0, 0, mirt__global_average_build},
+    {"Flatten", "flatten", NULL, 0, 0, mirt__flatten_build},
+    {"Dropout", "dropout", MIRT__FIELDS(mirt__dropout_fields), sizeof(mirt__dropout_desc), mirt__dropout_build},
+    {"Activation", "activation", MIRT__FIELDS(mirt__activation_fields), sizeof(mirt__activation_desc), mirt__activation_build},
+};
+#undef MIRT__FIELDS
+
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name) {
+    for (int i = 0; i < MIRT__LAYER_COUNT; i++) {
+        if (strcmp(mirt__layer_table[i].class_name, class_name) == 0) return &mirt__layer_table[i];
+    }
+    return NULL;
+}
+
+static mirt_tensor *mirt__layer_on(int index, mirt_tensor *x, const void *desc, const char *name) {
+    return x ? mirt__layer_add(NULL, &mirt__layer_table[index], x, desc, name) : NULL;
+}
+
+/* A layer whose description has no defaults. */
+static mirt_tensor *mirt__layer_needs_desc(int index, mirt_tensor *x, const void *desc, const char *name) {
+    if (!x || desc) return mirt__layer_on(index, x, desc, name);
+    mirt__fail(MIRT_E_INVALID, "%s needs a description", mirt__layer_table[index].base_name);
+    return mirt__model_poison(x->node->graph->model);
+}
+
+MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape) {
+    mirt__input_desc d;
+    memset(&d, 0, sizeof d);
+    d.shape = shape;
+    return model ? mirt__layer_add(model, &mirt__layer_table[MIRT__LAYER_INPUT], NULL, &d, NULL) : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset) {
+    mirt__rescaling_desc d;
+    d.scale = scale;
+    d.offset = offset;
+    return mirt__layer_on(MIRT__LAYER_RESCALING, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc) {
+    return mirt__layer_needs_desc(MIRT__LAYER_DENSE, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(MIRT__LAYER_CONV2D, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
+    return mirt__layer_on(MIRT__LAYER_MAX_POOL, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
+    return mirt__layer_on(MIRT__LAYER_AVERAGE_POOL, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) { return mirt__layer_on(MIRT__LAYER_GLOBAL_AVERAGE, x, NULL, NULL); }
+MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x) { return mirt__layer_on(MIRT__LAYER_FLATTEN, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
+    mirt__dropout_desc d;
+    d.rate = rate;
+    return mirt__layer_on(MIRT__LAYER_DROPOUT, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind) {
+    mirt__activation_desc d;
+    d.activation = kind;
+    return mirt__layer_on(MIRT__LAYER_ACTIVATION, x, &d, NULL);
+}
+
+/* >>section nn/model.c */
+
+MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
+    if (!strategy) {
+        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "mirt_model_create: no strategy");
+        return NULL;
+    }
+    mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
+    if (!model) return NULL;
+    mirt__graph_init(&model->graph, model);
+    model->name = mirt__pool_strdup(&model->graph.pool, name ? name : "model");
+    if (!model->name) {
+        mirt__free(model);
+        return NULL;
+    }
+    model->strategy = strategy;
+    model->next = strategy->models;
+    if (model->next) model->next->previous = model;
+    strategy->models = model;
+    return model;
+}
+
+MIRT_API void mirt_model_destroy(mirt_model *model) {
+    if (!model) return;
+    mirt__trainer_free(model);
+    for (int d = 0; d < model->strategy->num_devices; d++) mirt__aligned_free(model->weight[d]);
+    for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
+    if (model->previous) model->previous->next = model->next;
+    else model->strategy->models = model->next;
+    if (model->next) model->next->previous = model->previous;
+    mirt__free(model->history_logs);
+    mirt__text_free(&model->summary);
+    mirt__text_free(&model->graph_text);
+    mirt__free(model->variable);
+    mirt__free(model->layer);
+    mirt__graph_free(&model->graph);
+    mirt__free(model);
+}
+
+MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
+    mirt__graph_poison(&model->graph);
+    return NULL;
+}
+
+/* >>layers */
+
+static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
+    for (int i = 0; i < model->num_layers; i++) {
+        if (strcmp(model->layer[i]->name, name) == 0) return true;
+    }
+    return false;
+}
+
+/* "conv2d", "conv2d_1", ...: the first that is free. */
+static const char *mirt__layer_default_name(mirt_model *model, const char *base) {
+    char name[64];
+    snprintf(name, sizeof name, "%s", base);
+    for (int i = 1; mirt__layer_name_taken(model, name); i++) snprintf(name, sizeof name, "%s_%d", base, i);
+    return mirt__pool_strdup(&model->graph.pool, name);
+}
+
+static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
+    if (name && (!name[0] || strchr(name, '/'))) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must not be empty or hold a '/'", name), (mirt__layer *)NULL;
+    if (name && mirt__layer_name_taken(model, name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", name), (mirt__layer *)NULL;
+    if (model->compiled) return mirt__fail(MIRT_E_STATE, "the model is compiled; layers come before mirt_compile"), (mirt__layer *)NULL;
+    mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(&model->graph.pool, sizeof *layer);
+    if (!layer) return NULL;
+    layer->cls = cls;
+    layer->name = name ? mirt__pool_strdup(&model->graph.pool, name) : mirt__layer_default_name(model, cls->base_name);
+    layer->first_variable = model->num_variables;
+    if (desc) memcpy(layer->desc.bytes, desc, cls->desc_size);
+    if (!layer->name) return NULL;
+    if (model->num_layers == model->layer_capacity) {
+        int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
+        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer)) return NULL;
+        model->layer_capacity = capacity;
+    }
+    return layer;
+}
+
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
+    if (x) model = x->node->graph->model;
+    if (model->graph.status != MIRT_OK) return NULL;
+    mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
+    if (!layer) return mirt__model_poison(model);
+    layer->in = x;
+    model->graph.scope = layer->name;
+    layer->out = cls->build(model, layer, x, layer->desc.bytes);
+    model->graph.scope = NULL;
+    if (!layer->out) {
+        if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
+        return mirt__model_poison(model);
+    }
+    layer->num_variables = model->num_variables - layer->first_variable;
+    model->layer[model->num_layers++] = layer;
+    return layer->out;
+}
+
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, double fan_in, double fan_out) {
+    char full[256];
+    size_t bytes;
+    int64_t count = mirt__shape_count(shape);
+    if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
+        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has too many elements", name), (mirt_tensor *)NULL;
+    }
+    if (model->num_variables == model->variable_capacity) {
+        int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        model->variable_capacity = capacity;
+    }
+    mirt__variable *v = &model->variable[model->num_variables];
+    memset(v, 0, sizeof *v);
+    snprintf(full, sizeof full, "%s/%s", layer->name, name);
+    v->name = mirt__pool_strdup(&model->graph.pool, full);
+    if (!v->name) return NULL;
+    v->shape = *shape;
+    v->count = count;
+    v->offset = model->weight_bytes;
+    v->trainable = true;
+    v->initializer = *initializer;
+    v->fan_in = fan_in;
+    v->fan_out = fan_out;
+    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
+    return mirt__variable_op(&model->graph, model->num_variables++, shape);
+}
+
+MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
+    if (!model || !output) return;
+    if (output->node->graph != &model->graph) {
+        mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+        mirt__model_poison(model);
+        return;
+    }
+    model->output = output;
+}
+
+/* >>compile */
+
+static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
+    mirt_dtype dtype;
+    int64_t per_sample;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->input) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!model->output) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if (!mirt__is_batched(&model->output->shape) || model->output->dtype != MIRT_FLOAT32) {
+        return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
+    }
+    if (!mirt__loss_name(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
+    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
+    for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {
+        if (!mirt__metric_name(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
+    }
+    if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    model->config = *desc;
+    return desc->loss ? mirt__labels_wanted(model, &dtype, &per_sample) : MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
+    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "mirt_compile: no model");
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    if (desc) d = *desc;
+    if (d.optimizer.kind == MIRT_ADAM && d.optimizer.learning_rate == 0 && d.optimizer.beta_1 == 0 && d.optimizer.beta_2 == 0 && !d.optimizer.schedule) {
+        d.optimizer = mirt_adam(1e-3f);
+    }
+    if (mirt__compile_check(model, &d) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
+    mirt__trainer_free(model);
+    for (int i = 0; i < 2; i++) {
+        mirt__aligned_free(model->slot[i]);
+        model->slot[i] = NULL;
+    }
+    for (int i = 0; i < mirt__optimizer_slots(&d.optimizer); i++) {
+        model->slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        if (!model->slot[i]) return mirt_last_status();
+        memset(model->slot[i], 0, model->weight_bytes);
+    }
+    model->step = 0;
+    model->rate_set = false;
+    model->compiled = true;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+    int devices = model->strategy->num_devices;
+    if (model->weight[0]) return MIRT_OK;
+    for (int d = 0; d < devices; d++) {
+        model->weight[d] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        if (model->weight[d]) continue;
+        while (d-- > 0) {
+            mirt__aligned_free(model->weight[d]);
+            model->weight[d] = NULL;
+        }
+        return mirt_last_status();
+    }
+    memset(model->weight[0], 0, model->weight_bytes);
+    for (int i = 0; i < model->num_variables; i++) {
+        mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, &model->variable[i]));
+    }
+    for (int d = 1; d < devices; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
+    return MIRT_OK;
+}
+
+/* >>weights */
+
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable) {
+    return (mirt__real *)(void *)(model->weight[device] + variable->offset);
+}
+
+MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->num_variables : 0; }
+
+MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
+    if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
+    if (index < 0 || index >= model->num_variables) {
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name, model->num_variables);
+    }
+    const mirt__variable *v = &model->variable[index];
+    out->name = v->name;
+    out->shape = v->shape;
+    out->count = v->count;
+    out->trainable = v->trainable;
+    return MIRT_OK;
+}
+
+/* The index of the variable `name`, or -1 with an error that names the nearest one. */
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+    const char *nearest = NULL;
+    for (int i = 0; i < model->num_variables; i++) {
+        const char *candidate = model->variable[i].name;
+        if (strcmp(candidate, name) == 0) return i;
+        if (!nearest) nearest = mirt__nearest(name, &candidate, 1);
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+               nearest ? "\"?" : "");
+    return -1;
+}
+
+static const mirt__variable *mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
+    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), (const mirt__variable *)NULL;
+    int index = mirt__variable_find(model, name);
+    if (index < 0) return NULL;
+    if (device < 0 || device >= model->strategy->num_devices) {
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), (const mirt__variable *)NULL;
+    }
+    if ((int64_t)count != model->variable[index].count) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), (const mirt__variable *)NULL;
+    }
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
+    return &model->variable[index];
+}
+
+MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    const mirt__variable *v = mirt__variable_checked(model, name, device, count);
+    if (!v) return mirt_last_status();
+    const mirt__real *from = mirt__weight_at(model, device, v);
+    for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
+    if (!v) return mirt_last_status();
+    for (int d = 0; d < model->strategy->num_devices; d++) {
+        mirt__real *to = mirt__weight_at(model, d, v);
+        for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
+    }
+    return MIRT_OK;
+}
+
+/* >>section nn/config.h */
+
+#ifndef MIRT__CONFIG_H
+#define MIRT__CONFIG_H
+/* Layers and compile settings as JSON, in Keras's words, and back. */
+
+/* {"name", "layers": [{"class_name", "name", "input", "config"}], "output"}; an error when the model
+   holds operations outside of layers. */
+MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out);
+/* Records the layers into an empty model. */
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
+MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
+MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out);
+
+#endif
+
+/* >>section nn/config.c */
+
+static const char *const mirt__activation_names[MIRT__ACTIVATION_COUNT] = {"linear", "relu", "sigmoid", "tanh", "softmax"};
+static const char *const mirt__padding_names[] = {"valid", "same"};
+static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
+static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
+static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
+static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
+    "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
+/* Keras's names of an initializer's numbers a and b. */
+static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL, NULL, NULL, "value", "minval", "mean", "mean", "scale"};
+static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL, NULL, NULL, NULL, "maxval", "stddev", "stddev", NULL};
+
+/* >>writing */
+
+static void mirt__write_key(mirt__text *out, const char *key, bool first) {
+    mirt__text_add(out, first ? "" : ",");
+    mirt__json_write_string(out, key);
+    mirt__text_add(out, ":");
+}
+
+static void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
+    mirt__write_key(out, key, first);
+    mirt__json_write_string(out, value);
+}
+
+static void mirt__write_number(mirt__text *out, const char *key, double value, bool first) {
+    mirt__write_key(out, key, first);
+    mirt__json_write_number(out, value);
+}
+
+static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) {
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", mirt__initializer_names[i->kind], true);
+    mirt__write_key(out, "config", false);
+    mirt__text_add(out, "{");
+    bool first = true;
+    if (mirt__initializer_a[i->kind]) mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
+    if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
+    if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
+        mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
+        mirt__write_name(out, "distribution", mirt__distribution_names[i->distribution], false);
+    }
+    mirt__text_add(out, "}}");
+}
+
+static void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
+    const void *at = desc + field->offset;
+    mirt__write_key(out, field->name, first);
+    switch (field->kind) {
+    case MIRT__FIELD_INT: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
+    case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
+    case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
+    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_names[*(const mirt_activation_kind *)at]); break;
+    case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
+    case MIRT__FIELD_SHAPE: {
+        const mirt_shape *shape = (const mirt_shape *)at;
+        for (int i = 0; i < shape->rank; i++) mirt__text_add(out, "%s%lld", i ? "," : "[", (long long)shape->dim[i]);
+        mirt__text_add(out, "]");
+        break;
+    }
+    }
+}
+
+/* The layer whose output is `t`, or NULL. */
+static const mirt__layer *mirt__layer_of(const mirt_model *model, const mirt_tensor *t, int before) {
+    for (int i = before - 1; i >= 0; i--) {
+        if (model->layer[i]->out == t) return model->layer[i];
+    }
+    return NULL;
+}
+
+static mirt_status mirt__no_layer(const char *reader) {
+    return mirt__fail(MIRT_E_STATE, "%s reads a tensor made by a bare operation; only models made of layers can be saved whole (weights alone can)", reader);
+}
+
+MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out) {
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "name", model->name, true);
+    mirt__write_key(out, "layers", false);
+    mirt__text_add(out, "[");
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i], *from = layer->in ? mirt__layer_of(model, layer->in, i) : NULL;
+        if (layer->in && !from) return mirt__no_layer(layer->name);
+        mirt__text_add(out, i ? ",{" : "{");
+        mirt__write_name(out, "class_name", layer->cls->class_name, true);
+        mirt__write_name(out, "name", layer->name, false);
+        if (from) mirt__write_name(out, "input", from->name, false);
+        mirt__write_key(out, "config", false);
+        mirt__text_add(out, "{");
+        for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc.bytes, f == 0);
+        mirt__text_add(out, "}}");
+    }
+    const mirt__layer *last = mirt__layer_of(model, model->output, model->num_layers);
+    if (!last) return mirt__no_layer("the output");
+    mirt__text_add(out, "]");
+    mirt__write_name(out, "output", last->name, false);
+    mirt__text_add(out, "}");
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
+    const mirt_compile_desc *c = &model->config;
+    const mirt_optimizer *o = &c->optimizer;
+    mirt__text_add(out, "{\"optimizer\":{");
+    mirt__write_name(out, "class_name", mirt__optimizer_class_get(o->kind)->name, true);
+    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    mirt__write_number(out, "beta_1", (double)o->beta_1, false);
+    mirt__write_number(out, "beta_2", (double)o->beta_2, false);
+    mirt__write_number(out, "epsilon", (double)o->epsilon, false);
+    mirt__write_number(out, "momentum", (double)o->momentum, false);
+    mirt__text_add(out, ",\"nesterov\":%s}", o->nesterov ? "true" : "false");
+    mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
+    mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
+    mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
+    mirt__text_add(out, ",\"metrics\":[");
+    for (int i = 0; i < mirt__num_metrics(model); i++) {
+        mirt__text_add(out, i ? "," : "");
+        mirt__json_write_string(out, mirt__metric_name(c->metrics[i]));
+    }
+    mirt__text_add(out, "]}");
+}
+
+/* >>reading */
+
+/* The index of a string member among `names`. */
+static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count, int *out) {
+    const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    if (!value) return mirt_last_status();
+    for (*out = 0; *out < count; ++*out) {
+        if (strcmp(names[*out], value->string) == 0) return MIRT_OK;
+    }
+    return mirt__fail(MIRT_E_FORMAT, "%s is \"%s\", which this version does not know", key, mirt__json_label(value->string, label));
+}
+
+static mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out) {
+    const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_NUMBER);
+    if (!value) return mirt_last_status();
+    *out = (float)value->number;
+    return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is beyond float32", key);
+}
+
+static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out) {
+    const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_BOOL);
+    if (!value) return mirt_last_status();
+    *out = value->truth;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__read_int(const mirt__json *object, const char *key, int *out) {
+    int64_t value;
+    if (mirt__json_get_int(object, key, 0, INT_MAX, &value) != MIRT_OK) return mirt_last_status();
+    *out = (int)value;
+    return MIRT_OK;
+}
+
+/* An array of `minimum` to `maximum` positive integers; returns how many, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return -1;
+    bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
+    for (size_t i = 0; good && i < array->count; i++) {
+        const mirt__json *item = array->item[i];
+        good = item->type == MIRT__JSON_NUMBER && item->integral && item->integer > 0 && item->integer <= INT_MAX;
+        if (good) out[i] = item->integer;
+    }
+    if (good) return (int)array->count;
+    mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
+    return -1;
+}
+
+static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
+    const mirt__json *json = mirt__json_get(object, key, MIRT__JSON_OBJECT), *config;
+    int kind, mode = 0, distribution = 0;
+    memset(out, 0, sizeof *out);
+    if (!json || mirt__read_name(json, "class_name", mirt__initializer_names, MIRT__INIT_COUNT, &kind) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
+        return mirt_last_status();
+    }
+    out->kind = (mirt_initializer_kind)kind;
+    if (mirt__initializer_a[kind] && mirt__read_float(config, mirt__initializer_a[kind], &out->a) != MIRT_OK) return mirt_last_status();
+    if (mirt__initializer_b[kind] && mirt__read_float(config, mirt__initializer_b[kind], &out->b) != MIRT_OK) return mirt_last_status();
+    if (out->kind != MIRT_INIT_VARIANCE_SCALING) return MIRT_OK;
+    if (mirt__read_name(config, "mode", mirt__fan_names, MIRT__COUNT(mirt__fan_names), &mode) != MIRT_OK ||
+        mirt__read_name(config, "distribution", mirt__distribution_names, MIRT__COUNT(mirt__distribution_names), &distribution) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    out->mode = (mirt_fan)mode;
+    out->distribution = (mirt_distribution)distribution;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
+    void *at = desc + field->offset;
+    int64_t values[MIRT_MAX_RANK];
+    int index;
+    bool truth = false;
+    mirt_status status = MIRT_OK;
+    switch (field->kind) {
+    case MIRT__FIELD_INT: return mirt__read_int(config, field->name, (int *)at);
+    case MIRT__FIELD_INT2:
+        if (mirt__read_ints(config, field->name, values, 2, 2) < 0) return mirt_last_status();
+        ((int *)at)[0] = (int)values[0];
+        ((int *)at)[1] = (int)values[1];
+        return MIRT_OK;
+    case MIRT__FIELD_FLOAT: return mirt__read_float(config, field->name, (float *)at);
+    case MIRT__FIELD_NO:
+        status = mirt__read_bool(config, field->name, &truth);
+        if (status == MIRT_OK) *(bool *)at = !truth;
+        return status;
+    case MIRT__FIELD_PADDING:
+        status = mirt__read_name(config, field->name, mirt__padding_names, MIRT__COUNT(mirt__padding_names), &index);
+        if (status == MIRT_OK) *(mirt_padding *)at = (mirt_padding)index;
+        return status;
+    case MIRT__FIELD_ACTIVATION:
+        status = mirt__read_name(config, field->name, mirt__activation_names, MIRT__ACTIVATION_COUNT, &index);
+        if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
+        return status;
+    case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
+    case MIRT__FIELD_SHAPE: {
+        mirt_shape *shape = (mirt_shape *)at;
+        shape->rank = mirt__read_ints(config, field->name, shape->dim, 1, MIRT_MAX_RANK - 1);
+        return shape->rank < 0 ? mirt_last_status() : MIRT_OK;
+    }
+    }
+    return status;
+}
+
+static const mirt__layer *mirt__layer_named(const mirt_model *model, const char *name) {
+    for (int i = 0; i < model->num_layers; i++) {
+        if (strcmp(model->layer[i]->name, name) == 0) return model->layer[i];
+    }
+    return NULL;
+}
+
+static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json) {
+    union {
+        char bytes[MIRT__MAX_DESC];
+        double align;
+    } desc;
+    char label[MIRT__JSON_LABEL];
+    memset(&desc, 0, sizeof desc);
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "a layer is not an object");
+    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
+    const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
+    if (!class_name || !name || !config) return mirt_last_status();
+    mirt__json_label(name->string, label);
+    const mirt__layer_class *cls = mirt__layer_class_by_name(class_name->string);
+    if (!cls) {
+        char other[MIRT__JSON_LABEL];
+        return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));
+    }
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], desc.bytes) != MIRT_OK) return mirt__fail_at("layer %s", label);
+    }
+    const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
+    bool is_input = strcmp(class_name->string, "InputLayer") == 0;
+    if (!from != is_input) return mirt__fail(MIRT_E_FORMAT, "layer %s: its input is not a layer before it", label);
+    return mirt__layer_add(model, cls, from ? from->out : NULL, desc.bytes, name->string) ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+    if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
+    const mirt__json *layers = mirt__json_get(architecture, "layers", MIRT__JSON_ARRAY);
+    const mirt__json *output = mirt__json_get(architecture, "output", MIRT__JSON_STRING), *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    if (!layers || !output || !name) return mirt_last_status();
+    if (!(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
+    for (size_t i = 0; i < layers->count; i++) {
+        if (mirt__layer_read(model, layers->item[i]) != MIRT_OK) return mirt_last_status();
+    }
+    const mirt__layer *last = mirt__layer_named(model, output->string);
+    if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));
+    mirt_model_output(model, last->out);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
+    const mirt__json *name = mirt__json_get(json, "class_name", MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    int kind = 0;
+    if (!name) return mirt_last_status();
+    while (kind < MIRT__OPTIMIZER_COUNT && strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0) kind++;
+    if (kind == MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is not known to this version", mirt__json_label(name->string, label));
+    o->kind = (mirt_optimizer_kind)kind;
+    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK || mirt__read_float(json, "beta_1", &o->beta_1) != MIRT_OK ||
+        mirt__read_float(json, "beta_2", &o->beta_2) != MIRT_OK || mirt__read_float(json, "epsilon", &o->epsilon) != MIRT_OK ||
+        mirt__read_float(json, "momentum", &o->momentum) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__read_bool(json, "nesterov", &o->nesterov);
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
+    char label[MIRT__JSON_LABEL];
+    if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
+    for (size_t i = 0; i < array->count; i++) {
+        int m = 1;
+        if (array->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_name((mirt_metric)m), array->item[i]->string) != 0) m++;
+        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(array->item[i]->string, label));
+        out[i] = (mirt_metric)m;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out) {
+    memset(out, 0, sizeof *out);
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
+    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT), *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
+    const char *losses[MIRT__LOSS_COUNT];
+    int loss, reduction;
+    for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
+    if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
+        mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
+        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) != MIRT_OK ||
+        mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    out->loss = (mirt_loss)loss;
+    out->reduction = (mirt_reduction)reduction;
+    return mirt__metrics_read(metrics, out->metrics);
+}
+
+/* >>section train/trainer.h */
+
+#ifndef MIRT__TRAINER_H
+#define MIRT__TRAINER_H
+/* What a model runs: its programs, the memory they work on, and the state of the step under way. */
+
+/* io slots of every program */
+enum { MIRT__IO_X, MIRT__IO_LABELS, MIRT__IO_OUTPUT, MIRT__IO_LOSS, MIRT__IO_METRIC };
+
+typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__PROGRAM_KINDS } mirt__program_kind;
+typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
+
+/* What is asked of a trainer: the data's dtype and the largest global batch of each program; 0: not needed. */
+typedef struct mirt__needs {
+    mirt_dtype x_dtype;
+    int64_t batch[MIRT__PROGRAM_KINDS];
+} mirt__needs;
+
+/* Bytes of the parts of a device's block, in this order. */
+typedef struct mirt__layout {
+    size_t gradients; /* slots * weight bytes */
+    size_t arena, shared, scratch_per_thread;
+    size_t total;
+    size_t host; /* labels and results of a global batch */
+} mirt__layout;
+
+struct mirt__trainer {
+    mirt__needs needs; /* what it was made for */
+    mirt__program program[MIRT__PROGRAM_KINDS];
+    mirt__layout layout;
+    char *block[MIRT__MAX_DEVICES];
+    char *host;
+    char *labels;
+    mirt__real *result[1 + MIRT_MAX_METRICS]; /* per-sample loss and metrics of the global batch */
+
+    mirt__step_stage stage;
+    int64_t rows;    /* of the global batch under way */
+    const char *x;   /* its samples */
+    char *output;    /* where predictions go */
+    mirt__exchange exchange;
+};
+
+/* Sums over samples in their order. */
+typedef struct mirt__sums {
+    double loss, metric[MIRT_MAX_METRICS];
+    int64_t count;
+} mirt__sums;
+
+/* --- trainer.c --- */
+/* Makes programs and memory for `needs` unless they are there; the only place that allocates. */
+MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs *needs);
+/* Programs and layout without memory, for plans and pictures; free with mirt__trainer_dry_free. */
+MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs);
+MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *trainer);
+/* Gradient buffers of each device. */
+MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy);
+/* The gradient buffer `slot` of `device`. */
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot);
+MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+
+/* --- step.c --- */
+/* Checks labels and shapes of a global batch and makes it the one under way; `index` may be NULL. */
+MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch, bool labels);
+/* grad, all-reduce and apply in one pass over the devices. */
+MIRT__LIB void mirt__run_train(mirt_model *model);
+MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind);
+/* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
+MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums);
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, const char *prefix, mirt_logs *logs);
+/* Whether data of this description fits the model's input (and labels). */
+MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
+MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+
+/* --- evaluate.c --- */
+/* One pass over `dataset`, already batched and prepared for. */
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__sums *sums);
+
+/* --- progress.c --- */
+typedef struct mirt__progress {
+    bool terminal;
+    double last; /* when the line was last written */
+} mirt__progress;
+MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
+/* `done`: the epoch's last line, with validation. */
+MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
+
+#endif
+
+/* >>section train/trainer.c */
+
+MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
+    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "%s: no model", caller);
+    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
+    return MIRT_OK;
+}
+
+MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy) {
+    int slots = 1;
+    for (int d = 0; d < strategy->num_devices; d++) {
+        int own = mirt__tree_slots(strategy->device[d].first_replica, strategy->device[d].num_replicas);
+        if (own > slots) slots = own;
+    }
+    return slots;
+}
+
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot) {
+    return (mirt__real *)(void *)(model->trainer->block[device] + (size_t)slot * model->weight_bytes);
+}
+
+/* >>programs */
+
+static bool mirt__variable_trainable(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].trainable; }
+
+/* The model's nodes in the program's graph, reading data of `dtype`. */
+static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype) {
+    mirt_tensor *output = model->output;
+    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input->shape);
+    if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
+    return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
+}
+
+/* Loss and metrics of `output` against labels; keep[0] is the loss. */
+static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mirt_tensor *output, mirt_tensor **keep) {
+    mirt_dtype dtype;
+    int64_t per_sample;
+    int count = 0, metrics = mirt__num_metrics(model);
+    if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return -1;
+    mirt_shape shape = mirt_make_shape(1, per_sample, 0, 0, 0, 0);
+    shape.dim[0] = MIRT_ROWS;
+    if (dtype == MIRT_INT32) shape.rank = 1;
+    mirt_tensor *labels = mirt__input_op(graph, MIRT__IO_LABELS, dtype, &shape);
+    keep[count++] = mirt__loss_op(model->config.loss, model->config.from_logits, output, labels);
+    for (int i = 0; i < metrics; i++) keep[count++] = mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
+    for (int i = 0; i < count; i++) {
+        if (!keep[i]) return -1;
+    }
+    return count;
+}
+
+/* Records the gradients and appends them to outputs, one for every trainable variable reached. */
+static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, mirt_tensor *loss, mirt__output *outputs, int count) {
+    int forward = graph->count;
+    if (!mirt__gradients(graph, loss, mirt__loss_weight_op(graph))) return -1;
+    for (int i = 0; i < forward; i++) {
+        mirt__node *node = graph->node[i];
+        if (node->id != MIRT__OP_variable || !node->out[0]->grad) continue;
+        outputs[count].tensor = node->out[0]->grad;
+        outputs[count].space = MIRT__SPACE_GRADIENT;
+        outputs[count++].offset = model->variable[node->a.index].offset;
+    }
+    return count;
+}
+
+static int mirt__program_record(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype,
+                                mirt__output *outputs, mirt_tensor **keep) {
+    mirt__graph *graph = &program->graph;
+    keep[0] = mirt__program_forward(graph, model, dtype);
+    int count = keep[0] ? 1 : -1;
+    if (count > 0 && kind != MIRT__PREDICT) count = mirt__program_results(graph, model, keep[0], keep);
+    if (count < 0) return -1;
+    mirt__graph_mark_gradients(graph, mirt__variable_trainable, model);
+    if (kind != MIRT__TRAIN) mirt__fuse_inference(graph, keep, count);
+    mirt__fuse_forward(graph, keep, count);
+    for (int i = 0; i < count; i++) {
+        outputs[i].tensor = keep[i];
+        outputs[i].space = MIRT__SPACE_IO;
+        outputs[i].offset = kind == MIRT__PREDICT ? (size_t)MIRT__IO_OUTPUT : (size_t)(MIRT__IO_LOSS + i);
+    }
+    if (kind != MIRT__TRAIN) return count;
+    count = mirt__program_gradients(graph, model, keep[0], outputs, count);
+    for (int i = 0; i < count; i++) keep[i] = outputs[i].tensor;
+    if (count > 0) mirt__fuse_backward(graph, keep, count);
+    return count;
+}
+
+static mirt_status mirt__program_build(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype, int64_t max_rows) {
+    size_t most = (size_t)model->num_variables + 1 + MIRT_MAX_METRICS;
+    mirt__output *outputs = (mirt__output *)mirt__calloc(most, sizeof *outputs);
+    mirt_tensor **keep = (mirt_tensor **)mirt__calloc(most, sizeof *keep);
+    size_t *offset = (size_t *)mirt__calloc((size_t)model->num_variables + 1, sizeof *offset);
+    mirt__graph_init(&program->graph, NULL);
+    bool good = outputs && keep && offset;
+    if (good) {
+        for (int i = 0; i < model->num_variables; i++) offset[i] = model->variable[i].offset;
+        int count = mirt__program_record(program, model, kind, dtype, outputs, keep);
+        good = count >= 0 && mirt__plan(program, outputs, count, offset, max_rows);
+    }
+    mirt__free(outputs);
+    mirt__free(keep);
+    mirt__free(offset);
+    return good ? MIRT_OK : mirt_last_status();
+}
+
+/* >>memory */
+
+static bool mirt__layout_add(size_t *total, size_t bytes) { return mirt__add_size(*total, mirt__align_up(bytes), total); }
+
+static mirt_status mirt__layout_compute(mirt__trainer *t, const mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
+    mirt__layout *l = &t->layout;
+    memset(l, 0, sizeof *l);
+    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s) * model->weight_bytes;
+    int64_t rows = 0;
+    size_t row = 0, scratch;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
+        const mirt__program *p = &t->program[k];
+        if (p->arena > l->arena) l->arena = p->arena;
+        if (p->shared > l->shared) l->shared = p->shared;
+        if (p->scratch > l->scratch_per_thread) l->scratch_per_thread = p->scratch;
+        if (k != MIRT__PREDICT && t->needs.batch[k] > rows) rows = t->needs.batch[k];
+        if (p->io_row[MIRT__IO_LABELS] > row) row = p->io_row[MIRT__IO_LABELS];
+    }
+    bool fits = mirt__mul_size(l->scratch_per_thread, (size_t)s->threads, &scratch) && mirt__layout_add(&l->total, l->gradients) &&
+                mirt__layout_add(&l->total, l->arena) && mirt__layout_add(&l->total, l->shared) && mirt__layout_add(&l->total, scratch);
+    row += (size_t)(1 + mirt__num_metrics(model)) * sizeof(mirt__real);
+    fits = fits && mirt__mul_size(row, (size_t)rows, &l->host);
+    return fits ? MIRT_OK : mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+}
+
+static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model, const mirt__needs *needs) {
+    const mirt_strategy *s = model->strategy;
+    t->needs = *needs;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
+        int64_t shares = k == MIRT__TRAIN ? s->num_replicas : s->num_devices;
+        if (!needs->batch[k]) continue;
+        int64_t rows = (needs->batch[k] + shares - 1) / shares;
+        if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__layout_compute(t, model);
+}
+
+MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs) {
+    mirt__trainer *t = (mirt__trainer *)mirt__calloc(1, sizeof *t);
+    if (t && mirt__trainer_plan(t, model, needs) == MIRT_OK) return t;
+    mirt__trainer_dry_free(t);
+    return NULL;
+}
+
+MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *t) {
+    if (!t) return;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__program_free(&t->program[k]);
+    for (int d = 0; d < MIRT__MAX_DEVICES; d++) mirt__aligned_free(t->block[d]);
+    mirt__aligned_free(t->host);
+    mirt__free(t);
+}
+
+static mirt_status mirt__trainer_allocate(mirt__trainer *t, const mirt_model *model) {
+    for (int d = 0; d < model->strategy->num_devices; d++) {
+        t->block[d] = (char *)mirt__aligned_alloc(t->layout.total);
+        if (!t->block[d]) return mirt_last_status();
+        memset(t->block[d], 0, t->layout.gradients);
+    }
+    t->host = (char *)mirt__aligned_alloc(t->layout.host);
+    if (!t->host) return mirt_last_status();
+    int64_t rows = t->needs.batch[MIRT__TRAIN] > t->needs.batch[MIRT__EVALUATE] ? t->needs.batch[MIRT__TRAIN] : t->needs.batch[MIRT__EVALUATE];
+    mirt__real *at = (mirt__real *)(void *)t->host;
+    for (int i = 0; i < 1 + mirt__num_metrics(model); i++, at += rows) t->result[i] = at;
+    t->labels = (char *)at;
+    return MIRT_OK;
+}
+
+static bool mirt__needs_met(const mirt__trainer *t, mirt__needs *needs) {
+    bool met = t->needs.x_dtype == needs->x_dtype;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
+        met = met && needs->batch[k] <= t->needs.batch[k];
+        if (t->needs.batch[k] > needs->batch[k]) needs->batch[k] = t->needs.batch[k];
+    }
+    return met;
+}
+
+MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs *needs) {
+    mirt__needs all = *needs;
+    mirt__trainer *old = model->trainer;
+    if (old && mirt__needs_met(old, &all)) return MIRT_OK;
+    mirt__trainer *t = mirt__trainer_dry(model, &all);
+    if (!t) return mirt_last_status();
+    if (mirt__trainer_allocate(t, model) != MIRT_OK) {
+        mirt__trainer_dry_free(t);
+        return mirt_last_status();
+    }
+    mirt__trainer_dry_free(old);
+    model->trainer = t;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__trainer_free(mirt_model *model) {
+    mirt__trainer_dry_free(model->trainer);
+    model->trainer = NULL;
+}
+
+/* >>section train/step.c */
+
+/* >>batches */
+
+static const char *mirt__sample_text(const mirt__batch *batch, int64_t row, char out[32]) {
+    snprintf(out, 32, "sample %lld", (long long)(batch->index ? batch->index[row] : row));
+    return out;
+}
+
+MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
+    mirt_shape want = model->input->shape;
+    mirt_dtype dtype;
+    int64_t per_sample;
+    char a[96], b[96];
+    for (int i = 1; i < want.rank; i++) want.dim[i - 1] = want.dim[i];
+    want.dim[--want.rank] = 0;
+    if (!mirt__shape_equal(&want, &spec->x_shape)) {
+        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->x_shape, a), model->name, mirt__shape_text(&want, b));
+    }
+    if (!labels) return MIRT_OK;
+    if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
+    if (!spec->has_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
+    if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return mirt_last_status();
+    int64_t have = mirt__shape_count(&spec->y_shape);
+    if (have == per_sample) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
+                      mirt__loss_name(model->config.loss), model->name, (long long)per_sample,
+                      model->config.loss == MIRT_CATEGORICAL_CROSSENTROPY && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers"
+                      : model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY ? " (the class number)" : "");
+}
+
+static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_UINT8) return ((const uint8_t *)batch->y)[i];
+    if (dtype == MIRT_INT32) return ((const int32_t *)batch->y)[i];
+    return (double)((const float *)batch->y)[i];
+}
+
+/* Class numbers, checked against the number of classes. */
+static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const mirt__batch *batch) {
+    int32_t *out = (int32_t *)(void *)model->trainer->labels;
+    int64_t classes = model->output->shape.dim[1];
+    char text[32];
+    for (int64_t i = 0; i < batch->rows; i++) {
+        double label = mirt__label_at(batch, dtype, i);
+        if (!(label >= 0 && label < (double)classes)) {
+            return mirt__fail(MIRT_E_INVALID, "label %g of %s is not one of the %lld classes 0 to %lld", label, mirt__sample_text(batch, i, text),
+                              (long long)classes, (long long)classes - 1);
+        }
+        out[i] = (int32_t)label;
+        if ((double)out[i] != label) return mirt__fail(MIRT_E_INVALID, "label %g of %s is not a whole number", label, mirt__sample_text(batch, i, text));
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__take_labels(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    if (model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) return mirt__take_classes(model, spec->y_dtype, batch);
+    mirt__real *out = (mirt__real *)(void *)model->trainer->labels;
+    int64_t count = batch->rows * mirt__shape_count(&spec->y_shape);
+    for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch, spec->y_dtype, i);
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch, bool labels) {
+    mirt__trainer *t = model->trainer;
+    t->stage = MIRT__IDLE;
+    if (labels && mirt__take_labels(model, spec, batch) != MIRT_OK) return mirt_last_status();
+    t->x = (const char *)batch->x;
+    t->rows = batch->rows;
+    return MIRT_OK;
+}
+
+/* >>replay */
+
+static void mirt__device_bases(const mirt_model *model, int device, mirt__bases *b) {
+    const mirt__trainer *t = model->trainer;
+    const mirt__layout *l = &t->layout;
+    memset(b, 0, sizeof *b);
+    b->team = model->strategy->device[device].team;
+    b->weight = model->weight[device];
+    b->gradient = t->block[device];
+    b->arena = b->gradient + mirt__align_up(l->gradients);
+    b->shared = b->arena + mirt__align_up(l->arena);
+    b->scratch = b->shared + mirt__align_up(l->shared);
+    b->scratch_per_thread = l->scratch_per_thread;
+}
+
+/* Replays `program` on rows [first, first + rows) of the batch under way. */
+static void mirt__replay(const mirt_model *model, const mirt__program *program, mirt__bases *b, int64_t first, int64_t rows, bool training) {
+    const mirt__trainer *t = model->trainer;
+    mirt__step_info run;
+    run.seed = model->strategy->seed;
+    run.step = model->step;
+    run.first_row = first;
+    run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)t->rows;
+    run.training = training;
+    char *base[MIRT__MAX_IO];
+    memset(base, 0, sizeof base);
+    memcpy(&base[MIRT__IO_X], &t->x, sizeof t->x); /* read only: the program never writes an input */
+    base[MIRT__IO_LABELS] = t->labels;
+    base[MIRT__IO_OUTPUT] = t->output;
+    for (int i = 0; i < 1 + MIRT_MAX_METRICS; i++) base[MIRT__IO_LOSS + i] = (char *)t->result[i];
+    for (int i = 0; i < MIRT__MAX_IO; i++) b->io[i] = base[i] ? base[i] + (size_t)first * program->io_row[i] : NULL;
+    mirt__program_run(program, model->strategy->kernels, &run, b, rows);
+}
+
+static mirt__where mirt__plain_where(const mirt_model *model, int device) {
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.team = model->strategy->device[device].team;
+    return where;
+}
+
+/* Forward and backward of the device's replicas; their gradients join a binary counter of buffers. */
+static void mirt__device_gradients(void *arg, int device) {
+    mirt_model *model = (mirt_model *)arg;
+    const mirt_strategy *s = model->strategy;
+    const mirt__device *own = &s->device[device];
+    mirt__bases bases;
+    mirt__tree_stack stack;
+    mirt__where where = mirt__plain_where(model, device);
+    stack.depth = 0;
+    mirt__device_bases(model, device, &bases);
+    for (int r = own->first_replica; r < own->first_replica + own->num_replicas; r++) {
+        int64_t first, rows = mirt__share(model->trainer->rows, s->num_replicas, r, &first);
+        if (rows == 0) break;
+        bases.gradient = (char *)mirt__gradient_at(model, device, stack.depth);
+        mirt__replay(model, &model->trainer->program[MIRT__TRAIN], &bases, first, rows, true);
+        for (int merges = mirt__tree_push(&stack, r, 1), top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
+            s->kernels->accumulate(mirt__gradient_at(model, device, top - 1), mirt__gradient_at(model, device, top),
+                                   (int64_t)(model->weight_bytes / sizeof(mirt__real)), &where);
+        }
+    }
+}
+
+/* The device's share of all elements, in whole vectors. */
+static void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), first;
+    int64_t count = mirt__share(vectors, model->strategy->num_devices, device, &first);
+    *begin = first * vector;
+    *end = (first + count) * vector;
+}
+
+/* Sums all parts of the device's share in the tree's order, updates, writes into every copy. */
+static void mirt__device_update(void *arg, int device) {
+    mirt_model *model = (mirt_model *)arg;
+    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__update u;
+    mirt__where where = mirt__plain_where(model, device);
+    memset(&u, 0, sizeof u);
+    mirt__device_range(model, device, &u.begin, &u.end);
+    u.parts = x->parts;
+    for (int i = 0; i < x->parts; i++) u.part[i] = mirt__gradient_at(model, x->device[i], x->slot[i]);
+    for (int i = 0; i + 1 < x->parts; i++) {
+        u.tree[i].into = x->add[i].into;
+        u.tree[i].from = x->add[i].from;
+    }
+    u.copies = model->strategy->num_devices;
+    for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)model->weight[d];
+    mirt__optimizer_update(model, model->strategy->kernels, &u)(&u, &where);
+}
+
+static void mirt__device_train(void *arg, int device) {
+    mirt__device_gradients(arg, device);
+    mirt__devices_barrier(((mirt_model *)arg)->strategy);
+    mirt__device_update(arg, device);
+}
+
+static void mirt__plan_exchange(mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
+    int64_t active = model->trainer->rows < s->num_replicas ? model->trainer->rows : s->num_replicas;
+    mirt__exchange_plan(s, (int)active, &model->trainer->exchange);
+}
+
+MIRT__LIB void mirt__run_train(mirt_model *model) {
+    mirt__plan_exchange(model);
+    mirt__on_devices(model->strategy, mirt__device_train, model);
+    model->step++;
+    model->trainer->stage = MIRT__IDLE;
+}
+
+typedef struct mirt__forward_job {
+    mirt_model *model;
+    mirt__program_kind kind;
+} mirt__forward_job;
+
+/* Rows do not depend on each other here, so devices share them without regard to replicas. */
+static void mirt__device_forward(void *arg, int device) {
+    const mirt__forward_job *job = (const mirt__forward_job *)arg;
+    const mirt_model *model = job->model;
+    mirt__bases bases;
+    int64_t first, rows = mirt__share(model->trainer->rows, model->strategy->num_devices, device, &first);
+    mirt__device_bases(model, device, &bases);
+    mirt__replay(model, &model->trainer->program[job->kind], &bases, first, rows, false);
+}
+
+MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind) {
+    mirt__forward_job job;
+    job.model = model;
+    job.kind = kind;
+    mirt__on_devices(model->strategy, mirt__device_forward, &job);
+}
+
+/* >>results */
+
+MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums) {
+    const mirt__trainer *t = model->trainer;
+    double own = 0;
+    bool mean = model->config.reduction != MIRT_SUM;
+    for (int64_t i = 0; i < t->rows; i++) {
+        own += (double)t->result[0][i];
+        if (mean) sums->loss += (double)t->result[0][i];
+    }
+    if (!mean) sums->loss += own * (double)t->rows; /* Keras weights a batch's loss by its size */
+    for (int m = 0; m < mirt__num_metrics(model); m++) {
+        for (int64_t i = 0; i < t->rows; i++) sums->metric[m] += (double)t->result[1 + m][i];
+    }
+    sums->count += t->rows;
+    return mean ? own / (double)t->rows : own;
+}
+
+MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+    if (logs->count == MIRT__COUNT(logs->name)) return;
+    logs->name[logs->count] = name;
+    logs->value[logs->count++] = value;
+}
+
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, const char *prefix, mirt_logs *logs) {
+    double count = sums->count ? (double)sums->count : 1;
+    bool validation = prefix[0] != 0;
+    mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
+    for (int m = 0; m < mirt__num_metrics(model); m++) mirt__logs_add(logs, validation ? "val_accuracy" : "accuracy", sums->metric[m] / count);
+}
+
+/* >>the four stages */
+
+static mirt_status mirt__spec_of_arrays(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec, mirt__batch *batch) {
+    memset(spec, 0, sizeof *spec);
+    memset(batch, 0, sizeof *batch);
+    if (!x->data || x->shape.rank < 1 || x->shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
+    if (!y->data || y->shape.rank < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
+    if (x->shape.dim[0] != y->shape.dim[0]) {
+        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld", (long long)x->shape.dim[0], (long long)y->shape.dim[0]);
+    }
+    spec->x_dtype = x->dtype;
+    spec->y_dtype = y->dtype;
+    spec->has_y = true;
+    spec->samples = spec->batch = batch->rows = x->shape.dim[0];
+    for (int i = 1; i < x->shape.rank; i++) spec->x_shape.dim[spec->x_shape.rank++] = x->shape.dim[i];
+    for (int i = 1; i < y->shape.rank; i++) spec->y_shape.dim[spec->y_shape.rank++] = y->shape.dim[i];
+    batch->x = x->data;
+    batch->y = y->data;
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
+    mirt__data_spec spec;
+    mirt__batch batch;
+    mirt__needs needs;
+    memset(&needs, 0, sizeof needs);
+    if (mirt__need_compiled(model, "mirt_scatter") != MIRT_OK || mirt__spec_of_arrays(&x, &y, &spec, &batch) != MIRT_OK ||
+        mirt__check_data(model, &spec, true) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    needs.x_dtype = x.dtype;
+    needs.batch[MIRT__TRAIN] = batch.rows;
+    if (mirt__trainer_prepare(model, &needs) != MIRT_OK || mirt__begin_batch(model, &spec, &batch, true) != MIRT_OK) return mirt_last_status();
+    model->trainer->stage = MIRT__SCATTERED;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
+    if (model && model->trainer && model->trainer->stage == stage) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before);
+}
+
+MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
+    mirt__sums sums;
+    memset(&sums, 0, sizeof sums);
+    if (mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter") != MIRT_OK) return mirt_last_status();
+    mirt__on_devices(model->strategy, mirt__device_gradients, model);
+    mirt__plan_exchange(model);
+    double mean = mirt__add_results(model, &sums);
+    if (loss) *loss = mean;
+    model->trainer->stage = MIRT__GRADIENTS;
+    return MIRT_OK;
+}
+
+/* The device's share: parts summed in place in the tree's order, then written to every device's
+   first buffer. */
+static void mirt__device_all_reduce(void *arg, int device) {
+    mirt_model *model = (mirt_model *)arg;
+    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__where where = mirt__plain_where(model, device);
+    int64_t begin, end;
+    mirt__device_range(model, device, &begin, &end);
+    for (int i = 0; i + 1 < x->parts; i++) {
+        int into = x->add[i].into, from = x->add[i].from;
+        model->strategy->kernels->accumulate(mirt__gradient_at(model, x->device[into], x->slot[into]) + begin,
+                                             mirt__gradient_at(model, x->device[from], x->slot[from]) + begin, end - begin, &where);
+    }
+    const mirt__real *sum = mirt__gradient_at(model, x->device[0], x->slot[0]) + begin;
+    for (int d = 0; d < model->strategy->num_devices; d++) {
+        mirt__real *to = mirt__gradient_at(model, d, 0) + begin;
+        if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
+    }
+}
+
+MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
+    if (mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad") != MIRT_OK) return mirt_last_status();
+    mirt__on_devices(model->strategy, mirt__device_all_reduce, model);
+    memset(&model->trainer->exchange, 0, sizeof model->trainer->exchange);
+    model->trainer->exchange.parts = 1;
+    model->trainer->stage = MIRT__REDUCED;
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_apply(mirt_model *model) {
+    if (mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce") != MIRT_OK) return mirt_last_status();
+    mirt__on_devices(model->strategy, mirt__device_update, model);
+    model->step++;
+    model->trainer->stage = MIRT__IDLE;
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
+    mirt__sums sums;
+    memset(&sums, 0, sizeof sums);
+    if (mirt_scatter(model, x, y) != MIRT_OK) return mirt_last_status();
+    mirt__run_train(model);
+    double mean = mirt__add_results(model, &sums);
+    if (loss) *loss = mean;
+    return MIRT_OK;
+}
+
+MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
+    int64_t at = 0, rows = 0;
+    if (model && model->trainer && replica >= 0 && replica < model->strategy->num_replicas) {
+        rows = mirt__share(model->trainer->rows, model->strategy->num_replicas, replica, &at);
+    }
+    if (first) *first = at;
+    return rows;
+}
+
+MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    const mirt_strategy *s = model ? model->strategy : NULL;
+    if (!model || !model->trainer || (model->trainer->stage != MIRT__GRADIENTS && model->trainer->stage != MIRT__REDUCED)) {
+        return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
+    }
+    int index = mirt__variable_find(model, name);
+    if (index < 0) return mirt_last_status();
+    const mirt__variable *v = &model->variable[index];
+    if (device < 0 || device >= s->num_devices) return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, s->num_devices);
+    if ((int64_t)count != v->count) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
+    }
+    /* the device's parts, the later ones added to the earlier as the tree does */
+    const mirt__exchange *x = &model->trainer->exchange;
+    bool reduced = model->trainer->stage == MIRT__REDUCED, any = false;
+    for (size_t i = 0; i < count; i++) out[i] = 0;
+    for (int p = x->parts - 1; p >= 0; p--) {
+        if (!reduced && x->device[p] != device) continue;
+        const mirt__real *g = mirt__gradient_at(model, reduced ? device : x->device[p], x->slot[p]) + v->offset / sizeof(mirt__real);
+        for (size_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
+        any = true;
+    }
+    return MIRT_OK;
+}
+
+/* >>section train/evaluate.c */
+
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__sums *sums) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    mirt__batch batch;
+    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    while (status == MIRT_OK) {
+        status = mirt__dataset_next(dataset, &batch);
+        if (status != MIRT_OK || batch.rows == 0) break;
+        status = mirt__begin_batch(model, spec, &batch, true);
+        if (status != MIRT_OK) break;
+        mirt__run_forward(model, MIRT__EVALUATE);
+        mirt__add_results(model, sums);
+    }
+    return status;
+}
+
+/* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
+static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
+    mirt__needs needs;
+    memset(&needs, 0, sizeof needs);
+    if (!dataset) {
+        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "no data set");
+        return NULL;
+    }
+    if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
+    if (!mirt__dataset_spec(dataset)->batch && !(dataset = *view = mirt__dataset_batch_view(dataset, 32, false))) return NULL;
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    needs.x_dtype = spec->x_dtype;
+    needs.batch[kind] = spec->batch < spec->samples ? spec->batch : spec->samples;
+    return mirt__trainer_prepare(model, &needs) == MIRT_OK ? dataset : NULL;
+}
+
+MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
+    mirt_dataset *view = NULL;
+    mirt__sums sums;
+    memset(&sums, 0, sizeof sums);
+    if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
+    dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
+    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, &sums) : mirt_last_status();
+    mirt_dataset_destroy(view);
+    if (status == MIRT_OK && out) {
+        memset(out, 0, sizeof *out);
+        mirt__sums_to_logs(model, &sums, "", out);
+    }
+    return status;
+}
+
+MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out) {
+    mirt_dataset *dataset = mirt_arrays(x, y);
+    mirt_status status = dataset ? mirt_evaluate(model, dataset, out) : mirt_last_status();
+    mirt_dataset_destroy(dataset);
+    return status;
+}
+
+/* Predictions go straight from the devices into the caller's memory; in the gradient tests' double
+   precision they would not fit, so those read tensors another way. */
+static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    mirt__batch batch;
+    size_t per_sample = (size_t)mirt__shape_count(&model->output->shape), done = 0;
+    if (capacity / (per_sample ? per_sample : 1) < (size_t)spec->samples) {
+        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)spec->samples,
+                          (unsigned long long)(per_sample * (size_t)spec->samples), (unsigned long long)capacity);
+    }
+    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    while (status == MIRT_OK) {
+        status = mirt__dataset_next(dataset, &batch);
+        if (status != MIRT_OK || batch.rows == 0) break;
+        status = mirt__begin_batch(model, spec, &batch, false);
+        if (status != MIRT_OK) break;
+        model->trainer->output = (char *)(out + done);
+        mirt__run_forward(model, MIRT__PREDICT);
+        done += (size_t)batch.rows * per_sample;
+    }
+    return status;
+}
+
+MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
+    mirt_dataset *view = NULL;
+    if (mirt__need_compiled(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
+    dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view);
+    mirt_status status = dataset ? mirt__predict_pass(model, dataset, out, capacity) : mirt_last_status();
+    mirt_dataset_destroy(view);
+    return status;
+}
+
+MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity) {
+    mirt_array none;
+    memset(&none, 0, sizeof none);
+    mirt_dataset *dataset = mirt_arrays(x, none);
+    mirt_status status = dataset ? mirt_predict(model, dataset, out, capacity) : mirt_last_status();
+    mirt_dataset_destroy(dataset);
+    return status;
+}
+
+/* >>section train/progress.c */
+
+#define MIRT__BAR 20
+
+MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs) {
+    progress->terminal = mirt__log_is_terminal(model->strategy);
+    progress->last = 0;
+    mirt__log(model->strategy, MIRT_LOG_PROGRESS, "Epoch %d/%d", epoch + 1, epochs);
+}
+
+/* Appends to a line of `size` bytes; what does not fit is cut. */
+MIRT__PRINTF(3, 4) static void mirt__line_add(char *line, size_t size, const char *format, ...) {
+    size_t used = strlen(line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line + used, size - used, format, args);
+    va_end(args);
+}
+
+/* "1s 2ms/step" as Keras writes it. */
+static void mirt__progress_time(char *line, size_t size, double seconds, int64_t steps) {
+    double step = seconds / (double)(steps > 0 ? steps : 1);
+    mirt__line_add(line, size, " %.0fs ", seconds);
+    if (step >= 1) mirt__line_add(line, size, "%.0fs/step", step);
+    else if (step >= 1e-3) mirt__line_add(line, size, "%.0fms/step", step * 1e3);
+    else mirt__line_add(line, size, "%.0fus/step", step * 1e6);
+}
+
+static void mirt__progress_bar(char *line, size_t size, int64_t done, int64_t all) {
+    int64_t full = all > 0 ? MIRT__BAR * done / all : MIRT__BAR;
+    for (int i = 0; i < MIRT__BAR; i++) mirt__line_add(line, size, "%s", i < full ? "\xe2\x94\x81" : " ");
+}
+
+MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done) {
+    char line[480] = "";
+    double now = mirt__now();
+    if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
+    progress->last = now;
+    mirt__line_add(line, sizeof line, "%s%lld/%lld ", progress->terminal ? "\r" : "", (long long)event->batch, (long long)event->batches);
+    mirt__progress_bar(line, sizeof line, event->batch, event->batches);
+    mirt__progress_time(line, sizeof line, event->seconds, event->batch);
+    for (int i = 0; i < event->logs->count; i++) {
+        const char *name = event->logs->name[i];
+        if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) continue;
+        mirt__line_add(line, sizeof line, " - %s: %.4f", name, event->logs->value[i]);
+    }
+    if (progress->terminal && done) mirt__line_add(line, sizeof line, "\n");
+    mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
+}
+
+/* >>section train/fit.c */
+
+/* One fit: what it was asked for and where it is. */
+typedef struct mirt__fit {
+    mirt_model *model;
+    const mirt_fit_desc *desc;
+    mirt_dataset *train, *validation;
+    mirt_event event;
+    mirt_logs logs;
+    mirt__sums sums;
+    mirt__progress progress;
+    bool stop;
+} mirt__fit;
+
+typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
+typedef enum mirt__moment {
+    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END
+} mirt__moment;
+
+static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment moment) {
+    switch (moment) {
+    case MIRT__TRAIN_BEGIN: return c->train_begin;
+    case MIRT__TRAIN_END: return c->train_end;
+    case MIRT__EPOCH_BEGIN: return c->epoch_begin;
+    case MIRT__EPOCH_END: return c->epoch_end;
+    case MIRT__BATCH_BEGIN: return c->batch_begin;
+    default: return c->batch_end;
+    }
+}
+
+static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
+    fit->event.step = fit->model->step;
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
+        mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
+        if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
+    }
+}
+
+/* `dataset` itself when it is batched, otherwise a batching view of it into *view. */
+static mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
+    if (mirt__dataset_spec(dataset)->batch) return dataset;
+    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
+}
+
+/* No batch is larger than the data set. */
+static int64_t mirt__largest_batch(const mirt_dataset *dataset) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    return spec->batch < spec->samples ? spec->batch : spec->samples;
+}
+
+static mirt_status mirt__fit_prepare(mirt__fit *fit) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    mirt__needs needs;
+    memset(&needs, 0, sizeof needs);
+    needs.x_dtype = spec->x_dtype;
+    needs.batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
+    if (fit->validation) {
+        if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+        if (mirt__dataset_spec(fit->validation)->x_dtype != spec->x_dtype) {
+            return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
+                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->x_dtype), mirt__dtype_name(spec->x_dtype));
+        }
+        needs.batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
+    }
+    return mirt__trainer_prepare(fit->model, &needs);
+}
+
+static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
+    fit->logs.count = 0;
+    mirt__sums_to_logs(fit->model, &fit->sums, "", &fit->logs);
+    if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
+    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
+}
+
+static bool mirt__max_steps_reached(const mirt__fit *fit) {
+    return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
+}
+
+static mirt_status mirt__train_epoch(mirt__fit *fit) {
+    mirt_model *model = fit->model;
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    mirt__batch batch;
+    double began = mirt__now();
+    memset(&fit->sums, 0, sizeof fit->sums);
+    mirt_status status = mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
+    fit->event.batch = 0;
+    while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
+        status = mirt__dataset_next(fit->train, &batch);
+        if (status != MIRT_OK || batch.rows == 0) break;
+        fit->event.seconds = mirt__now() - began;
+        mirt__tell(fit, MIRT__BATCH_BEGIN);
+        if (fit->stop) break;
+        status = mirt__begin_batch(model, spec, &batch, true);
+        if (status != MIRT_OK) break;
+        mirt__run_train(model);
+        double loss = mirt__add_results(model, &fit->sums);
+        model->history.steps++;
+        mirt__set_logs(fit, true, loss);
+        fit->event.seconds = mirt__now() - began;
+        mirt__tell(fit, MIRT__BATCH_END);
+        fit->event.batch++;
+        if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
+    }
+    fit->event.seconds = mirt__now() - began;
+    model->history.seconds += fit->event.seconds;
+    model->history.images_per_second += (double)fit->sums.count; /* divided by the seconds at the end */
+    return status;
+}
+
+static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
+    mirt_model *model = fit->model;
+    mirt__sums validation;
+    fit->event.epoch = epoch;
+    if (fit->desc->learning_rate) {
+        float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
+        if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
+    }
+    fit->logs.count = 0;
+    mirt__tell(fit, MIRT__EPOCH_BEGIN);
+    if (fit->stop) return MIRT_OK;
+    if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
+    if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->sums.count == 0) return MIRT_OK;
+    mirt__set_logs(fit, false, 0);
+    if (fit->validation) {
+        memset(&validation, 0, sizeof validation);
+        if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
+        mirt__sums_to_logs(model, &validation, "val_", &fit->logs);
+    }
+    model->history_logs[model->history.epochs++] = fit->logs;
+    if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
+    mirt__tell(fit, MIRT__EPOCH_END);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__fit_run(mirt__fit *fit) {
+    mirt_status status = mirt__fit_prepare(fit);
+    if (status != MIRT_OK) return status;
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    fit->event.model = fit->model;
+    fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
+    fit->event.batches = (spec->samples + spec->batch - 1) / spec->batch;
+    fit->event.logs = &fit->logs;
+    mirt__tell(fit, MIRT__TRAIN_BEGIN);
+    for (int epoch = 0; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
+        status = mirt__fit_epoch(fit, epoch);
+    }
+    mirt__tell(fit, MIRT__TRAIN_END);
+    return status;
+}
+
+static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
+    mirt_fit_desc defaults;
+    mirt_dataset *view[2] = {NULL, NULL};
+    mirt__fit fit;
+    memset(&defaults, 0, sizeof defaults);
+    memset(&fit, 0, sizeof fit);
+    fit.model = model;
+    fit.desc = desc ? desc : &defaults;
+    if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
+    if (!dataset) return mirt_last_status() == MIRT_OK ? mirt__fail(MIRT_E_INVALID, "mirt_fit: no data set") : 0, (mirt_history *)NULL;
+    if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
+    int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;
+    mirt__free(model->history_logs);
+    memset(&model->history, 0, sizeof model->history);
+    model->history_logs = (mirt_logs *)mirt__calloc((size_t)epochs, sizeof *model->history_logs);
+    model->history.epoch = model->history_logs;
+    mirt_status status = model->history_logs ? MIRT_OK : mirt_last_status();
+    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
+    if (status == MIRT_OK && fit.desc->validation &&
+        !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
+        status = mirt_last_status();
+    }
+    if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    mirt_dataset_destroy(view[0]);
+    mirt_dataset_destroy(view[1]);
+    if (model->history.seconds > 0) model->history.images_per_second /= model->history.seconds;
+    return status == MIRT_OK ? &model->history : NULL;
+}
+
+MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc) {
+    return mirt__fit_any(model, dataset, desc, false);
+}
+
+MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc) {
+    mirt_dataset *dataset = mirt_arrays(x, y);
+    mirt_history *history = dataset ? mirt__fit_any(model, dataset, desc, true) : NULL;
+    mirt_dataset_destroy(dataset);
+    return history;
+}
+
+MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
+    if (!history || !history->epochs || !name) return NAN;
+    const mirt_logs *logs = &history->epoch[history->epochs - 1];
+    for (int i = 0; i < logs->count; i++) {
+        if (strcmp(logs->name[i], name) == 0) return logs->value[i];
+    }
+    return NAN;
+}
+
+/* >>section train/inspect.c */
+
+/* Looking inside a model: its memory, its layers, its program before and after mirroring. */
+
+static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+    mirt__needs needs;
+    memset(&needs, 0, sizeof needs);
+    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
+    needs.x_dtype = MIRT_UINT8;
+    needs.batch[MIRT__TRAIN] = batch;
+    return mirt__trainer_dry(model, &needs);
+}
+
+static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mirt_memory *out) {
+    const mirt__layout *l = &t->layout;
+    size_t devices = (size_t)model->strategy->num_devices;
+    out->weights = model->weight_bytes;
+    out->gradients = l->gradients;
+    out->activations = l->arena;
+    out->scratch = l->total - l->gradients - mirt__align_up(l->arena) + (mirt__align_up(l->arena) - l->arena);
+    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
+    out->host = l->host;
+    out->total = devices * (model->weight_bytes + l->total) + out->slots + l->host;
+}
+
+MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
+    if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
+    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!t) return mirt_last_status();
+    memset(out, 0, sizeof *out);
+    mirt__memory_of(model, t, out);
+    mirt__trainer_dry_free(t);
+    return MIRT_OK;
+}
+
+static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
+    int64_t n = 0;
+    for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;
+    return n;
+}
+
+/* Multiply-accumulates of one sample in the nodes that carry the layer's name. */
+static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer) {
+    double macs = 0;
+    for (int i = 0; i < model->graph.count; i++) {
+        const mirt__node *node = model->graph.node[i];
+        if (node->name && node->op->macs && strcmp(node->name, layer->name) == 0) macs += node->op->macs(node, 1);
+    }
+    return macs;
+}
+
+static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
+    int64_t parameters = 0;
+    double macs = 0;
+    char shape[96], name[128];
+    mirt__text_add(out, "Model: \"%s\"\n%-42s %-24s %12s %14s\n", model->name, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i];
+        snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
+        mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out->shape, shape),
+                       (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
+        parameters += mirt__layer_parameters(model, layer);
+        macs += mirt__layer_macs(model, layer);
+    }
+    mirt__text_add(out, "Total parameters: %lld (%.2f MB), %.2f million multiply-accumulates a sample\n", (long long)parameters,
+                   (double)parameters * sizeof(mirt__real) / 1e6, macs / 1e6);
+}
+
+static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t, int64_t batch, mirt__text *out) {
+    mirt_memory m;
+    memset(&m, 0, sizeof m);
+    mirt__memory_of(model, t, &m);
+    mirt__text_add(out, "Training with a global batch of %lld on %d device%s, %d replica%s:\n", (long long)batch, model->strategy->num_devices,
+                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
+    mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
+                   (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
+    mirt__text_add(out, "  in all      %.2f MB, of which optimizer slots %.2f MB\n", (double)m.total / 1e6, (double)m.slots / 1e6);
+}
+
+MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
+    if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
+    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!t) return NULL;
+    mirt__text_clear(&model->summary);
+    mirt__summary_layers(model, &model->summary);
+    mirt__summary_memory(model, t, batch, &model->summary);
+    mirt__trainer_dry_free(t);
+    return model->summary.failed ? NULL : model->summary.data;
+}
+
+/* What mirroring puts around the program: the split before it, the exchange and the update after it. */
+static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__text *out) {
+    const mirt_strategy *s = model->strategy;
+    mirt__exchange x;
+    int64_t active = batch < s->num_replicas ? batch : s->num_replicas, first, rows;
+    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices,
+                   s->num_devices == 1 ? "" : "s");
+    for (int r = 0; r < s->num_replicas; r++) {
+        int device = 0;
+        rows = mirt__share(batch, s->num_replicas, r, &first);
+        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
+        if (rows) mirt__text_add(out, "  scatter    rows %lld to %lld -> replica %d on %s\n", (long long)first, (long long)(first + rows - 1), r, s->device[device].name);
+        else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
+    }
+    mirt__text_add(out, "  grad       the program above, once a replica\n");
+    mirt__exchange_plan(s, (int)active, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
+                       s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), share = mirt__share(vectors, s->num_devices, d, &first);
+        mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)(first * MIRT__ALIGN / 4),
+                       (long long)((first + share) * MIRT__ALIGN / 4 - 1), s->num_devices == 1 ? "its weights" : "every device's copy");
+    }
+}
+
+MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
+    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!t) return NULL;
+    mirt__text *out = &model->graph_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
+    mirt__program_text(&t->program[MIRT__TRAIN], out);
+    mirt__mirrored_text(model, batch, out);
+    mirt__trainer_dry_free(t);
+    return out->failed ? NULL : out->data;
+}
+
+/* >>section train/save.c */
+
+/* >>names */
+
+/* "adam/conv2d_kernel_momentum", as Keras names it. */
+static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
+    size_t size = strlen(cls->name) + strlen(v->name) + strlen(cls->slot_name[slot]) + 3;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (!name) return NULL;
+    snprintf(name, size, "%s/%s_%s", cls->name, v->name, cls->slot_name[slot]);
+    for (char *at = name + strlen(cls->name) + 1; *at; at++) {
+        if (*at == '/') *at = '_';
+    }
+    return name;
+}
+
+static void mirt__tensor_of(const mirt__variable *v, const char *name, const char *block, mirt__safetensor *out) {
+    memset(out, 0, sizeof *out);
+    out->name = name;
+    out->dtype = MIRT__ST_F32;
+    out->rank = v->shape.rank;
+    for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
+    out->data = block + v->offset;
+}
+
+/* >>saving */
+
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content) {
+    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
+    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, (size_t)blocks * (size_t)model->num_variables * sizeof *tensor + 1);
+    if (!tensor) return mirt_last_status();
+    content->tensor = tensor;
+    for (int b = 0; b < blocks; b++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            const mirt__variable *v = &model->variable[i];
+            const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
+            if (!name) return mirt_last_status();
+            mirt__tensor_of(v, name, b ? model->slot[b - 1] : model->weight[0], &tensor[content->count++]);
+        }
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text text[3]) {
+    const char *metadata[10];
+    if (mirt__architecture_write(model, &text[0]) != MIRT_OK) return mirt_last_status();
+    mirt__compile_write(model, &text[1]);
+    mirt__text_add(&text[2], "{\"iterations\":%lld,\"epoch\":%lld}", (long long)model->step, (long long)model->epoch);
+    if (text[1].failed || text[2].failed) return mirt_last_status();
+    const char *const pairs[10] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
+                                   "compile", text[1].data, "training", text[2].data};
+    memcpy(metadata, pairs, sizeof pairs);
+    content->metadata = metadata;
+    content->metadata_count = 5;
+    return mirt__safetensors_write(path, content);
+}
+
+MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
+    mirt__pool pool;
+    mirt__text text[3];
+    mirt__safetensors_content content;
+    bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
+    memset(&pool, 0, sizeof pool);
+    memset(text, 0, sizeof text);
+    memset(&content, 0, sizeof content);
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
+    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    mirt_status status = mirt__model_materialize(model);
+    if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
+    if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
+    for (int i = 0; i < 3; i++) mirt__text_free(&text[i]);
+    mirt__pool_free(&pool);
+    return status;
+}
+
+/* >>loading */
+
+/* The tensor `name` with the variable's shape, or NULL with the error set. */
+static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+    const mirt__safetensor *t = mirt__safetensors_find(file, name);
+    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
+    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
+    if (same) return t;
+    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
+               mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+    return NULL;
+}
+
+/* Checks that everything is there before anything changes. */
+static mirt_status mirt__load_check(const mirt__safetensors *file, mirt_model *model, int slots) {
+    mirt__pool pool;
+    mirt_status status = MIRT_OK;
+    memset(&pool, 0, sizeof pool);
+    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
+        for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
+            const mirt__variable *v = &model->variable[i];
+            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
+            if (!name || !mirt__load_find(file, name, v)) status = mirt_last_status();
+        }
+    }
+    mirt__pool_free(&pool);
+    return status;
+}
+
+static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots) {
+    mirt__pool pool;
+    mirt_status status = MIRT_OK;
+    memset(&pool, 0, sizeof pool);
+    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            const mirt__variable *v = &model->variable[i];
+            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
+            const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
+            if (!t) {
+                status = mirt_last_status();
+                break;
+            }
+            if (b) memcpy(model->slot[b - 1] + v->offset, t->data, t->size);
+            for (int d = 0; !b && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+        }
+    }
+    mirt__pool_free(&pool);
+    return status;
+}
+
+static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
+    const char *text = mirt__safetensors_metadata(file, key);
+    if (!text) {
+        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
+        return NULL;
+    }
+    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
+    if (!json) mirt__fail_at("%s: %s", file->origin, key);
+    return json;
+}
+
+static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    int64_t step, epoch;
+    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
+    if (mirt__json_get_int(training, "iterations", 0, INT64_MAX - 1, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, INT64_MAX - 1, &epoch) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    model->step = step;
+    model->epoch = epoch;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    mirt_compile_desc config;
+    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
+    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
+        !(training = mirt__load_metadata(file, pool, "training"))) {
+        return mirt_last_status();
+    }
+    if (mirt__architecture_read(model, architecture) != MIRT_OK || mirt__compile_read(compile, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    model->config.optimizer = config.optimizer; /* names the slots to look for */
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    int slots = mirt__optimizer_slots(&config.optimizer);
+    if (mirt__load_check(file, model, slots) != MIRT_OK) return mirt_last_status();
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt__load_blocks(file, model, slots) != MIRT_OK) return mirt_last_status();
+    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->origin);
+}
+
+/* Closes `file`. */
+static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
+    mirt__pool pool;
+    memset(&pool, 0, sizeof pool);
+    mirt_model *model = mirt_model_create(strategy, NULL);
+    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
+        mirt_model_destroy(model);
+        model = NULL;
+    }
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(file);
+    return model;
+}
+
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    mirt__safetensors file;
+    if (!strategy || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no strategy or no path"), (mirt_model *)NULL;
+    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    mirt__safetensors file;
+    if (!strategy || !data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no strategy or no data"), (mirt_model *)NULL;
+    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    mirt__safetensors file;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_check(&file, model, 0);
+    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>section models/models.c */
+
+/* Ready-made networks, one function and one row each. */
+
+/* The convnet of Keras's "Distributed training" tutorial, on pixels from 0 to 255. */
+static void mirt__build_mnist(mirt_model *model) {
+    mirt_conv2d_desc conv;
+    mirt_dense_desc hidden, logits;
+    memset(&conv, 0, sizeof conv);
+    memset(&hidden, 0, sizeof hidden);
+    memset(&logits, 0, sizeof logits);
+    conv.filters = 32;
+    conv.kernel[0] = conv.kernel[1] = 3;
+    conv.activation = MIRT_RELU;
+    hidden.units = 64;
+    hidden.activation = MIRT_RELU;
+    logits.units = 10;
+    mirt_tensor *x = mirt_input(model, MIRT_SHAPE(28, 28, 1));
+    x = mirt_rescale(x, 1.0f / 255, 0);
+    x = mirt_conv2d(x, &conv);
+    x = mirt_max_pool2d(x, NULL);
+    x = mirt_flatten(x);
+    x = mirt_dense(x, &hidden);
+    mirt_model_output(model, mirt_dense(x, &logits));
+}
+
+static const struct {
+    const char *name;
+    void (*build)(mirt_model *model);
+} mirt__model_table[] = {
+    {"mnist", mirt__build_mnist},
+};
+
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) {
+    const char *names[MIRT__COUNT(mirt__model_table)];
+    for (int i = 0; i < MIRT__COUNT(mirt__model_table); i++) names[i] = mirt__model_table[i].name;
+    for (int i = 0; name && i < MIRT__COUNT(mirt__model_table); i++) {
+        if (strcmp(name, names[i]) != 0) continue;
+        mirt_model *model = mirt_model_create(strategy, name);
+        if (model) mirt__model_table[i].build(model);
+        return model;
+    }
+    const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
+    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"%s%s%s", name ? name : "", nearest ? "; did you mean \"" : "; there is \"",
+               nearest ? nearest : names[0], "\"?");
+    return NULL;
+}
+
+#endif /* MIRRORTRAIN_IMPLEMENTATION */
+
+/*
+mirrortrain is available under two licences; choose the one that you prefer.
+
+Alternative A - MIT License
+
+Copyright (c) 2026 the mirrortrain authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of
+this software and associated documentation files (the "Software"), to deal in
+the Software without restriction, including without limitation the rights to
+use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies
+of the Software, and to permit persons to whom the Software is furnished to do
+so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+
+Alternative B - Public Domain (www.unlicense.org)
+
+This is free and unencumbered software released into the public domain.
+
+Anyone is free to copy, modify, publish, use, compile, sell, or distribute this
+software, either in source code form or as a compiled binary, for any purpose,
+commercial or non-commercial, and by any means.
+
+In jurisdictions that recognize copyright laws, the author or authors of this
+software dedicate any and all copyright interest in the software to the public
+domain. We make this dedication for the benefit of the public at large and to
+the detriment of our heirs and successors. We intend this dedication to be an
+overt act of relinquishment in perpetuity of all present and future rights to
+this software under copyright law.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN
+ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION
+WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+*/

@@ -1,0 +1,138 @@
+/* Version, status texts, the thread's last error, shapes, element types, clock. */
+
+#include "base.h"
+
+MIRT_API const char *mirt_version(void) {
+    return MIRT_VERSION_STRING;
+}
+
+MIRT_API const char *mirt_status_text(mirt_status status) {
+    static const char *const texts[] = {
+#define MIRT__STATUS_TEXT(code, text) text,
+        MIRT_STATUS_LIST(MIRT__STATUS_TEXT)
+#undef MIRT__STATUS_TEXT
+    };
+    int code = (int)status;
+    return code >= 0 && code < MIRT__COUNT(texts) ? texts[code] : "unknown status";
+}
+
+#define MIRT__ERROR_SIZE 512
+
+/* The library's only writable globals; per thread, so that different strategies may fail at once. */
+static __thread char mirt__error_text[MIRT__ERROR_SIZE];
+static __thread mirt_status mirt__error_status;
+
+MIRT_API const char *mirt_last_error(void) {
+    return mirt__error_text;
+}
+
+MIRT_API mirt_status mirt_last_status(void) {
+    return mirt__error_status;
+}
+
+MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
+    /* By way of a second buffer: an argument may be the current error itself. */
+    char text[MIRT__ERROR_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    memcpy(mirt__error_text, text, strlen(text) + 1);
+    mirt__error_status = status;
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
+    char text[2 * MIRT__ERROR_SIZE + 4];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, MIRT__ERROR_SIZE, format, args);
+    va_end(args);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ": %s", mirt__error_text);
+    text[MIRT__ERROR_SIZE - 1] = 0;
+    memcpy(mirt__error_text, text, strlen(text) + 1);
+    return mirt__error_status;
+}
+
+#undef MIRT__ERROR_SIZE
+
+MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f) {
+    const int64_t dims[MIRT_MAX_RANK] = {a, b, c, d, e, f};
+    mirt_shape shape;
+    memset(&shape, 0, sizeof shape);
+    while (shape.rank < MIRT_MAX_RANK && dims[shape.rank] != 0) {
+        shape.dim[shape.rank] = dims[shape.rank];
+        shape.rank++;
+    }
+    return shape;
+}
+
+MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape) {
+    mirt_array array;
+    array.data = data;
+    array.dtype = dtype;
+    array.shape = shape;
+    return array;
+}
+
+MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
+    switch (dtype) {
+    case MIRT_FLOAT32: return sizeof(mirt__real);
+    case MIRT_INT32: return sizeof(int32_t);
+    case MIRT_UINT8: return 1;
+    default: return 0;
+    }
+}
+
+MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
+    switch (dtype) {
+    case MIRT_FLOAT32: return "float32";
+    case MIRT_INT32: return "int32";
+    case MIRT_UINT8: return "uint8";
+    default: return "unknown dtype";
+    }
+}
+
+MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]) {
+    size_t used = 0;
+    out[used++] = '(';
+    for (int i = 0; i < shape->rank && i < MIRT_MAX_RANK; i++) {
+        /* The widest text, six full int64 and their commas, would not fit; it is cut short. */
+        size_t room = 96 - used;
+        const char *comma = i ? ", " : "";
+        int wrote = shape->dim[i] == MIRT_ROWS
+                        ? snprintf(out + used, room, "%srows", comma)
+                        : snprintf(out + used, room, "%s%lld", comma, (long long)shape->dim[i]);
+        if (wrote < 0 || (size_t)wrote + 2 > room) break;
+        used += (size_t)wrote;
+    }
+    out[used++] = ')';
+    out[used] = 0;
+    return out;
+}
+
+MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++) {
+        int64_t dim = shape->dim[i];
+        if (i == 0 && dim == MIRT_ROWS) continue;
+        if (dim < 0 || (dim > 0 && count > INT64_MAX / dim)) return -1;
+        count *= dim;
+    }
+    return count;
+}
+
+MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] != b->dim[i]) return false;
+    }
+    return true;
+}
+
+MIRT__LIB double mirt__now(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0.0;
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

@@ -1,0 +1,129 @@
+#ifndef MIRT__BASE_H
+#define MIRT__BASE_H
+/* What every room stands on: linkage, errors, memory, random numbers, clock. */
+
+#include "../mirrortrain_api.h"
+
+#include <errno.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifndef CLOCK_MONOTONIC
+#error "include mirrortrain.h with MIRRORTRAIN_IMPLEMENTATION before any system header, or define _POSIX_C_SOURCE as 200809L"
+#endif
+
+/* Internal functions: static in the single header, extern when src/ is compiled file by file. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+#define MIRT__LIB extern
+#else
+#define MIRT__LIB static
+#endif
+
+#if defined(__GNUC__)
+#define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define MIRT__PRINTF(text, first)
+#endif
+
+#if defined(MIRRORTRAIN_MALLOC) && defined(MIRRORTRAIN_FREE)
+/* both given */
+#elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
+#define MIRRORTRAIN_MALLOC(size) malloc(size)
+#define MIRRORTRAIN_FREE(pointer) free(pointer)
+#else
+#error "define both of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, or neither"
+#endif
+
+/* The number type of MIRT_FLOAT32 tensors. Only the gradient tests make it double, and then
+   only the reference kernels exist. */
+#ifdef MIRT__REAL_DOUBLE
+typedef double mirt__real;
+#else
+typedef float mirt__real;
+#endif
+
+#define MIRT__ALIGN 64
+#define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/* Errors: record the sentence for mirt_last_error() and return `status`. */
+MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
+/* Puts "prefix: " before the sentence of the current error. */
+MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
+/* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
+MIRT__LIB void *mirt__no_memory(size_t bytes);
+
+/* Zeroed memory, any size including 0; NULL with the error set. count * size is overflow checked. */
+MIRT__LIB void *mirt__calloc(size_t count, size_t size);
+/* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
+   error set and the old block intact. */
+MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size);
+MIRT__LIB void mirt__free(void *pointer);
+/* Large blocks: aligned to MIRT__ALIGN, not zeroed. */
+MIRT__LIB void *mirt__aligned_alloc(size_t bytes);
+MIRT__LIB void mirt__aligned_free(void *pointer);
+MIRT__LIB char *mirt__strdup(const char *text);
+
+/* a * b and a + b into *out; false on overflow. */
+MIRT__LIB bool mirt__mul_size(size_t a, size_t b, size_t *out);
+MIRT__LIB bool mirt__add_size(size_t a, size_t b, size_t *out);
+MIRT__LIB size_t mirt__align_up(size_t bytes);
+
+/* A text that grows; after a failed append `failed` is set and further appends do nothing. */
+typedef struct mirt__text {
+    char *data; /* always ends in 0 once non-NULL */
+    size_t size, capacity;
+    bool failed;
+} mirt__text;
+MIRT__LIB void mirt__text_add(mirt__text *text, const char *format, ...) MIRT__PRINTF(2, 3);
+MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t size);
+MIRT__LIB void mirt__text_clear(mirt__text *text);
+MIRT__LIB void mirt__text_free(mirt__text *text);
+
+/* Objects of one lifetime: freed together. */
+typedef struct mirt__pool_block mirt__pool_block;
+typedef struct mirt__pool {
+    mirt__pool_block *head;
+} mirt__pool;
+MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
+MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
+MIRT__LIB void mirt__pool_free(mirt__pool *pool);
+
+/* Monotonic seconds. */
+MIRT__LIB double mirt__now(void);
+
+/* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
+MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+/* A stream of random numbers keyed by (seed, key); value i depends on nothing else. */
+typedef struct mirt__random {
+    uint64_t seed, key;
+    uint64_t position; /* in blocks of four words */
+    uint32_t word[4];
+    int left;
+} mirt__random;
+MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key);
+MIRT__LIB uint32_t mirt__random_u32(mirt__random *random);
+/* Uniform below `bound` > 0, without bias. */
+MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound);
+/* [0, 1) with 24 bits; normal by Box-Muller. */
+MIRT__LIB float mirt__random_unit(mirt__random *random);
+MIRT__LIB double mirt__random_normal(mirt__random *random);
+/* FNV-1a 64, for keys from names. */
+MIRT__LIB uint64_t mirt__hash(const char *text);
+
+MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
+MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
+/* "(rows, 28, 28, 1)" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
+/* Elements of one row of a batched shape, or of the whole of another; -1 on overflow. */
+MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
+MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
+/* The candidate nearest to `word` in edits, or NULL when none is near. */
+MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
+
+#endif

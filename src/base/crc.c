@@ -1,0 +1,33 @@
+#include "digest.h"
+
+static uint32_t mirt__crc_byte(uint32_t crc) {
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u)));
+    return crc;
+}
+
+/* Four bytes at a time. The tables live on the stack, since filling them costs no more than a
+   kilobyte of input does without them. */
+static uint32_t mirt__crc_words(uint32_t crc, const unsigned char *at, size_t words) {
+    uint32_t table[4][256];
+    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(i);
+    for (int t = 1; t < 4; t++)
+        for (int i = 0; i < 256; i++) table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
+    for (; words > 0; words--, at += 4) {
+        crc ^= (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+        crc = table[3][crc & 255u] ^ table[2][(crc >> 8) & 255u] ^ table[1][(crc >> 16) & 255u] ^ table[0][crc >> 24];
+    }
+    return crc;
+}
+
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    crc = ~crc;
+    if (size >= 1024) {
+        size_t words = size / 4;
+        crc = mirt__crc_words(crc, at, words);
+        at += 4 * words;
+        size -= 4 * words;
+    }
+    for (; size > 0; size--) crc = mirt__crc_byte(crc ^ *at++);
+    return ~crc;
+}

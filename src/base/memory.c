@@ -1,0 +1,109 @@
+/* Allocation by way of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, always checked. */
+
+#include "base.h"
+
+MIRT__LIB void *mirt__no_memory(size_t bytes) {
+    mirt__fail(MIRT_E_NOMEM, "out of memory: %zu bytes were asked for", bytes);
+    return NULL;
+}
+
+MIRT__LIB bool mirt__mul_size(size_t a, size_t b, size_t *out) {
+    if (b != 0 && a > SIZE_MAX / b) return false;
+    *out = a * b;
+    return true;
+}
+
+MIRT__LIB bool mirt__add_size(size_t a, size_t b, size_t *out) {
+    if (a > SIZE_MAX - b) return false;
+    *out = a + b;
+    return true;
+}
+
+MIRT__LIB size_t mirt__align_up(size_t bytes) {
+    return (bytes + (MIRT__ALIGN - 1)) & ~(size_t)(MIRT__ALIGN - 1);
+}
+
+MIRT__LIB void *mirt__calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (!mirt__mul_size(count, size, &bytes)) return mirt__no_memory(SIZE_MAX);
+    if (bytes == 0) bytes = 1;
+    void *pointer = MIRRORTRAIN_MALLOC(bytes);
+    if (!pointer) return mirt__no_memory(bytes);
+    return memset(pointer, 0, bytes);
+}
+
+MIRT__LIB bool mirt__grow(void **pointer, size_t used, size_t count, size_t size) {
+    void *bigger = mirt__calloc(count, size);
+    if (!bigger) return false;
+    if (*pointer && used) memcpy(bigger, *pointer, used * size);
+    mirt__free(*pointer);
+    *pointer = bigger;
+    return true;
+}
+
+MIRT__LIB void mirt__free(void *pointer) {
+    if (pointer) MIRRORTRAIN_FREE(pointer);
+}
+
+MIRT__LIB char *mirt__strdup(const char *text) {
+    size_t size = strlen(text) + 1;
+    char *copy = (char *)mirt__calloc(size, 1);
+    if (copy) memcpy(copy, text, size);
+    return copy;
+}
+
+/* An aligned block asks the allocator for exactly this much more than its bytes: room to move its
+   start up to the alignment, and before that start the pointer that is to be freed. */
+#define MIRT__ALIGNED_EXTRA (MIRT__ALIGN + sizeof(void *))
+
+MIRT__LIB void *mirt__aligned_alloc(size_t bytes) {
+    size_t total;
+    if (!mirt__add_size(bytes, MIRT__ALIGNED_EXTRA, &total)) return mirt__no_memory(bytes);
+    char *base = (char *)MIRRORTRAIN_MALLOC(total);
+    if (!base) return mirt__no_memory(bytes);
+    size_t past = (size_t)((uintptr_t)(base + sizeof(void *)) & (MIRT__ALIGN - 1));
+    char *start = base + sizeof(void *) + (past ? MIRT__ALIGN - past : 0);
+    memcpy(start - sizeof(void *), &base, sizeof base);
+    return start;
+}
+
+#undef MIRT__ALIGNED_EXTRA
+
+MIRT__LIB void mirt__aligned_free(void *pointer) {
+    if (!pointer) return;
+    char *base;
+    memcpy(&base, (char *)pointer - sizeof(void *), sizeof base);
+    MIRRORTRAIN_FREE(base);
+}
+
+struct mirt__pool_block {
+    mirt__pool_block *next;
+    void *pad; /* keeps what follows aligned to 16 bytes */
+};
+
+MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
+    size_t total;
+    if (!mirt__add_size(bytes, sizeof(mirt__pool_block), &total)) return mirt__no_memory(bytes);
+    mirt__pool_block *block = (mirt__pool_block *)mirt__calloc(total, 1);
+    if (!block) return NULL;
+    block->next = pool->head;
+    pool->head = block;
+    return block + 1;
+}
+
+MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text) {
+    size_t size = strlen(text) + 1;
+    char *copy = (char *)mirt__pool_alloc(pool, size);
+    if (copy) memcpy(copy, text, size);
+    return copy;
+}
+
+MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
+    mirt__pool_block *block = pool->head;
+    while (block) {
+        mirt__pool_block *next = block->next;
+        mirt__free(block);
+        block = next;
+    }
+    pool->head = NULL;
+}

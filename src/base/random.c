@@ -1,0 +1,83 @@
+/* Counter-based random numbers: the value at a position depends on seed, key and position only. */
+
+#include "base.h"
+
+MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c0 = n0;
+        c1 = (uint32_t)p1;
+        c2 = n2;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key) {
+    mirt__random random;
+    memset(&random, 0, sizeof random);
+    random.seed = seed;
+    random.key = key;
+    return random;
+}
+
+MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
+    if (random->left == 0) {
+        const uint32_t counter[4] = {(uint32_t)random->position, (uint32_t)(random->position >> 32),
+                                     (uint32_t)random->key, (uint32_t)(random->key >> 32)};
+        const uint32_t key[2] = {(uint32_t)random->seed, (uint32_t)(random->seed >> 32)};
+        mirt__philox(counter, key, random->word);
+        random->position++;
+        random->left = 4;
+    }
+    return random->word[4 - random->left--];
+}
+
+MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
+    if (bound <= 1) return 0;
+    if (bound <= UINT32_MAX) {
+        /* Lemire 2019: multiply, and draw again only in the short biased stretch. */
+        uint32_t small = (uint32_t)bound;
+        uint64_t product = (uint64_t)mirt__random_u32(random) * small;
+        if ((uint32_t)product < small) {
+            uint32_t threshold = (uint32_t)(0u - small) % small;
+            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * small;
+        }
+        return product >> 32;
+    }
+    uint64_t limit = UINT64_MAX - UINT64_MAX % bound;
+    for (;;) {
+        uint64_t value = mirt__random_u32(random);
+        value |= (uint64_t)mirt__random_u32(random) << 32;
+        if (value < limit) return value % bound;
+    }
+}
+
+MIRT__LIB float mirt__random_unit(mirt__random *random) {
+    return (float)(mirt__random_u32(random) >> 8) * (1.0f / 16777216.0f);
+}
+
+MIRT__LIB double mirt__random_normal(mirt__random *random) {
+    double radius = ((double)mirt__random_u32(random) + 1.0) / 4294967296.0; /* (0, 1]: its logarithm is finite */
+    double turn = (double)mirt__random_u32(random) / 4294967296.0;
+    return sqrt(-2.0 * log(radius)) * cos(6.283185307179586 * turn);
+}
+
+MIRT__LIB uint64_t mirt__hash(const char *text) {
+    uint64_t hash = 14695981039346656037u;
+    for (; *text; text++) {
+        hash ^= (unsigned char)*text;
+        hash *= 1099511628211u;
+    }
+    return hash;
+}

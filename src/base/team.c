@@ -1,0 +1,271 @@
+/* Threads that wait for jobs, and the gates they wait at. */
+
+#include "team.h"
+
+#include <unistd.h>
+
+MIRT__LIB int mirt__cpu_cores(void) {
+    const char *pretended = getenv("MIRT_CORES"); /* lets tests run as on another machine */
+    if (pretended && *pretended) {
+        char *end;
+        long cores = strtol(pretended, &end, 10);
+        if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
+    }
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
+}
+
+/* What mirt__team_for shares among the members. */
+typedef struct mirt__team_loop {
+    void (*fn)(void *arg, int64_t task, int member);
+    void *arg;
+    int64_t tasks;
+    int64_t next; /* atomic: the first task nobody has claimed */
+} mirt__team_loop;
+
+static void mirt__team_loop_run(void *arg, int member) {
+    mirt__team_loop *loop = (mirt__team_loop *)arg;
+    for (;;) {
+        int64_t task = __atomic_fetch_add(&loop->next, 1, __ATOMIC_RELAXED);
+        if (task >= loop->tasks) return;
+        loop->fn(loop->arg, task, member);
+    }
+}
+
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg) {
+    if (tasks <= 1 || mirt__team_size(team) == 1) {
+        for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
+        return;
+    }
+    mirt__team_loop loop;
+    loop.fn = fn;
+    loop.arg = arg;
+    loop.tasks = tasks;
+    loop.next = 0;
+    mirt__team_run(team, mirt__team_loop_run, &loop);
+}
+
+#ifdef MIRRORTRAIN_NO_THREADS
+
+struct mirt__team {
+    int size;
+};
+
+MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+    (void)spin;
+    if (size < 1) {
+        mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
+        return NULL;
+    }
+    if (size > 1) {
+        mirt__fail(MIRT_E_THREAD, "a team of %d threads needs a build without MIRRORTRAIN_NO_THREADS", size);
+        return NULL;
+    }
+    mirt__team *team = (mirt__team *)mirt__calloc(1, sizeof(mirt__team));
+    if (team) team->size = 1;
+    return team;
+}
+
+MIRT__LIB void mirt__team_destroy(mirt__team *team) {
+    mirt__free(team);
+}
+
+MIRT__LIB int mirt__team_size(const mirt__team *team) {
+    return team ? team->size : 1;
+}
+
+MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    (void)team;
+    fn(arg, 0);
+}
+
+MIRT__LIB void mirt__team_barrier(mirt__team *team) {
+    (void)team;
+}
+
+#else
+
+#include <pthread.h>
+
+/* Waking a sleeper costs more than this; spinning longer would burn a core between steps. */
+#define MIRT__SPIN_SECONDS 20e-6
+
+/* A counter to wait at: whoever waits for it to leave a value spins for a while, then sleeps.
+   Aligned so that waiting at one gate does not slow down another. */
+typedef struct mirt__gate {
+    uint32_t value;    /* atomic */
+    uint32_t sleepers; /* atomic; changed under the mutex */
+    pthread_mutex_t mutex;
+    pthread_cond_t moved;
+    bool ready; /* mutex and condition exist */
+} __attribute__((aligned(MIRT__ALIGN))) mirt__gate;
+
+typedef struct mirt__team_member {
+    mirt__team *team;
+    int number;
+    pthread_t thread;
+} mirt__team_member;
+
+struct mirt__team {
+    mirt__gate work;    /* moves when a job is there */
+    mirt__gate done;    /* moves when the last worker has finished a job */
+    mirt__gate barrier; /* moves when the last member has arrived */
+    /* The job: written before `work` moves, read after. */
+    void (*fn)(void *arg, int member);
+    void *arg;
+    int size, started;
+    bool spin, quit;
+    int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
+    int arrived __attribute__((aligned(MIRT__ALIGN)));    /* atomic: members at the barrier */
+    mirt__team_member *members;
+};
+
+static bool mirt__gate_create(mirt__gate *gate) {
+    int code = pthread_mutex_init(&gate->mutex, NULL);
+    if (code == 0) {
+        code = pthread_cond_init(&gate->moved, NULL);
+        if (code != 0) pthread_mutex_destroy(&gate->mutex);
+    }
+    gate->ready = code == 0;
+    if (code != 0) mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code));
+    return gate->ready;
+}
+
+static void mirt__gate_destroy(mirt__gate *gate) {
+    if (!gate->ready) return;
+    pthread_cond_destroy(&gate->moved);
+    pthread_mutex_destroy(&gate->mutex);
+}
+
+static uint32_t mirt__gate_value(const mirt__gate *gate) {
+    return __atomic_load_n(&gate->value, __ATOMIC_ACQUIRE);
+}
+
+/* Moves the gate and wakes its sleepers. Either this thread sees the sleeper counted, or the
+   sleeper, who looks again after counting itself, sees the new value: hence sequential consistency. */
+static void mirt__gate_move(mirt__gate *gate) {
+    __atomic_fetch_add(&gate->value, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&gate->sleepers, __ATOMIC_SEQ_CST) == 0) return;
+    pthread_mutex_lock(&gate->mutex);
+    pthread_cond_broadcast(&gate->moved);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void mirt__spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __asm__ __volatile__("pause");
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
+    double end = 0.0;
+    for (;;) {
+        for (int i = 0; i < 32; i++) {
+            if (mirt__gate_value(gate) != old) return true;
+            mirt__spin_pause();
+        }
+        double now = mirt__now();
+        if (end == 0.0) end = now + MIRT__SPIN_SECONDS;
+        if (now >= end) return false;
+    }
+}
+
+/* Returns once the gate's value is not `old`. */
+static void mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin) {
+    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return;
+    pthread_mutex_lock(&gate->mutex);
+    __atomic_fetch_add(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) pthread_cond_wait(&gate->moved, &gate->mutex);
+    __atomic_fetch_sub(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void *mirt__team_worker(void *arg) {
+    mirt__team_member *self = (mirt__team_member *)arg;
+    mirt__team *team = self->team;
+    for (uint32_t job = 0;; job++) {
+        mirt__gate_wait(&team->work, job, team->spin);
+        if (team->quit) return NULL;
+        team->fn(team->arg, self->number);
+        if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
+    }
+}
+
+MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
+    if (size < 1) {
+        mirt__fail(MIRT_E_INVALID, "a team of %d threads: at least 1 is needed", size);
+        return NULL;
+    }
+    mirt__team *team = (mirt__team *)mirt__aligned_alloc(sizeof(mirt__team));
+    if (!team) return NULL;
+    memset(team, 0, sizeof *team);
+    team->size = size;
+    team->spin = spin;
+    team->members = (mirt__team_member *)mirt__calloc((size_t)size, sizeof(mirt__team_member));
+    bool fine = team->members && mirt__gate_create(&team->work) && mirt__gate_create(&team->done) &&
+                mirt__gate_create(&team->barrier);
+    for (int i = 1; fine && i < size; i++) {
+        mirt__team_member *member = &team->members[i];
+        member->team = team;
+        member->number = i;
+        int code = pthread_create(&member->thread, NULL, mirt__team_worker, member);
+        if (code != 0) {
+            mirt__fail(MIRT_E_THREAD, "thread %d of %d could not be started: %s", i, size - 1, strerror(code));
+            fine = false;
+        } else {
+            team->started = i;
+        }
+    }
+    if (fine) return team;
+    mirt__team_destroy(team);
+    return NULL;
+}
+
+MIRT__LIB void mirt__team_destroy(mirt__team *team) {
+    if (!team) return;
+    if (team->started > 0) {
+        team->quit = true;
+        mirt__gate_move(&team->work);
+        for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
+    }
+    mirt__gate_destroy(&team->work);
+    mirt__gate_destroy(&team->done);
+    mirt__gate_destroy(&team->barrier);
+    mirt__free(team->members);
+    mirt__aligned_free(team);
+}
+
+MIRT__LIB int mirt__team_size(const mirt__team *team) {
+    return team ? team->size : 1;
+}
+
+MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    if (mirt__team_size(team) == 1) {
+        fn(arg, 0);
+        return;
+    }
+    uint32_t done = mirt__gate_value(&team->done);
+    team->fn = fn;
+    team->arg = arg;
+    __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
+    mirt__gate_move(&team->work);
+    fn(arg, 0);
+    mirt__gate_wait(&team->done, done, team->spin);
+}
+
+MIRT__LIB void mirt__team_barrier(mirt__team *team) {
+    if (mirt__team_size(team) == 1) return;
+    uint32_t old = mirt__gate_value(&team->barrier);
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) == team->size) {
+        __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
+        mirt__gate_move(&team->barrier);
+    } else {
+        mirt__gate_wait(&team->barrier, old, team->spin);
+    }
+}
+
+#undef MIRT__SPIN_SECONDS
+
+#endif

@@ -1,0 +1,25 @@
+#ifndef MIRT__TEAM_H
+#define MIRT__TEAM_H
+/* A team of long-lived threads; the caller is always member 0. */
+
+#include "base.h"
+
+typedef struct mirt__team mirt__team;
+
+/* Starts size - 1 threads. Members spin for a short while between jobs only when `spin`: set it
+   false when threads outnumber cores. NULL with the error set. */
+MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
+MIRT__LIB void mirt__team_destroy(mirt__team *team);
+/* 1 for NULL: a NULL team is the caller alone. */
+MIRT__LIB int mirt__team_size(const mirt__team *team);
+/* Runs fn once on every member and returns when all have. */
+MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
+/* Runs fn for every task in [0, tasks), claimed dynamically: which member runs a task must not
+   matter to the result. */
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg);
+/* All members of a running mirt__team_run wait here for each other. */
+MIRT__LIB void mirt__team_barrier(mirt__team *team);
+
+MIRT__LIB int mirt__cpu_cores(void);
+
+#endif

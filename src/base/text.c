@@ -1,0 +1,110 @@
+/* Growing texts, and the word that was probably meant. */
+
+#include "base.h"
+
+/* Room for `more` bytes and the final 0. */
+static bool mirt__text_reserve(mirt__text *text, size_t more) {
+    size_t needed;
+    if (text->failed) return false;
+    if (!mirt__add_size(text->size, more, &needed) || !mirt__add_size(needed, 1, &needed)) {
+        mirt__no_memory(SIZE_MAX);
+        text->failed = true;
+        return false;
+    }
+    if (needed <= text->capacity) return true;
+    size_t capacity = text->capacity < 128 ? 128 : text->capacity;
+    while (capacity < needed) capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+    void *data = text->data;
+    if (!mirt__grow(&data, text->size, capacity, 1)) {
+        text->failed = true;
+        return false;
+    }
+    text->data = (char *)data;
+    text->capacity = capacity;
+    return true;
+}
+
+MIRT__LIB void mirt__text_add(mirt__text *text, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int length = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (length < 0) {
+        mirt__fail(MIRT_E_INVALID, "text could not be formatted");
+        text->failed = true;
+        return;
+    }
+    if (!mirt__text_reserve(text, (size_t)length)) return;
+    va_start(args, format);
+    vsnprintf(text->data + text->size, (size_t)length + 1, format, args);
+    va_end(args);
+    text->size += (size_t)length;
+}
+
+MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t size) {
+    if (!mirt__text_reserve(text, size)) return;
+    if (size) memcpy(text->data + text->size, data, size);
+    text->size += size;
+    text->data[text->size] = 0;
+}
+
+MIRT__LIB void mirt__text_clear(mirt__text *text) {
+    text->size = 0;
+    text->failed = false;
+    if (text->data) text->data[0] = 0;
+}
+
+MIRT__LIB void mirt__text_free(mirt__text *text) {
+    mirt__free(text->data);
+    memset(text, 0, sizeof *text);
+}
+
+#define MIRT__WORD_MAX 64
+
+static int mirt__lower(char c) {
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
+/* Insertions, deletions, replacements and swaps of neighbours, letters of either case being equal.
+   Both lengths are below MIRT__WORD_MAX. */
+static int mirt__edit_distance(const char *a, int a_length, const char *b, int b_length) {
+    int rows[3][MIRT__WORD_MAX + 1];
+    for (int j = 0; j <= b_length; j++) rows[0][j] = j;
+    for (int i = 1; i <= a_length; i++) {
+        int *row = rows[i % 3];
+        const int *above = rows[(i + 2) % 3];
+        const int *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= b_length; j++) {
+            bool same = mirt__lower(a[i - 1]) == mirt__lower(b[j - 1]);
+            int best = above[j - 1] + (same ? 0 : 1);
+            if (above[j] + 1 < best) best = above[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            bool swapped = i > 1 && j > 1 && mirt__lower(a[i - 1]) == mirt__lower(b[j - 2]) &&
+                           mirt__lower(a[i - 2]) == mirt__lower(b[j - 1]);
+            if (swapped && above2[j - 2] + 1 < best) best = above2[j - 2] + 1;
+            row[j] = best;
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count) {
+    const char *nearest = NULL;
+    size_t length = word ? strlen(word) : 0;
+    if (length == 0 || length >= MIRT__WORD_MAX) return NULL;
+    /* One edit in three letters, and at least one. */
+    int limit = length < 6 ? 1 : (int)length / 3;
+    for (int i = 0; i < count; i++) {
+        size_t other = strlen(candidates[i]);
+        if (other >= MIRT__WORD_MAX) continue;
+        int distance = mirt__edit_distance(word, (int)length, candidates[i], (int)other);
+        if (distance <= limit) {
+            nearest = candidates[i];
+            limit = distance - 1;
+        }
+    }
+    return nearest;
+}
+
+#undef MIRT__WORD_MAX

@@ -1,0 +1,291 @@
+/* IDX files, the format of MNIST: big-endian magic number and dimensions, then unsigned bytes. */
+
+#include "data.h"
+
+typedef struct mirt__idx_file {
+    char *path;
+    mirt__bytes bytes;
+    mirt__gunzip *gunzip; /* NULL: a plain file */
+    int rank;
+    int64_t dim[3];
+    uint64_t size; /* bytes of header and samples */
+    uint64_t read; /* of these, since the start */
+} mirt__idx_file;
+
+typedef struct mirt__idx_dataset {
+    mirt_dataset base;
+    mirt__idx_file *images, *labels; /* labels may be NULL */
+    unsigned char *x;                /* one sample */
+    unsigned char y;
+} mirt__idx_dataset;
+
+static void mirt__idx_close(mirt__idx_file *file) {
+    if (!file) return;
+    if (file->bytes.file) fclose(file->bytes.file);
+    mirt__gunzip_destroy(file->gunzip);
+    mirt__free(file->path);
+    mirt__free(file);
+}
+
+static mirt_status mirt__idx_read_plain(mirt__bytes *bytes, unsigned char *out, size_t size, size_t *got) {
+    *got = 0;
+    while (*got < size) {
+        if (bytes->at == bytes->size) {
+            mirt_status status = mirt__bytes_fill(bytes);
+            if (status != MIRT_OK) return status;
+            if (bytes->size == 0) return MIRT_OK;
+        }
+        size_t count = bytes->size - bytes->at;
+        if (count > size - *got) count = size - *got;
+        memcpy(out + *got, bytes->data + bytes->at, count);
+        bytes->at += count;
+        *got += count;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size_t size) {
+    size_t got;
+    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, out, size, &got)
+                                      : mirt__idx_read_plain(&file->bytes, out, size, &got);
+    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
+    file->read += got;
+    if (got == size) return MIRT_OK;
+    uint64_t expected = file->size > file->read ? file->size : file->read - got + size;
+    return mirt__fail(MIRT_E_FORMAT, "%s is cut short: expected %llu bytes%s, got %llu", file->path,
+                      (unsigned long long)expected, file->gunzip ? " unpacked" : "", (unsigned long long)file->read);
+}
+
+/* Nothing may follow the last sample; in a gzip file the checksum is looked at only here. */
+static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
+    unsigned char more;
+    size_t got;
+    mirt_status status = file->gunzip ? mirt__gunzip_read(file->gunzip, &more, 1, &got)
+                                      : mirt__idx_read_plain(&file->bytes, &more, 1, &got);
+    if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
+    if (got > 0)
+        return mirt__fail(MIRT_E_FORMAT, "%s goes on behind its last sample: expected %llu bytes%s", file->path,
+                          (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
+    return MIRT_OK;
+}
+
+/* To the start of the file, plain or unpacked. */
+static mirt_status mirt__idx_rewind(mirt__idx_file *file) {
+    file->read = 0;
+    mirt_status status = mirt__bytes_rewind(&file->bytes);
+    if (status == MIRT_OK && file->gunzip) status = mirt__gunzip_begin(file->gunzip);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->path);
+}
+
+/* Gzip is recognized by content. */
+static mirt_status mirt__idx_recognize(mirt__idx_file *file) {
+    mirt__bytes *bytes = &file->bytes;
+    if (mirt__bytes_fill(bytes) != MIRT_OK) return mirt__fail_at("%s", file->path);
+    if (bytes->size >= 2 && bytes->data[0] == 0x1F && bytes->data[1] == 0x8B) {
+        file->gunzip = mirt__gunzip_create(bytes);
+        if (!file->gunzip) return MIRT_E_NOMEM;
+    }
+    return mirt__idx_rewind(file);
+}
+
+static uint32_t mirt__idx_big_endian(const unsigned char *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3];
+}
+
+/* Reads magic number and dimensions; sets the size the whole file has to have. */
+static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
+    unsigned char word[4];
+    mirt_status status = mirt__idx_read(file, word, 4);
+    if (status != MIRT_OK) return status;
+    uint32_t magic = mirt__idx_big_endian(word), expected = 0x0800u + (uint32_t)rank;
+    if (magic != expected)
+        return mirt__fail(MIRT_E_FORMAT, "%s at byte 0: expected the magic number 0x%08X (unsigned bytes, %d dimension%s), got 0x%08X",
+                          file->path, (unsigned)expected, rank, rank == 1 ? "" : "s", (unsigned)magic);
+    file->rank = rank;
+    file->size = 4 + 4 * (uint64_t)rank;
+    uint64_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        status = mirt__idx_read(file, word, 4);
+        if (status != MIRT_OK) return status;
+        uint32_t dim = mirt__idx_big_endian(word);
+        if (dim == 0 && i == 0) return mirt__fail(MIRT_E_INVALID, "%s holds no samples: at least one is needed", file->path);
+        if (dim == 0)
+            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of 0, expected at least 1", file->path, 4 + 4 * i);
+        if (count > (uint64_t)INT64_MAX / 8 / dim || count * dim > SIZE_MAX / 8)
+            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of %lu makes the file too large for any machine",
+                              file->path, 4 + 4 * i, (unsigned long)dim);
+        count *= dim;
+        file->dim[i] = dim;
+    }
+    file->size += count;
+    return MIRT_OK;
+}
+
+/* Compares the size by the header with the file's, or with the one in gzip's last four bytes. */
+static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
+    FILE *stream = file->bytes.file;
+    if (file->gunzip) {
+        unsigned char last[4];
+        if (fseek(stream, -4, SEEK_END) != 0 || fread(last, 1, 4, stream) != 4)
+            return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
+        uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
+        if (size != (uint32_t)file->size)
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
+                              file->path, (unsigned long long)file->size, (unsigned long)size);
+        return MIRT_OK;
+    }
+    long size = -1;
+    if (fseek(stream, 0, SEEK_END) == 0) size = ftell(stream);
+    if (size < 0) return mirt__fail(MIRT_E_IO, "%s: its size could not be found out: %s", file->path, strerror(errno));
+    if ((uint64_t)size != file->size)
+        return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %lu", file->path,
+                          (uint64_t)size < file->size ? "cut short" : "too long", (unsigned long long)file->size,
+                          (unsigned long)size);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
+    file->path = mirt__strdup(path);
+    if (!file->path) return MIRT_E_NOMEM;
+    file->bytes.file = fopen(path, "rb");
+    if (!file->bytes.file) {
+        int code = errno;
+        return mirt__fail(code == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s could not be opened: %s", path, strerror(code));
+    }
+    setvbuf(file->bytes.file, NULL, _IONBF, 0); /* mirt__bytes is the buffer */
+    mirt_status status = mirt__idx_recognize(file);
+    if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
+    if (status == MIRT_OK) status = mirt__idx_check_size(file);
+    return status;
+}
+
+static mirt__idx_file *mirt__idx_open(const char *path, int rank) {
+    mirt__idx_file *file = (mirt__idx_file *)mirt__calloc(1, sizeof(mirt__idx_file));
+    if (!file) return NULL;
+    if (mirt__idx_prepare(file, path, rank) == MIRT_OK) return file;
+    mirt__idx_close(file);
+    return NULL;
+}
+
+static mirt_status mirt__idx_skip_header(mirt__idx_file *file) {
+    unsigned char header[16];
+    mirt_status status = mirt__idx_rewind(file);
+    return status == MIRT_OK ? mirt__idx_read(file, header, 4 + 4 * (size_t)file->rank) : status;
+}
+
+static mirt_status mirt__idx_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    (void)seed;
+    (void)epoch;
+    mirt_status status = mirt__idx_skip_header(idx->images);
+    if (status == MIRT_OK && idx->labels) status = mirt__idx_skip_header(idx->labels);
+    return status;
+}
+
+static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    memset(out, 0, sizeof *out);
+    if (dataset->position > dataset->spec.samples) return MIRT_OK;
+    mirt_status status;
+    if (dataset->position == dataset->spec.samples) {
+        status = mirt__idx_check_end(idx->images);
+        if (status == MIRT_OK && idx->labels) status = mirt__idx_check_end(idx->labels);
+        dataset->position++;
+        return status;
+    }
+    status = mirt__idx_read(idx->images, idx->x, dataset->x_bytes);
+    if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
+    if (status != MIRT_OK) return status;
+    dataset->current = dataset->position++;
+    out->x = idx->x;
+    out->y = idx->labels ? &idx->y : NULL;
+    out->rows = 1;
+    out->index = &dataset->current;
+    return MIRT_OK;
+}
+
+static void mirt__idx_release(mirt_dataset *dataset) {
+    mirt__idx_dataset *idx = (mirt__idx_dataset *)dataset;
+    mirt__idx_close(idx->images);
+    mirt__idx_close(idx->labels);
+    mirt__free(idx->x);
+}
+
+static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release};
+
+static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
+    idx->images = mirt__idx_open(images_path, 3);
+    if (!idx->images) return mirt_last_status();
+    const int64_t *dim = idx->images->dim;
+    if (labels_path) {
+        idx->labels = mirt__idx_open(labels_path, 1);
+        if (!idx->labels) return mirt_last_status();
+        if (idx->labels->dim[0] != dim[0])
+            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number", images_path,
+                              (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
+    }
+    mirt__data_spec spec;
+    memset(&spec, 0, sizeof spec);
+    spec.x_dtype = MIRT_UINT8;
+    spec.x_shape = mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0);
+    spec.has_y = labels_path != NULL;
+    spec.y_dtype = MIRT_UINT8;
+    spec.samples = dim[0];
+    mirt_status status = mirt__dataset_set_spec(&idx->base, &spec);
+    if (status != MIRT_OK) return mirt__fail_at("%s", images_path);
+    idx->x = (unsigned char *)mirt__calloc(1, idx->base.x_bytes);
+    return idx->x ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path) {
+    if (!images_path) {
+        mirt__fail(MIRT_E_INVALID, "mirt_idx needs the path of a file of images");
+        return NULL;
+    }
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
+    if (!dataset) return NULL;
+    if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
+    return mirt__dataset_give_up(dataset, false);
+}
+
+/* directory/name or directory/name.gz, whichever is there first; false with the error set. */
+static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *name) {
+    static const char *const endings[] = {"", ".gz"};
+    const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+    for (int i = 0; i < MIRT__COUNT(endings); i++) {
+        mirt__text_clear(path);
+        mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
+        if (path->failed) return false;
+        FILE *file = fopen(path->data, "rb");
+        /* What is there but cannot be opened is for mirt_idx to complain about. */
+        if (!file && (errno == ENOENT || errno == ENOTDIR)) continue;
+        if (file) fclose(file);
+        return true;
+    }
+    mirt__fail(MIRT_E_NOT_FOUND,
+               "%s: found neither %s nor %s.gz; put MNIST's four files there, from "
+               "https://storage.googleapis.com/cvdf-datasets/mnist/",
+               directory, name, name);
+    return false;
+}
+
+MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
+    if (!directory) {
+        mirt__fail(MIRT_E_INVALID, "mirt_mnist needs a directory");
+        return NULL;
+    }
+    if (split != MIRT_TRAIN && split != MIRT_TEST) {
+        mirt__fail(MIRT_E_INVALID, "mirt_mnist has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
+        return NULL;
+    }
+    mirt__text images, labels;
+    memset(&images, 0, sizeof images);
+    memset(&labels, 0, sizeof labels);
+    mirt_dataset *dataset = NULL;
+    if (mirt__mnist_find(&images, directory, split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
+        mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
+        dataset = mirt_idx(images.data, labels.data);
+    mirt__text_free(&images);
+    mirt__text_free(&labels);
+    return dataset;
+}

@@ -1,0 +1,440 @@
+/* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream, checking checksum and length. Errors give
+   the offset in the packed file; the caller puts the file's name before them. */
+
+#include "data.h"
+
+#define MIRT__WINDOW 32768
+#define MIRT__FAST_BITS 10
+
+MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes) {
+    bytes->end = 0;
+    bytes->at = 0;
+    bytes->size = 0;
+    if (fseek(bytes->file, 0, SEEK_SET) != 0)
+        return mirt__fail(MIRT_E_IO, "could not be read again from its start: %s", strerror(errno));
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
+    errno = 0;
+    bytes->at = 0;
+    bytes->size = fread(bytes->data, 1, sizeof bytes->data, bytes->file);
+    if (bytes->size == 0 && ferror(bytes->file)) {
+        int code = errno;
+        clearerr(bytes->file);
+        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(code));
+    }
+    bytes->end += bytes->size;
+    return MIRT_OK;
+}
+
+/* A Huffman code: short words by table, long ones by counting (canonical codes of one length are
+   consecutive numbers). */
+typedef struct mirt__huffman {
+    uint16_t fast[1 << MIRT__FAST_BITS]; /* next bits -> symbol * 16 + length, or 0 */
+    uint16_t count[16];                  /* words of each length */
+    uint16_t symbol[288];                /* in order of their words */
+} mirt__huffman;
+
+typedef enum mirt__gunzip_mode {
+    MIRT__GUNZIP_BLOCK, MIRT__GUNZIP_STORED, MIRT__GUNZIP_CODES, MIRT__GUNZIP_TRAILER, MIRT__GUNZIP_END
+} mirt__gunzip_mode;
+
+struct mirt__gunzip {
+    mirt__bytes *bytes;
+    uint64_t bits; /* the next bit_count bits of the file, lowest first; what lies above is undefined */
+    int bit_count;
+    mirt__gunzip_mode mode;
+    bool last;            /* the current block is the last */
+    uint32_t stored_left; /* bytes of a stored block */
+    int copy_left, copy_back;
+    uint32_t crc;
+    uint64_t total; /* bytes unpacked */
+    mirt__huffman lengths, distances;
+    uint32_t crc_table[8][256];
+    unsigned char window[MIRT__WINDOW]; /* byte i of the output is at i % MIRT__WINDOW */
+};
+
+MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes) {
+    mirt__gunzip *z = (mirt__gunzip *)mirt__calloc(1, sizeof(mirt__gunzip));
+    if (!z) return NULL;
+    z->bytes = bytes;
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
+        z->crc_table[0][i] = c;
+    }
+    for (int k = 1; k < 8; k++) {
+        for (int i = 0; i < 256; i++) {
+            uint32_t c = z->crc_table[k - 1][i];
+            z->crc_table[k][i] = (c >> 8) ^ z->crc_table[0][c & 255];
+        }
+    }
+    return z;
+}
+
+MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *z) {
+    mirt__free(z);
+}
+
+/* Eight bytes a turn. */
+static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_t size) {
+    uint32_t c = ~z->crc;
+    uint32_t(*t)[256] = z->crc_table;
+    for (; size >= 8; size -= 8, p += 8) {
+        c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+        c = t[7][c & 255] ^ t[6][c >> 8 & 255] ^ t[5][c >> 16 & 255] ^ t[4][c >> 24] ^ t[3][p[4]] ^ t[2][p[5]] ^
+            t[1][p[6]] ^ t[0][p[7]];
+    }
+    for (; size > 0; size--, p++) c = (c >> 8) ^ t[0][(c ^ *p) & 255];
+    z->crc = ~c;
+}
+
+static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
+    uint64_t unread = z->bytes->size - z->bytes->at + (uint64_t)(z->bit_count / 8);
+    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread), what);
+}
+
+/* Tops the bits up to 56 or more, or to what the file still has. */
+static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
+    mirt__bytes *bytes = z->bytes;
+    if (bytes->size - bytes->at >= 8) {
+        const unsigned char *p = bytes->data + bytes->at;
+        uint64_t word = (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 |
+                        (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 | (uint64_t)p[7] << 56;
+        int whole = (63 - z->bit_count) >> 3;
+        z->bits |= word << z->bit_count;
+        z->bit_count += whole * 8;
+        bytes->at += (size_t)whole;
+        return MIRT_OK;
+    }
+    /* Byte by byte across the buffer's end; undefined bits have to go first. */
+    z->bits &= ((uint64_t)1 << z->bit_count) - 1;
+    while (z->bit_count <= 55) {
+        if (bytes->at == bytes->size) {
+            mirt_status status = mirt__bytes_fill(bytes);
+            if (status != MIRT_OK) return status;
+            if (bytes->size == 0) return MIRT_OK;
+        }
+        z->bits |= (uint64_t)bytes->data[bytes->at++] << z->bit_count;
+        z->bit_count += 8;
+    }
+    return MIRT_OK;
+}
+
+static void mirt__gunzip_drop(mirt__gunzip *z, int count) {
+    z->bits >>= count;
+    z->bit_count -= count;
+}
+
+/* The next `count` <= 32 bits. */
+static mirt_status mirt__gunzip_take(mirt__gunzip *z, int count, uint32_t *out) {
+    *out = 0;
+    if (z->bit_count < count) {
+        mirt_status status = mirt__gunzip_refill(z);
+        if (status != MIRT_OK) return status;
+        if (z->bit_count < count) return mirt__gunzip_fail(z, "the file ends too early");
+    }
+    *out = (uint32_t)(z->bits & (((uint64_t)1 << count) - 1));
+    mirt__gunzip_drop(z, count);
+    return MIRT_OK;
+}
+
+/* False if the lengths are no code: too many words, or too few and not the one word that RFC 1951
+   allows to stand alone. */
+static bool mirt__huffman_build(mirt__huffman *h, const unsigned char *length, int symbols) {
+    uint16_t next[16], offset[16];
+    memset(h, 0, sizeof *h);
+    for (int s = 0; s < symbols; s++) h->count[length[s]]++;
+    bool none = h->count[0] == symbols;
+    h->count[0] = 0;
+    int left = 1, longest = 0;
+    uint16_t code = 0, before = 0;
+    for (int l = 1; l <= 15; l++) {
+        left = left * 2 - h->count[l];
+        if (left < 0) return false;
+        if (h->count[l]) longest = l;
+        code = (uint16_t)((code + h->count[l - 1]) << 1);
+        next[l] = code;
+        offset[l] = before;
+        before = (uint16_t)(before + h->count[l]);
+    }
+    if (left > 0 && !none && longest != 1) return false;
+    for (int s = 0; s < symbols; s++) {
+        int l = length[s];
+        if (l == 0) continue;
+        h->symbol[offset[l]++] = (uint16_t)s;
+        unsigned word = next[l]++, reversed = 0;
+        if (l > MIRT__FAST_BITS) continue;
+        for (int bit = 0; bit < l; bit++) reversed |= (word >> bit & 1u) << (l - 1 - bit);
+        for (unsigned i = reversed; i < 1u << MIRT__FAST_BITS; i += 1u << l) h->fast[i] = (uint16_t)(s << 4 | l);
+    }
+    return true;
+}
+
+/* The symbol at the head of `bits`, and its length; -1 if no word fits. */
+static int mirt__huffman_find(const mirt__huffman *h, uint64_t bits, int *length) {
+    unsigned entry = h->fast[bits & ((1u << MIRT__FAST_BITS) - 1)];
+    if (entry) {
+        *length = (int)(entry & 15);
+        return (int)(entry >> 4);
+    }
+    int code = 0, first = 0, index = 0;
+    for (int l = 1; l <= 15; l++) {
+        code |= (int)(bits & 1);
+        bits >>= 1;
+        int count = h->count[l];
+        if (code - count < first) {
+            *length = l;
+            return h->symbol[index + (code - first)];
+        }
+        index += count;
+        first = (first + count) << 1;
+        code <<= 1;
+    }
+    *length = 0;
+    return -1;
+}
+
+static mirt_status mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h, int *symbol) {
+    int length;
+    if (z->bit_count < 15) {
+        mirt_status status = mirt__gunzip_refill(z);
+        if (status != MIRT_OK) return status;
+    }
+    *symbol = mirt__huffman_find(h, z->bits, &length);
+    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15)) return mirt__gunzip_fail(z, "the file ends too early");
+    if (*symbol < 0) return mirt__gunzip_fail(z, "a code word that does not exist");
+    mirt__gunzip_drop(z, length);
+    return MIRT_OK;
+}
+
+static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
+    unsigned char length[288];
+    for (int i = 0; i < 288; i++) length[i] = (unsigned char)(i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8);
+    mirt__huffman_build(&z->lengths, length, 288);
+    memset(length, 5, 32);
+    mirt__huffman_build(&z->distances, length, 32);
+}
+
+/* Reads `wanted` code lengths, themselves packed by the code in z->lengths. */
+static mirt_status mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
+    int n = 0;
+    while (n < wanted) {
+        int symbol;
+        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
+        if (status != MIRT_OK) return status;
+        if (symbol < 16) {
+            length[n++] = (unsigned char)symbol;
+            continue;
+        }
+        uint32_t repeat;
+        status = mirt__gunzip_take(z, symbol == 16 ? 2 : symbol == 17 ? 3 : 7, &repeat);
+        if (status != MIRT_OK) return status;
+        repeat += symbol == 18 ? 11 : 3;
+        if (symbol == 16 && n == 0) return mirt__gunzip_fail(z, "a repeated code length with none before it");
+        if (repeat > (uint32_t)(wanted - n)) return mirt__gunzip_fail(z, "too many code lengths");
+        memset(length + n, symbol == 16 ? length[n - 1] : 0, repeat);
+        n += (int)repeat;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
+    static const unsigned char order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+    unsigned char length[286 + 30];
+    uint32_t literals, distances, codes, value;
+    mirt_status status = mirt__gunzip_take(z, 5, &literals);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 5, &distances);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 4, &codes);
+    if (status != MIRT_OK) return status;
+    literals += 257;
+    distances += 1;
+    codes += 4;
+    if (literals > 286 || distances > 30) return mirt__gunzip_fail(z, "too many code words");
+    memset(length, 0, 19);
+    for (uint32_t i = 0; i < codes; i++) {
+        status = mirt__gunzip_take(z, 3, &value);
+        if (status != MIRT_OK) return status;
+        length[order[i]] = (unsigned char)value;
+    }
+    if (!mirt__huffman_build(&z->lengths, length, 19)) return mirt__gunzip_fail(z, "code lengths that make no code");
+    status = mirt__gunzip_code_lengths(z, length, (int)(literals + distances));
+    if (status != MIRT_OK) return status;
+    if (length[256] == 0) return mirt__gunzip_fail(z, "a block without an end");
+    if (!mirt__huffman_build(&z->lengths, length, (int)literals) ||
+        !mirt__huffman_build(&z->distances, length + literals, (int)distances))
+        return mirt__gunzip_fail(z, "code lengths that make no code");
+    return MIRT_OK;
+}
+
+/* Blocks that are not packed start at a whole byte. */
+static mirt_status mirt__gunzip_stored_header(mirt__gunzip *z) {
+    uint32_t size, check;
+    mirt__gunzip_drop(z, z->bit_count & 7);
+    mirt_status status = mirt__gunzip_take(z, 16, &size);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 16, &check);
+    if (status != MIRT_OK) return status;
+    if ((size ^ check) != 0xFFFF) return mirt__gunzip_fail(z, "a stored block whose two lengths differ");
+    z->stored_left = size;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_block(mirt__gunzip *z) {
+    if (z->last) {
+        z->mode = MIRT__GUNZIP_TRAILER;
+        return MIRT_OK;
+    }
+    uint32_t head;
+    mirt_status status = mirt__gunzip_take(z, 3, &head);
+    if (status != MIRT_OK) return status;
+    z->last = head & 1;
+    z->mode = head >> 1 ? MIRT__GUNZIP_CODES : MIRT__GUNZIP_STORED;
+    switch (head >> 1) {
+    case 0: return mirt__gunzip_stored_header(z);
+    case 1: mirt__gunzip_fixed_codes(z); return MIRT_OK;
+    case 2: return mirt__gunzip_dynamic_codes(z);
+    default: return mirt__gunzip_fail(z, "an unknown kind of block");
+    }
+}
+
+static mirt_status mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+    size_t n = 0;
+    while (n < size && z->stored_left > 0) {
+        uint32_t byte;
+        mirt_status status = mirt__gunzip_take(z, 8, &byte);
+        if (status != MIRT_OK) return status;
+        out[n++] = (unsigned char)byte;
+        z->window[z->total++ % MIRT__WINDOW] = (unsigned char)byte;
+        z->stored_left--;
+    }
+    if (z->stored_left == 0) z->mode = MIRT__GUNZIP_BLOCK;
+    *made = n;
+    return MIRT_OK;
+}
+
+/* Length and distance of a repetition, after its length symbol. */
+static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
+    static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
+                                             31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+    static const unsigned char length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                                  2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+    static const uint16_t distance_base[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
+                                               193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    uint32_t extra;
+    if (symbol > 285) return mirt__gunzip_fail(z, "an unknown length");
+    mirt_status status = mirt__gunzip_take(z, length_bits[symbol - 257], &extra);
+    if (status != MIRT_OK) return status;
+    z->copy_left = length_base[symbol - 257] + (int)extra;
+    status = mirt__gunzip_symbol(z, &z->distances, &symbol);
+    if (status != MIRT_OK) return status;
+    if (symbol > 29) return mirt__gunzip_fail(z, "an unknown distance");
+    status = mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1, &extra);
+    if (status != MIRT_OK) return status;
+    z->copy_back = distance_base[symbol] + (int)extra;
+    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition of what lies before the start");
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_codes(mirt__gunzip *z, unsigned char *out, size_t size, size_t *made) {
+    size_t n = 0;
+    while (n < size) {
+        uint64_t total = z->total;
+        while (z->copy_left > 0 && n < size) {
+            unsigned char byte = z->window[(total - (uint64_t)z->copy_back) % MIRT__WINDOW];
+            z->window[total++ % MIRT__WINDOW] = byte;
+            out[n++] = byte;
+            z->copy_left--;
+        }
+        z->total = total;
+        if (n == size) break;
+        int symbol;
+        mirt_status status = mirt__gunzip_symbol(z, &z->lengths, &symbol);
+        if (status != MIRT_OK) return status;
+        if (symbol < 256) {
+            z->window[z->total++ % MIRT__WINDOW] = (unsigned char)symbol;
+            out[n++] = (unsigned char)symbol;
+        } else if (symbol == 256) {
+            z->mode = MIRT__GUNZIP_BLOCK;
+            break;
+        } else {
+            status = mirt__gunzip_match(z, symbol);
+            if (status != MIRT_OK) return status;
+        }
+    }
+    *made = n;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gunzip_trailer(mirt__gunzip *z) {
+    uint32_t crc, size;
+    mirt__gunzip_drop(z, z->bit_count & 7);
+    mirt_status status = mirt__gunzip_take(z, 32, &crc);
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 32, &size);
+    if (status != MIRT_OK) return status;
+    if (crc != z->crc) return mirt__gunzip_fail(z, "the checksum is wrong");
+    if (size != (uint32_t)z->total) return mirt__gunzip_fail(z, "the length at the end is wrong");
+    status = mirt__gunzip_refill(z);
+    if (status != MIRT_OK) return status;
+    if (z->bit_count > 0) return mirt__gunzip_fail(z, "more data follow its end");
+    z->mode = MIRT__GUNZIP_END;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, size_t size, size_t *got) {
+    *got = 0;
+    while (*got < size && z->mode != MIRT__GUNZIP_END) {
+        mirt_status status;
+        size_t made = 0;
+        switch (z->mode) {
+        case MIRT__GUNZIP_BLOCK: status = mirt__gunzip_block(z); break;
+        case MIRT__GUNZIP_STORED: status = mirt__gunzip_stored(z, out + *got, size - *got, &made); break;
+        case MIRT__GUNZIP_CODES: status = mirt__gunzip_codes(z, out + *got, size - *got, &made); break;
+        default: status = mirt__gunzip_trailer(z); break;
+        }
+        if (status != MIRT_OK) return status;
+        mirt__gunzip_checksum(z, out + *got, made);
+        *got += made;
+    }
+    return MIRT_OK;
+}
+
+/* Skips `count` bytes, or up to and with a zero byte when count is negative. */
+static mirt_status mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
+    uint32_t byte = 1;
+    while (count < 0 ? byte != 0 : count > 0) {
+        mirt_status status = mirt__gunzip_take(z, 8, &byte);
+        if (status != MIRT_OK) return status;
+        if (count > 0) count--;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
+    const uint32_t header_check = 2, extra = 4, name = 8, comment = 16;
+    uint32_t magic, flags, length = 0;
+    z->bits = 0;
+    z->bit_count = 0;
+    z->mode = MIRT__GUNZIP_BLOCK;
+    z->last = false;
+    z->copy_left = 0;
+    z->crc = 0;
+    z->total = 0;
+    mirt_status status = mirt__gunzip_take(z, 24, &magic);
+    if (status == MIRT_OK && magic != 0x088B1F) status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
+    if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
+    if (status != MIRT_OK) return status;
+    if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");
+    status = mirt__gunzip_skip(z, 6); /* time, extra flags, operating system */
+    if (status == MIRT_OK && (flags & extra)) {
+        status = mirt__gunzip_take(z, 16, &length);
+        if (status == MIRT_OK) status = mirt__gunzip_skip(z, length);
+    }
+    if (status == MIRT_OK && (flags & name)) status = mirt__gunzip_skip(z, -1);
+    if (status == MIRT_OK && (flags & comment)) status = mirt__gunzip_skip(z, -1);
+    if (status == MIRT_OK && (flags & header_check)) status = mirt__gunzip_skip(z, 2);
+    return status;
+}
+
+#undef MIRT__WINDOW
+#undef MIRT__FAST_BITS

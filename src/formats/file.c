@@ -1,0 +1,238 @@
+#include "file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* The system calls of this file, so that tests can make them fail. */
+#ifndef MIRT__IO_OPEN
+#define MIRT__IO_OPEN(path, flags, mode) open(path, flags, mode)
+#endif
+#ifndef MIRT__IO_READ
+#define MIRT__IO_READ(fd, data, size) read(fd, data, size)
+#endif
+#ifndef MIRT__IO_WRITE
+#define MIRT__IO_WRITE(fd, data, size, offset) pwrite(fd, data, size, offset)
+#endif
+#ifndef MIRT__IO_FSYNC
+#define MIRT__IO_FSYNC(fd) fsync(fd)
+#endif
+#ifndef MIRT__IO_CLOSE
+#define MIRT__IO_CLOSE(fd) close(fd)
+#endif
+#ifndef MIRT__IO_RENAME
+#define MIRT__IO_RENAME(from, to) rename(from, to)
+#endif
+#ifndef MIRT__IO_UNLINK
+#define MIRT__IO_UNLINK(path) unlink(path)
+#endif
+#ifndef MIRT__IO_STAT
+#define MIRT__IO_STAT(path, out) stat(path, out)
+#endif
+#ifndef MIRT__IO_FSTAT
+#define MIRT__IO_FSTAT(fd, out) fstat(fd, out)
+#endif
+
+/* Systems refuse or shorten transfers beyond 2 GiB. */
+#define MIRT__FILE_CHUNK ((size_t)1 << 30)
+
+/* "path: what: reason" from errno. */
+static mirt_status mirt__file_fail(const char *path, const char *what) {
+    int code = errno;
+    mirt_status status = code == ENOENT ? MIRT_E_NOT_FOUND : code == ENOMEM ? MIRT_E_NOMEM : MIRT_E_IO;
+    return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));
+}
+
+static mirt_status mirt__file_too_large(const char *path, size_t limit) {
+    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
+}
+
+static int mirt__file_open(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = MIRT__IO_OPEN(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* Room for `capacity` bytes and the final 0, keeping the first `used`. */
+static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
+    size_t bytes;
+    if (!mirt__add_size(capacity, 1, &bytes)) return mirt__no_memory(SIZE_MAX) != NULL;
+    unsigned char *bigger = (unsigned char *)mirt__aligned_alloc(bytes);
+    if (!bigger) return false;
+    if (used > 0) memcpy(bigger, *data, used);
+    mirt__aligned_free(*data);
+    *data = bigger;
+    return true;
+}
+
+/* Reads to the end into *data, which the caller frees even after a failure. `expected` is a hint:
+   pipes and files that are still growing have no size to rely on. */
+static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected, size_t limit, unsigned char **data,
+                                       size_t *size) {
+    size_t capacity = 0;
+    for (;;) {
+        if (*size == capacity) {
+            /* One byte beyond what is expected, so that the end is seen without growing. */
+            size_t wanted = capacity == 0 ? expected : capacity < limit / 2 ? capacity * 2 : limit;
+            if (wanted < 4096) wanted = 4096;
+            capacity = wanted + 1;
+            if (!mirt__file_reserve(data, *size, capacity)) return mirt_last_status();
+        }
+        size_t chunk = capacity - *size < MIRT__FILE_CHUNK ? capacity - *size : MIRT__FILE_CHUNK;
+        ssize_t got = MIRT__IO_READ(fd, *data + *size, chunk);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return mirt__file_fail(path, "cannot read");
+        if (got == 0) break;
+        *size += (size_t)got;
+        if (*size > limit) return mirt__file_too_large(path, limit);
+    }
+    (*data)[*size] = 0;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
+    struct stat info;
+    *data = NULL;
+    *size = 0;
+    if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
+    int fd = mirt__file_open(path, O_RDONLY, 0);
+    if (fd < 0) return mirt__file_fail(path, "cannot open");
+    mirt_status status = MIRT_OK;
+    if (MIRT__IO_FSTAT(fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
+    else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
+    else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
+    if (status == MIRT_OK)
+        status = mirt__file_read_all(path, fd, S_ISREG(info.st_mode) ? (size_t)info.st_size : 0, limit, data, size);
+    /* A descriptor that was only read from has nothing to lose. */
+    MIRT__IO_CLOSE(fd);
+    if (status != MIRT_OK) {
+        mirt__aligned_free(*data);
+        *data = NULL;
+        *size = 0;
+    }
+    return status;
+}
+
+/* Creates a file that did not exist before, next to the final one; names it in writer->temporary. */
+static mirt_status mirt__file_create_temporary(mirt__file_writer *writer, size_t capacity, mode_t mode) {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        snprintf(writer->temporary, capacity, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
+        writer->fd = mirt__file_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+        if (writer->fd >= 0) return MIRT_OK;
+        if (errno != EEXIST) break;
+    }
+    return mirt__file_fail(writer->path, "cannot create a temporary file beside it");
+}
+
+static void mirt__file_forget(mirt__file_writer *writer) {
+    mirt__free(writer->path);
+    mirt__free(writer->temporary);
+    writer->path = writer->temporary = NULL;
+    writer->fd = -1;
+}
+
+MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path) {
+    struct stat info;
+    memset(writer, 0, sizeof *writer);
+    writer->fd = -1;
+    bool exists = MIRT__IO_STAT(path, &info) == 0;
+    /* Replacing /dev/null or a pipe by a file would harm others. */
+    if (exists && !S_ISREG(info.st_mode))
+        return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
+    size_t capacity = strlen(path) + 48;
+    writer->path = mirt__strdup(path);
+    writer->temporary = (char *)mirt__calloc(capacity, 1);
+    /* What was private stays private. */
+    mode_t mode = exists ? info.st_mode & 0777 : 0666;
+    writer->status = MIRT_E_NOMEM;
+    if (writer->path && writer->temporary) writer->status = mirt__file_create_temporary(writer, capacity, mode);
+    if (writer->status != MIRT_OK) mirt__file_forget(writer);
+    return writer->status;
+}
+
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+    const unsigned char *from = (const unsigned char *)data;
+    if (writer->status != MIRT_OK) return writer->status;
+    while (size > 0) {
+        size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
+        ssize_t put = MIRT__IO_WRITE(writer->fd, from, chunk, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put == 0) errno = ENOSPC;
+        if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
+        from += put;
+        offset += (uint64_t)put;
+        size -= (size_t)put;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size) {
+    mirt_status status = mirt__file_patch(writer, writer->size, data, size);
+    if (status == MIRT_OK) writer->size += size;
+    return status;
+}
+
+/* The directory `path` lies in, open for syncing: makes a rename last through a power failure. -1
+   if that cannot be done. */
+static int mirt__file_open_directory(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return mirt__file_open(".", O_RDONLY, 0);
+    size_t length = slash == path ? 1 : (size_t)(slash - path);
+    char *directory = (char *)mirt__calloc(length + 1, 1);
+    if (!directory) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memcpy(directory, path, length);
+    int fd = mirt__file_open(directory, O_RDONLY, 0);
+    int code = errno;
+    mirt__free(directory);
+    errno = code;
+    return fd;
+}
+
+static bool mirt__file_sync(int fd) {
+    int result;
+    do result = MIRT__IO_FSYNC(fd);
+    while (result != 0 && errno == EINTR);
+    /* Some file systems have no such call; the others mean it. */
+    return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+}
+
+/* Puts the finished temporary file in place. */
+static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
+    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
+    int fd = writer->fd;
+    writer->fd = -1;
+    /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
+    if (MIRT__IO_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
+    if (MIRT__IO_RENAME(writer->temporary, writer->path) != 0)
+        return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
+    writer->temporary[0] = 0;
+    if (directory >= 0 && !mirt__file_sync(directory))
+        return mirt__file_fail(writer->path, "the new file is in place, but may not survive a power failure");
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
+    if (writer->status == MIRT_OK) {
+        int directory = mirt__file_open_directory(writer->path);
+        /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
+        if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
+        else writer->status = mirt__file_replace(writer, directory);
+        if (directory >= 0) MIRT__IO_CLOSE(directory);
+    }
+    mirt_status status = writer->status;
+    mirt__file_abort(writer);
+    return status;
+}
+
+MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
+    if (writer->fd >= 0) MIRT__IO_CLOSE(writer->fd);
+    if (writer->temporary && writer->temporary[0]) MIRT__IO_UNLINK(writer->temporary);
+    mirt__file_forget(writer);
+}
+
+#undef MIRT__FILE_CHUNK

@@ -1,0 +1,32 @@
+#ifndef MIRT__FILE_H
+#define MIRT__FILE_H
+/* Whole files: read into memory, or replaced atomically. */
+
+#include "../base/base.h"
+
+/* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
+   bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
+MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
+
+/* A file that is written beside `path` under a temporary name and takes its place only when
+   everything is on the disk. Until then, and after any failure, what was at `path` stays as it
+   was. A symbolic link at `path` is replaced itself. Every begun writer ends in exactly one commit
+   or abort. */
+typedef struct mirt__file_writer {
+    int fd;              /* -1: not begun, or ended */
+    uint64_t size;       /* bytes appended */
+    char *path, *temporary;
+    mirt_status status;  /* the first failure; it makes all later calls fail */
+} mirt__file_writer;
+
+/* On failure there is nothing to abort (but abort is allowed). */
+MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path);
+MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size);
+/* Overwrites bytes that were appended before. */
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size);
+/* The only failure after which the new file stands at `path` is that its directory could not be
+   synced; the message says so. */
+MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
+MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
+
+#endif

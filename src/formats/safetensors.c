@@ -1,0 +1,316 @@
+/* Reading: nothing in a file is believed before it was checked. */
+
+#include "safetensors.h"
+#include "file.h"
+
+#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "tensors are read and written in place, which needs a little-endian machine"
+#endif
+
+static const struct {
+    const char *name;
+    size_t size;
+} mirt__st_dtypes[MIRT__ST_DTYPE_COUNT] = {
+#define MIRT__ST_ROW(name, size) {#name, size},
+    MIRT__ST_DTYPE_LIST(MIRT__ST_ROW)
+#undef MIRT__ST_ROW
+};
+
+MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype) {
+    return mirt__st_dtypes[dtype].name;
+}
+
+MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype) {
+    return mirt__st_dtypes[dtype].size;
+}
+
+MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out) {
+    size_t bytes = mirt__st_dtype_size(tensor->dtype);
+    for (int i = 0; i < tensor->rank; i++) {
+        if (tensor->dim[i] < 0 || (uint64_t)tensor->dim[i] > SIZE_MAX / 2) return false;
+        if (!mirt__mul_size(bytes, (size_t)tensor->dim[i], &bytes)) return false;
+    }
+    *out = bytes;
+    return bytes <= SIZE_MAX / 2;
+}
+
+MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]) {
+    size_t used = 1;
+    out[0] = '(';
+    for (int i = 0; i < tensor->rank; i++)
+        used += (size_t)snprintf(out + used, MIRT__ST_SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
+                                 (long long)tensor->dim[i]);
+    out[used] = ')';
+    out[used + 1] = 0;
+    return out;
+}
+
+/* "origin: tensor: what", the tensor being NULL when the whole file is meant. */
+static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
+    MIRT__PRINTF(3, 4);
+static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
+    char what[400], label[MIRT__JSON_LABEL];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return mirt__fail(MIRT_E_FORMAT, "%s: %s%s%s", file->origin, tensor ? mirt__json_label(tensor, label) : "",
+                      tensor ? ": " : "", what);
+}
+
+/* The current error, put into words as mirt__st_bad does. */
+static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
+    char label[MIRT__JSON_LABEL];
+    return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
+}
+
+static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt__json *node,
+                                       mirt__safetensor *tensor) {
+    char label[MIRT__JSON_LABEL];
+    const mirt__json *dtype = mirt__json_get(node, "dtype", MIRT__JSON_STRING);
+    if (!dtype) return mirt__st_bad_json(file, node->key);
+    for (int i = 0; i < MIRT__ST_DTYPE_COUNT; i++) {
+        if (strcmp(dtype->string, mirt__st_dtypes[i].name) != 0) continue;
+        tensor->dtype = (mirt__st_dtype)i;
+        return MIRT_OK;
+    }
+    return mirt__st_bad(file, node->key, "dtype \"%s\" is not one that is known here (such as F32, I32, U8)",
+                        mirt__json_label(dtype->string, label));
+}
+
+static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt__json *node,
+                                       mirt__safetensor *tensor) {
+    char text[MIRT__ST_SHAPE_TEXT];
+    const mirt__json *shape = mirt__json_get(node, "shape", MIRT__JSON_ARRAY);
+    if (!shape) return mirt__st_bad_json(file, node->key);
+    if (shape->count > MIRT__ST_RANK)
+        return mirt__st_bad(file, node->key, "shape has %zu dimensions, but at most %d are supported", shape->count,
+                            MIRT__ST_RANK);
+    for (size_t i = 0; i < shape->count; i++) {
+        const mirt__json *dim = shape->item[i];
+        if (dim->type != MIRT__JSON_NUMBER || !dim->integral || dim->integer < 0)
+            return mirt__st_bad(file, node->key, "shape[%zu] must be a whole number from 0 to %lld", i,
+                                (long long)INT64_MAX);
+        tensor->dim[tensor->rank++] = dim->integer;
+    }
+    if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
+    return mirt__st_bad(file, node->key, "shape %s of %s has more bytes than can be addressed",
+                        mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
+}
+
+static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mirt__json *node,
+                                         mirt__safetensor *tensor) {
+    char text[MIRT__ST_SHAPE_TEXT];
+    uint64_t offset[2] = {0, 0};
+    const mirt__json *pair = mirt__json_get(node, "data_offsets", MIRT__JSON_ARRAY);
+    if (!pair) return mirt__st_bad_json(file, node->key);
+    if (pair->count != 2)
+        return mirt__st_bad(file, node->key, "data_offsets has %zu items, but must have 2", pair->count);
+    for (int i = 0; i < 2; i++) {
+        const mirt__json *item = pair->item[i];
+        if (item->type != MIRT__JSON_NUMBER || !item->integral || item->integer < 0)
+            return mirt__st_bad(file, node->key, "data_offsets[%d] must be a whole number from 0 to %zu", i,
+                                file->data_size);
+        offset[i] = (uint64_t)item->integer;
+    }
+    unsigned long long begin = offset[0], end = offset[1];
+    if (begin > end)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] end before they begin", begin, end);
+    if (end > file->data_size)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] go beyond the %zu bytes of tensor data", begin,
+                            end, file->data_size);
+    if (end - begin != tensor->size)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu", begin,
+                            end, end - begin, mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype),
+                            tensor->size);
+    tensor->data = file->data + begin;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_read_metadata(mirt__safetensors *file, const mirt__json *node) {
+    if (node->type != MIRT__JSON_OBJECT)
+        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
+    for (size_t i = 0; i < node->count; i++)
+        if (node->item[i]->type != MIRT__JSON_STRING)
+            return mirt__st_bad(file, node->item[i]->key, "this metadata is %s, but must be a string",
+                                mirt__json_type_name(node->item[i]->type));
+    file->metadata = node;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__json *node) {
+    mirt__safetensor *tensor = &file->tensor[file->count];
+    if (node->type != MIRT__JSON_OBJECT)
+        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
+    tensor->name = node->key;
+    mirt_status status = mirt__st_read_dtype(file, node, tensor);
+    if (status == MIRT_OK) status = mirt__st_read_shape(file, node, tensor);
+    if (status == MIRT_OK) status = mirt__st_read_offsets(file, node, tensor);
+    if (status == MIRT_OK) file->count++;
+    return status;
+}
+
+/* qsort's comparison by place in the file; empty tensors come before what begins at their place. */
+static int mirt__st_compare_places(const void *a, const void *b) {
+    const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
+    uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
+    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
+    return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
+}
+
+/* Every byte behind the header belongs to exactly one tensor. */
+static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
+    size_t count = (size_t)file->count, end = 0;
+    const char *before = "";
+    const mirt__safetensor **order =
+        (const mirt__safetensor **)mirt__pool_alloc(&file->pool, (count + 1) * sizeof(mirt__safetensor *));
+    if (!order) return mirt_last_status();
+    for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
+    qsort(order, count, sizeof *order, mirt__st_compare_places);
+    for (size_t i = 0; i < count; i++) {
+        char label[MIRT__JSON_LABEL];
+        size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
+        if (begin > end)
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
+                                begin, end);
+        if (begin < end)
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" goes on to %zu: they overlap", begin,
+                                mirt__json_label(before, label), end);
+        end = begin + order[i]->size;
+        before = order[i]->name;
+    }
+    if (end == file->data_size) return MIRT_OK;
+    return mirt__st_bad(file, NULL, "the tensors end at %zu, but the file has %zu bytes of tensor data", end,
+                        file->data_size);
+}
+
+static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__json *header) {
+    file->tensor = (mirt__safetensor *)mirt__pool_alloc(&file->pool, (header->count + 1) * sizeof(mirt__safetensor));
+    if (!file->tensor) return mirt_last_status();
+    for (size_t i = 0; i < header->count; i++) {
+        const mirt__json *node = header->item[i];
+        bool metadata = strcmp(node->key, "__metadata__") == 0;
+        mirt_status status = metadata ? mirt__st_read_metadata(file, node) : mirt__st_read_tensor(file, node);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__st_check_layout(file);
+}
+
+static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
+                                     const char *want, const char *got) {
+    char label[MIRT__JSON_LABEL];
+    return mirt__st_bad(file, tensor,
+                        "%s is %s, but the file promises %s: it is damaged, or was changed by a program that "
+                        "kept the old mirrortrain.* metadata", what, got, mirt__json_label(want, label));
+}
+
+static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
+    const mirt__json *sums = mirt__json_parse(&file->pool, promised, strlen(promised));
+    if (!sums) return mirt__st_bad_json(file, "mirrortrain.crc32c");
+    if (sums->type != MIRT__JSON_OBJECT || sums->count != (size_t)file->count)
+        return mirt__st_bad(file, "mirrortrain.crc32c", "must be an object with one member for each of the %d tensors",
+                            file->count);
+    for (int i = 0; i < file->count; i++) {
+        char got[16];
+        const mirt__safetensor *tensor = &file->tensor[i];
+        const mirt__json *sum = mirt__json_get(sums, tensor->name, MIRT__JSON_STRING);
+        if (!sum) return mirt__st_bad_json(file, "mirrortrain.crc32c");
+        snprintf(got, sizeof got, "%08x", (unsigned)mirt__crc32c(0, tensor->data, tensor->size));
+        if (strcmp(got, sum->string) != 0) return mirt__st_mismatch(file, tensor->name, "CRC-32C", sum->string, got);
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_check_header(const mirt__safetensors *file, const mirt__json *promised,
+                                         const unsigned char *header, size_t size) {
+    size_t at = promised->offset + 1; /* behind the quote */
+    char got[16];
+    if (strlen(promised->string) != 8 || memcmp(header + at, promised->string, 8) != 0)
+        return mirt__st_bad(file, "mirrortrain.header", "must be 8 hexadecimal digits");
+    uint32_t crc = mirt__crc32c(0, header, at);
+    crc = mirt__crc32c(crc, "00000000", 8);
+    crc = mirt__crc32c(crc, header + at + 8, size - at - 8);
+    snprintf(got, sizeof got, "%08x", (unsigned)crc);
+    return strcmp(got, promised->string) == 0 ? MIRT_OK
+                                              : mirt__st_mismatch(file, "header", "CRC-32C", promised->string, got);
+}
+
+static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned char *header, size_t header_size) {
+    static const char *const keys[3] = {"mirrortrain.header", "mirrortrain.crc32c", "mirrortrain.sha256"};
+    const mirt__json *value[3];
+    int found = 0;
+    for (int i = 0; i < 3; i++) {
+        value[i] = file->metadata ? mirt__json_member(file->metadata, keys[i]) : NULL;
+        found += value[i] != NULL;
+    }
+    if (found == 0) return MIRT_OK;
+    for (int i = 0; i < 3; i++)
+        if (!value[i]) return mirt__st_bad(file, "__metadata__", "%s is missing beside the other checksums", keys[i]);
+    mirt_status status = mirt__st_check_header(file, value[0], header, header_size);
+    if (status == MIRT_OK) status = mirt__st_check_tensors(file, value[1]->string);
+    if (status != MIRT_OK) return status;
+    mirt__sha256 sha;
+    mirt__sha256_begin(&sha);
+    mirt__sha256_add(&sha, file->data, file->data_size);
+    mirt__sha256_end(&sha, file->sha256);
+    if (strcmp(file->sha256, value[2]->string) == 0) return MIRT_OK;
+    return mirt__st_mismatch(file, "all tensors", "SHA-256", value[2]->string, file->sha256);
+}
+
+static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
+    uint64_t length = 0;
+    if (size < 8)
+        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: the header length alone takes 8",
+                            size);
+    for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
+    if (length > MIRT__ST_HEADER_LIMIT)
+        return mirt__st_bad(file, NULL, "the header length %llu is above the limit of %d: this is no safetensors file",
+                            (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
+    if (length > size - 8)
+        return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
+                            (unsigned long long)length, size);
+    if (length == 0 || bytes[8] != '{') return mirt__st_bad(file, NULL, "the header does not begin with '{'");
+    file->data = bytes + 8 + length;
+    file->data_size = size - 8 - (size_t)length;
+    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, (size_t)length);
+    if (!header) return mirt__st_bad_json(file, "header");
+    mirt_status status = mirt__st_read_header(file, header);
+    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
+}
+
+/* Reads bytes that are in memory; closes the file after a failure. */
+static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
+    file->origin = mirt__pool_strdup(&file->pool, origin);
+    mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
+    if (status != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path) {
+    size_t size;
+    memset(file, 0, sizeof *file);
+    mirt_status status = mirt__file_read(path, SIZE_MAX, &file->owned, &size);
+    return status == MIRT_OK ? mirt__st_open(file, path, file->owned, size) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size) {
+    memset(file, 0, sizeof *file);
+    return mirt__st_open(file, "memory", (const unsigned char *)data, size);
+}
+
+MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file) {
+    mirt__pool_free(&file->pool);
+    mirt__aligned_free(file->owned);
+    memset(file, 0, sizeof *file);
+}
+
+MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name) {
+    for (int i = 0; i < file->count; i++)
+        if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
+    return NULL;
+}
+
+MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key) {
+    const mirt__json *value = file->metadata ? mirt__json_member(file->metadata, key) : NULL;
+    return value ? value->string : NULL;
+}

@@ -1,0 +1,146 @@
+#include "fuse.h"
+#include "../ops/ops.h"
+
+/* `node` takes the place of its producer: it computes what `producer` and it did together. */
+static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tensor *extra) {
+    node->id = producer->id;
+    node->op = producer->op;
+    node->a = producer->a;
+    node->name = producer->name ? producer->name : node->name;
+    node->num_in = producer->num_in;
+    for (int i = 0; i < producer->num_in; i++) node->in[i] = producer->in[i];
+    if (extra) node->in[node->num_in++] = extra;
+}
+
+static bool mirt__is_product(const mirt__node *node) {
+    return node->id == MIRT__OP_conv2d || (node->id == MIRT__OP_matmul && !node->a.transpose_a && !node->a.transpose_b);
+}
+
+static bool mirt__reads_data(const mirt__node *node) {
+    return node->id == MIRT__OP_reshape || node->id == MIRT__OP_cast ||
+           (node->id == MIRT__OP_unary && node->a.kind == MIRT__AFFINE);
+}
+
+/* product(reshape(rescale(cast(x)))) reads x itself, converting as it goes. */
+static void mirt__fuse_reader(mirt__node *product) {
+    mirt_tensor *t = product->in[0];
+    mirt__node *reshape = NULL;
+    bool affine = false, cast = false;
+    float scale = 1, offset = 0;
+    while (t->uses == 1 && !t->needs_grad && mirt__reads_data(t->node) && !(cast && t->node->id != MIRT__OP_reshape)) {
+        mirt__node *node = t->node;
+        if (node->id == MIRT__OP_reshape) {
+            if (!reshape) reshape = node;
+        } else if (node->id == MIRT__OP_cast) {
+            if (node->a.dtype != MIRT_FLOAT32) break;
+            cast = true;
+        } else {
+            if (affine) break;
+            affine = true;
+            scale = node->a.scale;
+            offset = node->a.offset;
+        }
+        t = node->in[0];
+    }
+    if (!affine && !cast) return;
+    if (t->dtype != MIRT_FLOAT32 && !cast) return;
+    product->a.affine = true;
+    product->a.scale = scale;
+    product->a.offset = offset;
+    if (reshape) {
+        reshape->in[0] = t;
+        reshape->out[0]->dtype = t->dtype;
+        t = reshape->out[0];
+    }
+    product->in[0] = t;
+}
+
+static void mirt__fuse_bias(mirt__node *node) {
+    const mirt__node *p = node->in[0]->node;
+    if (!mirt__is_product(p) || node->in[0]->uses != 1 || p->a.bias || p->a.activation != MIRT_LINEAR) return;
+    mirt__absorb(node, p, node->in[1]);
+    node->a.bias = true;
+}
+
+static mirt_activation_kind mirt__activation_of(const mirt__node *node) {
+    if (node->id != MIRT__OP_unary) return MIRT_LINEAR;
+    if (node->a.kind == MIRT__ACT_RELU) return MIRT_RELU;
+    if (node->a.kind == MIRT__ACT_SIGMOID) return MIRT_SIGMOID;
+    return node->a.kind == MIRT__ACT_TANH ? MIRT_TANH : MIRT_LINEAR;
+}
+
+static void mirt__fuse_activation(mirt__node *node) {
+    mirt_activation_kind kind = mirt__activation_of(node);
+    const mirt__node *p = node->in[0]->node;
+    if (kind == MIRT_LINEAR || !mirt__is_product(p) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
+    mirt__absorb(node, p, NULL);
+    node->a.activation = kind;
+}
+
+static bool mirt__is_2x2(const mirt__node *pool) {
+    return pool->a.kernel[0] == 2 && pool->a.kernel[1] == 2 && pool->a.strides[0] == 2 && pool->a.strides[1] == 2 &&
+           pool->a.padding == MIRT_VALID;
+}
+
+static void mirt__fuse_pool(mirt__node *node) {
+    const mirt__node *p = node->in[0]->node;
+    const mirt__attrs *a = &p->a;
+    if (!mirt__is_2x2(node) || p->id != MIRT__OP_conv2d || node->in[0]->uses != 1 || a->activation != MIRT_RELU) return;
+    if (p->in[0]->needs_grad || a->padding != MIRT_VALID || a->groups != 1) return;
+    if (a->strides[0] != 1 || a->strides[1] != 1 || a->dilation[0] != 1 || a->dilation[1] != 1) return;
+    mirt__absorb(node, p, NULL);
+    node->id = MIRT__OP_conv2d_pool;
+    node->op = mirt__op_get(MIRT__OP_conv2d_pool);
+    node->a.activation = MIRT_LINEAR;
+    node->out[1]->dtype = MIRT_UINT8;
+}
+
+MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        if (mirt__is_product(graph->node[i])) mirt__fuse_reader(graph->node[i]);
+    }
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_bias_add) mirt__fuse_bias(node);
+        else if (node->id == MIRT__OP_unary) mirt__fuse_activation(node);
+        else if (node->id == MIRT__OP_max_pool2d) mirt__fuse_pool(node);
+    }
+    mirt__graph_prune(graph, keep, count);
+}
+
+static mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
+    if (node->id != MIRT__OP_binary) return MIRT_LINEAR;
+    if (node->a.kind == MIRT__RELU_GRAD) return MIRT_RELU;
+    if (node->a.kind == MIRT__SIGMOID_GRAD) return MIRT_SIGMOID;
+    return node->a.kind == MIRT__TANH_GRAD ? MIRT_TANH : MIRT_LINEAR;
+}
+
+MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        mirt_activation_kind kind = mirt__activation_grad_of(node);
+        if (kind == MIRT_LINEAR || node->in[0]->uses != 1) continue;
+        const mirt__node *p = node->in[0]->node;
+        bool takes_mask = p->id == MIRT__OP_conv2d_input_grad || p->id == MIRT__OP_matmul;
+        if (!takes_mask || p->a.bias || p->a.activation || p->a.mask_activation || p->a.column_sum) continue;
+        if (!mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) continue;
+        mirt__absorb(node, p, node->in[1]);
+        node->a.mask_activation = kind;
+    }
+    mirt__graph_prune(graph, keep, count);
+}
+
+MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_in; k++) {
+            if (node->in[k]->node->id == MIRT__OP_dropout) node->in[k] = node->in[k]->node->in[0];
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i] && keep[i]->node->id == MIRT__OP_dropout) keep[i] = keep[i]->node->in[0];
+    }
+    mirt__graph_prune(graph, keep, count);
+}

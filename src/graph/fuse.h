@@ -1,0 +1,19 @@
+#ifndef MIRT__FUSE_H
+#define MIRT__FUSE_H
+/* Elementwise work moves into the kernel that reads or writes the tensor. The rewrites depend on
+   the graph alone, never on the machine, so the order of every sum is the same everywhere.
+
+   forward (before gradients are recorded; the fused ops know their own gradients):
+     product(reshape(rescale(cast(x))))   -> product reading x
+     activation(bias_add(product(x, w)))  -> product with an epilogue
+     max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
+   backward:
+     activation gradient(product)         -> product with a mask
+   inference: dropout is left out. */
+#include "graph.h"
+
+MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count);
+
+#endif

@@ -1,0 +1,197 @@
+#include "graph.h"
+#include "../ops/ops.h"
+
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
+    memset(graph, 0, sizeof *graph);
+    graph->model = model;
+}
+
+MIRT__LIB void mirt__graph_free(mirt__graph *graph) {
+    mirt__free(graph->node);
+    mirt__pool_free(&graph->pool);
+    memset(graph, 0, sizeof *graph);
+}
+
+MIRT__LIB void mirt__graph_poison(mirt__graph *graph) {
+    if (graph->status != MIRT_OK) return;
+    graph->status = mirt_last_status();
+    snprintf(graph->error, sizeof graph->error, "%s", mirt_last_error());
+}
+
+MIRT__LIB bool mirt__is_batched(const mirt_shape *shape) { return shape->rank > 0 && shape->dim[0] == MIRT_ROWS; }
+
+MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows) {
+    return mirt__shape_count(&tensor->shape) * (mirt__is_batched(&tensor->shape) ? rows : 1);
+}
+
+MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows) {
+    return (size_t)mirt__elements(tensor, rows) * mirt__dtype_size(tensor->dtype);
+}
+
+MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape) {
+    if (mirt__shape_count(shape) < 0) return mirt__fail(MIRT_E_SHAPE, "a tensor of this shape has too many elements"), false;
+    mirt_tensor *t = (mirt_tensor *)mirt__pool_alloc(&node->graph->pool, sizeof *t);
+    if (!t) return false;
+    t->node = node;
+    t->slot = node->num_out;
+    t->dtype = dtype;
+    t->shape = *shape;
+    node->out[node->num_out++] = t;
+    return true;
+}
+
+static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
+    if (graph->count == graph->capacity) {
+        int capacity = graph->capacity ? 2 * graph->capacity : 64;
+        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node)) return false;
+        graph->capacity = capacity;
+    }
+    graph->node[graph->count++] = node;
+    return true;
+}
+
+static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
+                                        mirt_tensor *const *in, int num_in) {
+    mirt__node *node = (mirt__node *)mirt__pool_alloc(&graph->pool, sizeof *node);
+    if (!node) return NULL;
+    node->id = id;
+    node->op = mirt__op_get(id);
+    if (attrs) node->a = *attrs;
+    node->graph = graph;
+    node->name = graph->scope;
+    node->num_in = num_in;
+    for (int i = 0; i < num_in; i++) {
+        node->in[i] = in[i];
+        if (in[i]->node->graph != graph) {
+            mirt__fail(MIRT_E_INVALID, "%s is given a tensor of another model", node->op->name);
+            return NULL;
+        }
+    }
+    return node;
+}
+
+MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
+                                    mirt_tensor *const *in, int num_in) {
+    if (graph->status != MIRT_OK) return NULL;
+    for (int i = 0; i < num_in; i++) {
+        if (!in[i]) return NULL;
+    }
+    mirt__node *node = mirt__graph_new_node(graph, id, attrs, in, num_in);
+    if (node && node->op->shape(node) && mirt__graph_append(graph, node)) {
+        for (int i = 0; i < num_in; i++) {
+            if (!in[i]->needs_grad) continue;
+            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
+        }
+        return node->out[0];
+    }
+    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__op_get(id)->name);
+    mirt__graph_poison(graph);
+    return NULL;
+}
+
+static void mirt__mark_live(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    for (int i = 0; i < graph->count; i++) graph->node[i]->live = false;
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->node->live = true;
+    }
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+}
+
+MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
+                                 mirt_tensor *replacement, mirt_tensor **keep, int count) {
+    for (int i = 0; i < source->count; i++) {
+        const mirt__node *from = source->node[i];
+        mirt_tensor *in[MIRT__MAX_IN];
+        if (from->out[0] == replaced) {
+            from->out[0]->clone = replacement;
+            continue;
+        }
+        for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
+        mirt__node *node = mirt__graph_new_node(graph, from->id, &from->a, in, from->num_in);
+        if (!node) return false;
+        if (from->name && !(node->name = mirt__pool_strdup(&graph->pool, from->name))) return false;
+        for (int k = 0; k < from->num_out; k++) {
+            if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
+            node->out[k]->needs_grad = from->out[k]->needs_grad;
+            from->out[k]->clone = node->out[k];
+        }
+        if (!mirt__graph_append(graph, node)) return false;
+    }
+    for (int i = 0; i < count; i++) keep[i] = keep[i]->clone;
+    mirt__graph_prune(graph, keep, count);
+    return true;
+}
+
+MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->uses = 0;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_in; k++) graph->node[i]->in[k]->uses++;
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->uses++;
+    }
+}
+
+MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__mark_live(graph, keep, count);
+    int n = 0;
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->live) graph->node[n++] = graph->node[i];
+    }
+    graph->count = n;
+}
+
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
+        for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && node->out[k]->dtype == MIRT_FLOAT32;
+    }
+}
+
+static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
+    mirt_tensor *dy[MIRT__MAX_OUT] = {NULL, NULL, NULL, NULL}, *dx[MIRT__MAX_IN] = {NULL, NULL, NULL, NULL, NULL, NULL};
+    bool reached = false, wanted = false;
+    for (int k = 0; k < node->num_out; k++) {
+        dy[k] = node->out[k]->grad;
+        reached = reached || dy[k];
+    }
+    for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
+    if (!reached || !wanted) return true;
+    if (!node->op->gradient) {
+        mirt__fail(MIRT_E_INVALID, "%s: %s is not differentiable", node->name ? node->name : "model", node->op->name);
+        return false;
+    }
+    graph->scope = node->name;
+    if (!node->op->gradient(node, dy, dx)) return false;
+    for (int k = 0; k < node->num_in; k++) {
+        mirt_tensor *x = node->in[k];
+        if (!dx[k] || !x->needs_grad) continue;
+        x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx[k]) : dx[k];
+        if (!x->grad) return false;
+    }
+    return true;
+}
+
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy) {
+    if (!y || !dy) return false;
+    int count = graph->count;
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->grad = NULL;
+    }
+    y->grad = dy;
+    for (int i = count - 1; i >= 0; i--) {
+        if (!mirt__node_gradient(graph, graph->node[i])) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+    }
+    graph->scope = NULL;
+    return graph->status == MIRT_OK;
+}

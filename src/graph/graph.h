@@ -1,0 +1,164 @@
+#ifndef MIRT__GRAPH_H
+#define MIRT__GRAPH_H
+/* The recorded graph. A node is one call of an op; a tensor is one output of a node. Recording
+   infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
+
+#include "../base/base.h"
+#include "../kernels/kernels.h"
+
+#define MIRT__MAX_IN 6
+#define MIRT__MAX_OUT 4
+
+typedef struct mirt__graph mirt__graph;
+typedef struct mirt__node mirt__node;
+typedef struct mirt__op mirt__op;
+
+/* Every op: a row here, a file in src/ops, a row in tests/test_ops.c. Node number NAME is
+   MIRT__OP_NAME, its definition mirt__op_NAME. */
+#define MIRT__OP_LIST(X) \
+    X(input) X(variable) X(loss_weight) \
+    X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
+    X(reshape) X(cast) X(one_hot) \
+    X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
+    X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout)
+typedef enum mirt__op_id {
+#define MIRT__OP_ENUM(name) MIRT__OP_##name,
+    MIRT__OP_LIST(MIRT__OP_ENUM)
+#undef MIRT__OP_ENUM
+    MIRT__OP_COUNT
+} mirt__op_id;
+
+/* What an op needs to know beside its inputs; each op's file says which fields it reads. */
+typedef struct mirt__attrs {
+    int index;             /* of an input, result or variable */
+    int kind;              /* which of a family: mirt__unary_kind, mirt__binary_kind, ... */
+    mirt_dtype dtype;
+    mirt_shape shape;
+    int kernel[2], strides[2], dilation[2], groups;
+    mirt_padding padding;
+    bool transpose_a, transpose_b;
+    unsigned axes;
+    bool keepdims;
+    bool affine;           /* the first input is read as x * scale + offset */
+    float scale, offset;
+    float rate;
+    int64_t depth;
+    bool bias;             /* fused: the input after the operands is a bias */
+    mirt_activation_kind activation;      /* fused */
+    mirt_activation_kind mask_activation; /* fused: the last input is an activation's output */
+    bool column_sum;       /* fused: a second output, the bias gradient */
+    bool from_logits;
+    uint64_t key;          /* of a random stream */
+} mirt__attrs;
+
+/* Where a tensor's bytes live. */
+typedef enum mirt__space {
+    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_IO
+} mirt__space;
+
+struct mirt_tensor {
+    mirt__node *node;
+    int slot;
+    mirt_dtype dtype;
+    mirt_shape shape;
+    bool needs_grad;
+    mirt_tensor *grad;  /* recorded by mirt__gradients */
+    mirt_tensor *clone; /* while a graph is being copied */
+    int uses;           /* counted by mirt__graph_count_uses */
+    mirt__space space;  /* set by the plan */
+    size_t offset;      /* bytes into the space; MIRT__SPACE_IO: the slot */
+    int first, last;    /* positions in the program between which it is alive */
+};
+
+struct mirt__node {
+    mirt__op_id id;
+    const mirt__op *op;
+    mirt__attrs a;
+    int num_in, num_out;
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt_tensor *out[MIRT__MAX_OUT];
+    const char *name; /* of the layer that recorded it, or NULL */
+    mirt__graph *graph;
+    bool live;
+};
+
+struct mirt__graph {
+    mirt__pool pool;
+    mirt__node **node; /* in recording order, which is an order of execution */
+    int count, capacity;
+    const char *scope; /* name of the layer being recorded */
+    mirt_status status; /* the first error */
+    char error[512];
+    mirt_model *model; /* NULL in a program's graph */
+};
+
+/* What one replica's replay of a step is told at run time. */
+typedef struct mirt__step_info {
+    uint64_t seed;
+    int64_t step;
+    int64_t first_row; /* of this replica in the global batch */
+    double loss_scale; /* the weight of one sample's loss */
+    bool training;
+} mirt__step_info;
+
+typedef struct mirt__call {
+    const mirt__node *node;
+    const mirt__kernels *kernels;
+    const mirt__step_info *run;
+    mirt__where where;
+    int64_t rows;
+    void *in[MIRT__MAX_IN];
+    void *out[MIRT__MAX_OUT]; /* NULL for an optional output nobody reads */
+} mirt__call;
+
+typedef struct mirt__workspace {
+    size_t scratch; /* bytes per thread */
+    size_t shared;  /* bytes per call */
+} mirt__workspace;
+
+/* One row of the op table. */
+struct mirt__op {
+    const char *name;
+    /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
+    bool (*shape)(mirt__node *node);
+    /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero). NULL: not
+       differentiable. */
+    bool (*gradient)(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx);
+    void (*run)(const mirt__call *call); /* NULL: nothing runs (leaves, aliases) */
+    void (*workspace)(const mirt__node *node, int64_t rows, mirt__workspace *out); /* NULL: none */
+    double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
+    bool alias; /* output 0 is the bytes of input 0 */
+    unsigned optional_outputs; /* bits of outputs that may be NULL */
+};
+
+MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
+MIRT__LIB void mirt__graph_free(mirt__graph *graph);
+/* Marks the graph with the current error; later recordings return NULL. */
+MIRT__LIB void mirt__graph_poison(mirt__graph *graph);
+/* Records a node; returns output 0, or NULL with the error set and the graph marked. */
+MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
+                                    mirt_tensor *const *in, int num_in);
+/* From a shape rule: adds the next output of `node`. */
+MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape);
+/* A copy of `source`'s nodes up to the `count` tensors of `keep`, which are replaced by their copies.
+   `replaced`, a tensor of source, becomes `replacement`, already in `graph`. */
+MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
+                                 mirt_tensor *replacement, mirt_tensor **keep, int count);
+/* Counts readers of every tensor, `keep` included. */
+MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* Removes nodes that none of `keep` depends on. */
+MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
+   asked per variable index. */
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
+/* Records the gradient of sum(y * dy); afterwards x->grad is the gradient of x, or NULL when y does
+   not depend on it. */
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy);
+
+MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
+/* Elements at `rows` rows. */
+MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows);
+MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows);
+
+#endif

@@ -1,0 +1,152 @@
+#include "program.h"
+#include "../ops/ops.h"
+
+static bool mirt__runs(const mirt__node *node) { return node->op->run != NULL; }
+
+/* The tensor whose bytes `t` is. */
+static mirt_tensor *mirt__root(mirt_tensor *t) {
+    while (t->node->op->alias) t = t->node->in[0];
+    return t;
+}
+
+/* Outputs need a place of their own: copies those that are leaves, aliases or already placed. */
+static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, int count) {
+    for (int i = 0; i < count; i++) {
+        mirt_tensor *t = outputs[i].tensor;
+        if (!t) continue;
+        if (!mirt__runs(t->node) || t->space != MIRT__SPACE_NONE) {
+            t = outputs[i].tensor = mirt__unary_op(MIRT__COPY, t, 0, 0);
+            if (!t) return false;
+        }
+        t->space = outputs[i].space;
+        t->offset = outputs[i].offset;
+        if (t->space == MIRT__SPACE_IO) program->io_row[t->offset] = mirt__tensor_bytes(t, 1);
+    }
+    return true;
+}
+
+static void mirt__plan_leaves(mirt__program *program, const size_t *variable_offset) {
+    for (int i = 0; i < program->graph.count; i++) {
+        mirt__node *node = program->graph.node[i];
+        if (node->id == MIRT__OP_input) {
+            node->out[0]->space = MIRT__SPACE_IO;
+            node->out[0]->offset = (size_t)node->a.index;
+            program->io_row[node->a.index] = mirt__tensor_bytes(node->out[0], 1);
+        } else if (node->id == MIRT__OP_variable) {
+            node->out[0]->space = MIRT__SPACE_WEIGHT;
+            node->out[0]->offset = variable_offset[node->a.index];
+        }
+    }
+}
+
+static void mirt__plan_lifetimes(mirt__graph *graph) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_out; k++) {
+            node->out[k]->first = node->out[k]->last = i;
+            node->out[k]->uses = 0;
+        }
+        for (int k = 0; k < node->num_in; k++) {
+            mirt_tensor *root = mirt__root(node->in[k]);
+            root->last = i;
+            root->uses++;
+        }
+    }
+}
+
+/* Tensors that need arena memory, largest first (ties: in order of their birth). */
+static int mirt__plan_order(const void *a, const void *b) {
+    const mirt_tensor *x = *(mirt_tensor *const *)a, *y = *(mirt_tensor *const *)b;
+    if (x->offset != y->offset) return x->offset > y->offset ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->slot - y->slot;
+}
+
+static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
+    const mirt_tensor *t = node->out[slot];
+    return mirt__runs(node) && t->space == MIRT__SPACE_NONE && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+}
+
+static int mirt__plan_collect(mirt__graph *graph, int64_t max_rows, mirt_tensor **list) {
+    int n = 0;
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            if (!mirt__plan_needs_place(graph->node[i], k)) continue;
+            if (list) {
+                list[n] = graph->node[i]->out[k];
+                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], max_rows)); /* its size, until it is placed */
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
+static bool mirt__plan_overlap(const mirt_tensor *a, const mirt_tensor *b) { return a->first <= b->last && b->first <= a->last; }
+
+/* The lowest offset where `t` meets no placed tensor that is alive with it. `size` and `place`
+   run beside `list`. */
+static size_t mirt__plan_lowest(mirt_tensor *const *list, const size_t *size, const size_t *place, int placed, const mirt_tensor *t, size_t bytes) {
+    size_t at = 0;
+    for (int i = 0; i < placed;) {
+        bool hit = mirt__plan_overlap(list[i], t) && at < place[i] + size[i] && place[i] < at + bytes;
+        if (hit) {
+            at = place[i] + size[i];
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    return at;
+}
+
+static bool mirt__plan_arena(mirt__program *program) {
+    int n = mirt__plan_collect(&program->graph, program->max_rows, NULL);
+    mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
+    size_t *size = (size_t *)mirt__calloc((size_t)n + 1, 2 * sizeof *size);
+    bool good = list && size;
+    if (good) {
+        size_t *place = size + n;
+        mirt__plan_collect(&program->graph, program->max_rows, list);
+        qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
+        for (int i = 0; i < n; i++) {
+            size[i] = list[i]->offset;
+            place[i] = mirt__plan_lowest(list, size, place, i, list[i], size[i]);
+            if (place[i] + size[i] > program->arena) program->arena = place[i] + size[i];
+        }
+        for (int i = 0; i < n; i++) {
+            list[i]->space = MIRT__SPACE_ARENA;
+            list[i]->offset = place[i];
+        }
+    }
+    mirt__free(list);
+    mirt__free(size);
+    return good;
+}
+
+static void mirt__plan_aliases_and_workspace(mirt__program *program) {
+    for (int i = 0; i < program->graph.count; i++) {
+        mirt__node *node = program->graph.node[i];
+        if (node->op->alias) {
+            node->out[0]->space = node->in[0]->space;
+            node->out[0]->offset = node->in[0]->offset;
+        }
+        if (!node->op->workspace) continue;
+        mirt__workspace w = {0, 0};
+        node->op->workspace(node, program->max_rows, &w);
+        w.scratch = mirt__align_up(w.scratch);
+        w.shared = mirt__align_up(w.shared);
+        if (w.scratch > program->scratch) program->scratch = w.scratch;
+        if (w.shared > program->shared) program->shared = w.shared;
+    }
+}
+
+MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
+                          const size_t *variable_offset, int64_t max_rows) {
+    program->max_rows = max_rows;
+    mirt__plan_leaves(program, variable_offset);
+    if (!mirt__plan_outputs(program, outputs, num_outputs)) return false;
+    mirt__plan_lifetimes(&program->graph);
+    if (!mirt__plan_arena(program)) return false;
+    mirt__plan_aliases_and_workspace(program);
+    return true;
+}

@@ -1,0 +1,63 @@
+#include "program.h"
+#include "../ops/ops.h"
+
+MIRT__LIB void mirt__program_free(mirt__program *program) {
+    mirt__graph_free(&program->graph);
+    memset(program, 0, sizeof *program);
+}
+
+static void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
+    switch (t->space) {
+    case MIRT__SPACE_ARENA: return bases->arena + t->offset;
+    case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
+    case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
+    case MIRT__SPACE_IO: return bases->io[t->offset];
+    default: return NULL;
+    }
+}
+
+MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+                                 const mirt__bases *bases, int64_t rows) {
+    mirt__call call;
+    call.kernels = kernels;
+    call.run = run;
+    call.rows = rows;
+    call.where.team = bases->team;
+    call.where.scratch = bases->scratch;
+    call.where.scratch_per_thread = bases->scratch_per_thread;
+    call.where.shared = bases->shared;
+    for (int i = 0; rows > 0 && i < program->graph.count; i++) {
+        const mirt__node *node = program->graph.node[i];
+        if (!node->op->run) continue;
+        call.node = node;
+        for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
+        for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
+        node->op->run(&call);
+    }
+}
+
+static void mirt__node_text(const mirt__node *node, mirt__text *out) {
+    static const char *const space[] = {"-", "arena", "weight", "gradient", "io"};
+    char shape[96];
+    mirt__text_add(out, "  %-24s %-14s", node->op->name, node->name ? node->name : "");
+    for (int k = 0; k < node->num_out; k++) {
+        const mirt_tensor *t = node->out[k];
+        if (t->space == MIRT__SPACE_NONE) continue;
+        mirt__text_add(out, "%s%s %s", k ? ", " : " ", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%zu]", t->offset);
+        else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
+    }
+    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
+    if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (node->a.activation == MIRT_RELU) mirt__text_add(out, "  +relu");
+    if (node->a.activation == MIRT_SIGMOID) mirt__text_add(out, "  +sigmoid");
+    if (node->a.activation == MIRT_TANH) mirt__text_add(out, "  +tanh");
+    if (node->a.mask_activation) mirt__text_add(out, "  *activation'");
+    mirt__text_add(out, "\n");
+}
+
+MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out) {
+    for (int i = 0; i < program->graph.count; i++) {
+        if (program->graph.node[i]->op->run) mirt__node_text(program->graph.node[i], out);
+    }
+}

@@ -1,0 +1,48 @@
+#ifndef MIRT__COMMON_H
+#define MIRT__COMMON_H
+/* Kernels that every fast table shares: plain C whose inner loops run over contiguous channels,
+   so that the compiler makes vectors of them. Nothing here depends on the instruction set, nor
+   on how many threads there are. */
+
+#include "kernels.h"
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* Before a loop whose iterations are independent even where its output is its input. */
+#if defined(__clang__)
+#define MIRT__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define MIRT__INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define MIRT__INDEPENDENT
+#endif
+
+/* Elements that one thread takes at a time: enough to be worth the claim. */
+#define MIRT__GRAIN 16384
+
+/* Runs fn(args, begin, end, scratch) over [0, count) in pieces of `step`, shared by the team;
+   `scratch` is the running thread's. */
+typedef void (*mirt__common_fn)(const void *args, int64_t begin, int64_t end, void *scratch);
+MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args);
+/* How many items of `size` elements each make one piece. */
+MIRT__LIB int64_t mirt__common_step(int64_t size);
+
+MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
+MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
+MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
+MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
+
+#endif
+#endif

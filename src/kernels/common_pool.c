@@ -1,0 +1,160 @@
+/* Shared by the fast tables: max and average pooling. */
+
+#include "common.h"
+
+#ifndef MIRT__REAL_DOUBLE
+#include "optimize_begin.inc"
+
+/* The part [*first, *last) of a window's kernel that lies inside the input. */
+static void mirt__common_clip(int64_t start, int kernel, int64_t size, int64_t *first, int64_t *last) {
+    *first = start < 0 ? -start : 0;
+    *last = size - start < kernel ? size - start : kernel;
+}
+
+/* One window: x is its first pixel, which may lie outside; kernel rows [ky, ky1) and columns [kx, kx1) do not. */
+typedef struct mirt__common_window {
+    int64_t y, x;
+    int64_t ky, ky1, kx, kx1;
+} mirt__common_window;
+
+static mirt__common_window mirt__common_window_of(const mirt__pool2d *p, int64_t oy, int64_t ox) {
+    mirt__common_window w;
+    w.y = oy * p->stride_h - p->pad_top;
+    w.x = ox * p->stride_w - p->pad_left;
+    mirt__common_clip(w.y, p->kh, p->h, &w.ky, &w.ky1);
+    mirt__common_clip(w.x, p->kw, p->w, &w.kx, &w.kx1);
+    return w;
+}
+
+/* Where the pixel under the kernel's place (ky, kx) begins in an image. */
+static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_window *w, int64_t ky, int64_t kx) {
+    return ((w->y + ky) * p->w + w->x + kx) * p->c;
+}
+
+static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image, float *y, int32_t *which) {
+    const int64_t channels = p->c;
+    const int32_t first = (int32_t)(w->ky * p->kw + w->kx);
+    memcpy(y, image + mirt__common_pixel(p, w, w->ky, w->kx), (size_t)channels * sizeof(float));
+    for (int64_t c = 0; c < channels; c++) which[c] = first;
+    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
+        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
+            const float *x = image + mirt__common_pixel(p, w, ky, kx);
+            const int32_t place = (int32_t)(ky * p->kw + kx);
+            MIRT__INDEPENDENT
+            for (int64_t c = 0; c < channels; c++) {
+                const bool more = x[c] > y[c];
+                y[c] = more ? x[c] : y[c];
+                which[c] = more ? place : which[c];
+            }
+        }
+    }
+}
+
+/* Rows [begin, end) of windows, counted through all images. */
+static void mirt__common_max_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__pool2d *p = (const mirt__pool2d *)args;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
+        for (int64_t ox = 0; ox < p->ow; ox++) {
+            const int64_t at = (i * p->ow + ox) * p->c;
+            const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
+            mirt__common_max_window(p, &w, image, p->y + at, p->which + at);
+        }
+    }
+}
+
+static void mirt__common_average_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__pool2d *p = (const mirt__pool2d *)args;
+    const int64_t channels = p->c;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
+        for (int64_t ox = 0; ox < p->ow; ox++) {
+            float *y = p->y + (i * p->ow + ox) * channels;
+            const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
+            const float count = (float)((w.ky1 - w.ky) * (w.kx1 - w.kx));
+            memset(y, 0, (size_t)channels * sizeof(float));
+            for (int64_t ky = w.ky; ky < w.ky1; ky++) {
+                for (int64_t kx = w.kx; kx < w.kx1; kx++) {
+                    const float *x = image + mirt__common_pixel(p, &w, ky, kx);
+                    MIRT__INDEPENDENT
+                    for (int64_t c = 0; c < channels; c++) y[c] += x[c];
+                }
+            }
+            for (int64_t c = 0; c < channels; c++) y[c] /= count;
+        }
+    }
+}
+
+/* One window's gradient, added to the pixel that was its maximum. */
+static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, const int32_t *which, float *image) {
+    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
+        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
+            float *dx = image + mirt__common_pixel(p, w, ky, kx);
+            const int32_t place = (int32_t)(ky * p->kw + kx);
+            MIRT__INDEPENDENT
+            for (int64_t c = 0; c < p->c; c++) dx[c] += which[c] == place ? dy[c] : 0;
+        }
+    }
+}
+
+/* One window's gradient, added in equal shares to its pixels. */
+static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, float *image) {
+    const float count = (float)((w->ky1 - w->ky) * (w->kx1 - w->kx));
+    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
+        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
+            float *dx = image + mirt__common_pixel(p, w, ky, kx);
+            MIRT__INDEPENDENT
+            for (int64_t c = 0; c < p->c; c++) dx[c] += dy[c] / count;
+        }
+    }
+}
+
+/* Images [begin, end): windows may overlap, so one thread takes all of an image, in order. */
+static void mirt__common_pool_back(const void *args, int64_t begin, int64_t end, bool max) {
+    const mirt__pool2d *p = (const mirt__pool2d *)args;
+    for (int64_t row = begin; row < end; row++) {
+        float *image = p->y + row * p->h * p->w * p->c;
+        memset(image, 0, (size_t)(p->h * p->w * p->c) * sizeof(float));
+        for (int64_t i = 0; i < p->oh * p->ow; i++) {
+            const int64_t at = (row * p->oh * p->ow + i) * p->c;
+            const mirt__common_window w = mirt__common_window_of(p, i / p->ow, i % p->ow);
+            if (max) mirt__common_max_back(p, &w, p->x + at, p->which + at, image);
+            else mirt__common_average_back(p, &w, p->x + at, image);
+        }
+    }
+}
+
+static void mirt__common_max_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    (void)scratch;
+    mirt__common_pool_back(args, begin, end, true);
+}
+
+static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    (void)scratch;
+    mirt__common_pool_back(args, begin, end, false);
+}
+
+static int64_t mirt__common_pool_step(const mirt__pool2d *p, int64_t windows) {
+    return mirt__common_step(windows * p->kh * p->kw * p->c);
+}
+
+MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows * p->oh, mirt__common_pool_step(p, p->ow), mirt__common_max_pool_rows, p);
+}
+
+MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_max_pool_back, p);
+}
+
+MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows * p->oh, mirt__common_pool_step(p, p->ow), mirt__common_average_pool_rows, p);
+}
+
+MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
+    mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_average_pool_back, p);
+}
+
+#include "optimize_end.inc"
+#endif

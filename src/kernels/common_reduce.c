@@ -1,0 +1,215 @@
+/* Shared by the fast tables: reductions over any axes. Columns that lie side by side are summed
+   side by side; the order of additions of one output depends on nothing but the shape. */
+
+#include "common.h"
+#include "shapes.h"
+
+#ifndef MIRT__REAL_DOUBLE
+#include "optimize_begin.inc"
+
+/* A set of dimensions: sizes and steps in x, outermost first. */
+typedef struct mirt__common_axes {
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], step[MIRT_MAX_RANK], count;
+} mirt__common_axes;
+
+typedef struct mirt__common_reduction {
+    mirt__reduce_kind kind;
+    const float *x;
+    float *y;
+    const float *dy; /* gradient */
+    float *dx;
+    mirt__common_axes kept, gone; /* kept without the columns */
+    int64_t columns;              /* outputs whose inputs lie side by side */
+    int64_t blocks;               /* of MIRT__REDUCE_COLUMNS columns */
+} mirt__common_reduction;
+
+/* Adds an axis outside all others; it joins the outermost one where that leaves no jump. */
+static void mirt__common_axes_add(mirt__common_axes *axes, int64_t dim, int64_t step) {
+    axes->count *= dim;
+    if (axes->rank > 0 && axes->step[0] * axes->dim[0] == step) {
+        axes->dim[0] *= dim;
+        return;
+    }
+    for (int i = axes->rank++; i > 0; i--) {
+        axes->dim[i] = axes->dim[i - 1];
+        axes->step[i] = axes->step[i - 1];
+    }
+    axes->dim[0] = dim;
+    axes->step[0] = step;
+}
+
+static int64_t mirt__common_axes_place(const mirt__common_axes *axes, int rank, int64_t at) {
+    int64_t place = 0;
+    for (int i = rank - 1; i > 0; i--) {
+        place += at % axes->dim[i] * axes->step[i];
+        at /= axes->dim[i];
+    }
+    return rank > 0 ? place + at * axes->step[0] : 0;
+}
+
+static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
+    mirt__common_reduction s;
+    int64_t step = 1;
+    memset(&s, 0, sizeof s);
+    s.kind = r->kind;
+    s.x = r->x;
+    s.y = r->y;
+    s.kept.count = s.gone.count = s.columns = 1;
+    bool innermost = true;
+    for (int i = r->rank - 1; i >= 0; step *= r->dim[i], i--) {
+        if (r->dim[i] == 1) continue;
+        bool gone = r->axes >> i & 1;
+        innermost = innermost && !gone;
+        if (innermost) s.columns *= r->dim[i];
+        else mirt__common_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
+    }
+    s.blocks = s.columns / MIRT__REDUCE_COLUMNS + (s.columns % MIRT__REDUCE_COLUMNS != 0);
+    return s;
+}
+
+/* Columns [column, column + width) of one row of outputs. */
+typedef struct mirt__common_block {
+    int64_t column, width;
+    int64_t x, y; /* where they begin in x and in y */
+} mirt__common_block;
+
+static mirt__common_block mirt__common_block_of(const mirt__common_reduction *s, int64_t block) {
+    mirt__common_block b;
+    int64_t row = block / s->blocks;
+    b.column = block % s->blocks * MIRT__REDUCE_COLUMNS;
+    b.width = s->columns - b.column < MIRT__REDUCE_COLUMNS ? s->columns - b.column : MIRT__REDUCE_COLUMNS;
+    b.x = mirt__common_axes_place(&s->kept, s->kept.rank, row) + b.column;
+    b.y = row * s->columns + b.column;
+    return b;
+}
+
+/* `count` elements of every column, `step` apart. */
+typedef struct mirt__common_stretch {
+    int64_t place, step, count;
+} mirt__common_stretch;
+
+/* The longest stretch of at most `most` reduced elements from number `at` on. */
+static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gone, int64_t at, int64_t most) {
+    mirt__common_stretch run;
+    const int last = gone->rank - 1;
+    const int64_t length = last >= 0 ? gone->dim[last] : 1, first = at % length;
+    run.step = last >= 0 ? gone->step[last] : 0;
+    run.place = mirt__common_axes_place(gone, last, at / length) + first * run.step;
+    run.count = length - first < most ? length - first : most;
+    return run;
+}
+
+static void mirt__common_sum_stretch(const float *x, const mirt__common_stretch *run, int64_t width, float *sum) {
+    if (width == 1) {
+        float one = sum[0];
+        for (int64_t i = 0; i < run->count; i++) one += x[i * run->step];
+        sum[0] = one;
+        return;
+    }
+    for (int64_t i = 0; i < run->count; i++, x += run->step) {
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < width; j++) sum[j] += x[j];
+    }
+}
+
+/* Hands in chunk number `chunk`'s sum. partial[b] is the sum of a whole subtree of 2^b chunks:
+   counting in binary adds in the order of mirt__tree, with a few partials instead of all. */
+static void mirt__common_count_in(float *partial, int64_t chunk, float *sum, int64_t width) {
+    int bit = 0;
+    for (; chunk >> bit & 1; bit++) {
+        const float *left = partial + bit * MIRT__REDUCE_COLUMNS;
+        for (int64_t j = 0; j < width; j++) sum[j] = left[j] + sum[j];
+    }
+    memcpy(partial + bit * MIRT__REDUCE_COLUMNS, sum, (size_t)width * sizeof(float));
+}
+
+/* The sum of all `chunks` > 0 chunks. */
+static void mirt__common_count_out(const float *partial, int64_t chunks, float *sum, int64_t width) {
+    int bit = 0;
+    while (!(chunks >> bit & 1)) bit++;
+    memcpy(sum, partial + bit * MIRT__REDUCE_COLUMNS, (size_t)width * sizeof(float));
+    for (bit++; chunks >> bit; bit++) {
+        const float *left = partial + bit * MIRT__REDUCE_COLUMNS;
+        if (!(chunks >> bit & 1)) continue;
+        for (int64_t j = 0; j < width; j++) sum[j] = left[j] + sum[j];
+    }
+}
+
+static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__common_block *b, float *partial) {
+    float sum[MIRT__REDUCE_COLUMNS];
+    const int64_t count = s->gone.count;
+    memset(sum, 0, sizeof sum);
+    for (int64_t at = 0; at < count;) {
+        const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
+        mirt__common_sum_stretch(s->x + b->x + run.place, &run, b->width, sum);
+        at += run.count;
+        if (at % MIRT__REDUCE_CHUNK == 0 || at == count) {
+            mirt__common_count_in(partial, (at - 1) / MIRT__REDUCE_CHUNK, sum, b->width);
+            memset(sum, 0, sizeof sum);
+        }
+    }
+    if (count > 0) mirt__common_count_out(partial, (count - 1) / MIRT__REDUCE_CHUNK + 1, sum, b->width);
+    const float divisor = s->kind == MIRT__REDUCE_MEAN ? (float)count : 1.0f;
+    for (int64_t j = 0; j < b->width; j++) s->y[b->y + j] = sum[j] / divisor;
+}
+
+static void mirt__common_max_block(const mirt__common_reduction *s, const mirt__common_block *b) {
+    float best[MIRT__REDUCE_COLUMNS];
+    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : -INFINITY;
+    for (int64_t at = 0; at < s->gone.count;) {
+        const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, s->gone.count - at);
+        const float *x = s->x + b->x + run.place;
+        for (int64_t i = 0; i < run.count; i++, x += run.step) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < b->width; j++) best[j] = x[j] > best[j] ? x[j] : best[j];
+        }
+        at += run.count;
+    }
+    memcpy(s->y + b->y, best, (size_t)b->width * sizeof(float));
+}
+
+static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_reduction *s = (const mirt__common_reduction *)args;
+    for (int64_t i = begin; i < end; i++) {
+        const mirt__common_block b = mirt__common_block_of(s, i);
+        if (s->kind == MIRT__REDUCE_MAX) mirt__common_max_block(s, &b);
+        else mirt__common_sum_block(s, &b, (float *)scratch);
+    }
+}
+
+MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where) {
+    const mirt__common_reduction s = mirt__common_reduction_of(args);
+    const int64_t width = s.columns < MIRT__REDUCE_COLUMNS ? s.columns : MIRT__REDUCE_COLUMNS;
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_blocks, &s);
+}
+
+static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_reduction *s = (const mirt__common_reduction *)args;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const mirt__common_block b = mirt__common_block_of(s, i);
+        const float *y = s->y + b.y, *dy = s->dy + b.y;
+        int32_t equal[MIRT__REDUCE_COLUMNS];
+        memset(equal, 0, sizeof equal);
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            const float *x = s->x + b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++) equal[j] += x[j] == y[j];
+        }
+        for (int64_t at = 0; at < s->gone.count; at++) {
+            const int64_t place = b.x + mirt__common_stretch_of(&s->gone, at, 1).place;
+            for (int64_t j = 0; j < b.width; j++) s->dx[place + j] = s->x[place + j] == y[j] ? dy[j] / (float)equal[j] : 0;
+        }
+    }
+}
+
+MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where) {
+    mirt__common_reduction s = mirt__common_reduction_of(&args->s);
+    const int64_t width = s.columns < MIRT__REDUCE_COLUMNS ? s.columns : MIRT__REDUCE_COLUMNS;
+    s.dy = args->dy;
+    s.dx = args->dx;
+    mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_max_back, &s);
+}
+
+#include "optimize_end.inc"
+#endif

@@ -1,0 +1,94 @@
+#ifndef MIRT__FAST_H
+#define MIRT__FAST_H
+/* What the fast kernels are made of. The loops over tiles, images and panels are written once, in
+   fast_*.c, on top of the few primitives that each instruction set implements (simd.c). */
+
+#include "shapes.h"
+
+/* One tile of c in registers: c[i][j] (+)= sum over the runs of a[i] times b. */
+typedef struct mirt__tile {
+    const float *a[MIRT__TILE_ROWS];
+    float *c[MIRT__TILE_ROWS];
+    const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
+    int64_t run_count, a_step;
+    const float *b;
+    int64_t b_row;
+    bool fresh; /* from zero, not from c */
+} mirt__tile;
+
+/* One row of pooling windows of a convolution, `vectors` vectors of channels. */
+typedef struct mirt__pool_row {
+    const float *a; /* the first window's patch */
+    int64_t pitch, ci, windows, k;
+    const int32_t *offset; /* of each k in the patch */
+    const float *b, *bias;
+    int64_t b_row;
+    float *y;
+    uint8_t *which;
+    int64_t co, columns; /* distance of windows; columns of these vectors that exist */
+} mirt__pool_row;
+
+/* Weight gradient of windows: block holds, for each window and k, the four values that the
+   window's four places see. */
+typedef struct mirt__pool_windows {
+    const float *block;
+    int64_t windows, k, co;
+    const float *dy;
+    const uint8_t *which;
+    float *dkernel, *db;
+} mirt__pool_windows;
+
+typedef struct mirt__simd {
+    int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
+    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1] */
+    /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* `count` elements of the reader from element `at` on, as floats */
+    void (*read)(float *to, const mirt__reader *reader, int64_t at, int64_t count);
+    /* The epilogue on rows of c; mask[i] belongs to c[i]. */
+    void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                   int64_t rows, int64_t columns);
+    /* sum[j] (+)= the chain over p of b[p * b_row + j] */
+    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
+    void (*pool_row)(const mirt__pool_row *row, int vectors);
+    void (*pool_windows)(const mirt__pool_windows *windows);
+    void (*accumulate)(float *into, const float *from, int64_t count);
+} mirt__simd;
+
+/* The drivers, on the primitives of one instruction set. */
+MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
+                                                const mirt__where *where);
+MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
+                                     const mirt__where *where);
+MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
+                                 void (*range)(const mirt__update *args, int64_t begin, int64_t end));
+
+/* The tables that simd.c makes. In the single header they are simply defined before select.c. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+extern const mirt__kernels mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
+#endif
+
+/* c = a b, rows and columns of c in any regular place: the core of all drivers above. */
+typedef struct mirt__product {
+    int64_t m, n, width; /* row i is number i % width of line i / width */
+    const float *a;
+    int64_t a_x, a_y, a_step; /* distance of rows within a line, of lines, of k within a run */
+    const mirt__run *runs;
+    int64_t run_count;
+    const float *b;
+    int64_t b_row, b_col;
+    float *c;
+    int64_t c_x, c_y;
+    bool fresh;
+    const mirt__epilogue *epilogue; /* or NULL; with the next two in place of its pointers */
+    const float *bias, *mask;       /* bias of column 0; the mask of c[0] */
+    float *panel;                   /* scratch of MIRT__PANEL_FLOATS */
+} mirt__product;
+MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
+
+#endif

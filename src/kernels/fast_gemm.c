@@ -1,0 +1,312 @@
+/* Matrix products: panels of b, blocks of k, tiles of c. */
+
+#include "fast.h"
+
+#ifndef MIRT__REAL_DOUBLE
+
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+static int64_t mirt__fast_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+static int64_t mirt__fast_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* The part of the runs between two spills. */
+typedef struct mirt__fast_block {
+    mirt__run runs[MIRT__BLOCK_RUNS];
+    int64_t count, k;
+    bool contiguous; /* in b, row after row */
+} mirt__fast_block;
+
+/* Takes the next block, starting `skip` steps into run `*run`; false when it is the last. */
+static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t *skip, mirt__fast_block *block) {
+    block->count = block->k = 0;
+    block->contiguous = true;
+    while (*run < p->run_count && block->count < MIRT__BLOCK_RUNS && block->k < MIRT__BLOCK_K) {
+        const mirt__run *from = &p->runs[*run];
+        mirt__run *to = &block->runs[block->count];
+        to->a = from->a + *skip * p->a_step;
+        to->b = from->b + *skip * p->b_row;
+        to->length = mirt__fast_min(from->length - *skip, MIRT__BLOCK_K - block->k);
+        if (to->b != block->runs[0].b + block->k * p->b_row) block->contiguous = false;
+        block->k += to->length;
+        block->count++;
+        *skip += to->length;
+        if (*skip == from->length) {
+            ++*run;
+            *skip = 0;
+        }
+    }
+    return *run < p->run_count;
+}
+
+/* Copies the block's rows of b into the panel, `columns` from j on, filled up with zeros to whole vectors. */
+static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, const mirt__fast_block *block, int64_t j,
+                            int64_t columns) {
+    const int64_t filled = (columns + simd->lanes - 1) / simd->lanes * simd->lanes;
+    float *to = p->panel;
+    for (int64_t r = 0; r < block->count; r++) {
+        const int64_t k = block->runs[r].length;
+        const float *from = p->b + block->runs[r].b + j * p->b_col;
+        if (p->b_col != 1) {
+            simd->transpose(to, from, p->b_col, k, columns);
+        } else {
+            for (int64_t i = 0; i < k; i++) {
+                memcpy(to + i * MIRT__PANEL, from + i * p->b_row, (size_t)columns * sizeof(float));
+            }
+        }
+        if (filled > columns) {
+            for (int64_t i = 0; i < k; i++) {
+                memset(to + i * MIRT__PANEL + columns, 0, (size_t)(filled - columns) * sizeof(float));
+            }
+        }
+        to += k * MIRT__PANEL;
+    }
+}
+
+/* Up to 64 columns of up to six rows of c. tile->c are the places of column j. */
+static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t rows, int64_t columns, float *spare) {
+    float *const *const c = tile->c;
+    float *at[MIRT__TILE_ROWS];
+    for (int64_t i = 0; i < rows; i++) at[i] = c[i];
+    const float *b = tile->b;
+    for (int64_t j = 0; j < columns;) {
+        int64_t vectors = (columns - j + simd->lanes - 1) / simd->lanes, kind = 0;
+        vectors = mirt__fast_min(vectors, simd->vectors);
+        while (2 << kind <= vectors) kind++;
+        const int64_t wide = simd->lanes << kind, valid = mirt__fast_min(wide, columns - j);
+        tile->b = b + j;
+        if (valid == wide) {
+            for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i] + j;
+            simd->tile[kind][rows - 1](tile);
+        } else {
+            for (int64_t i = 0; i < rows; i++) {
+                tile->c[i] = spare + i * MIRT__PANEL;
+                if (!tile->fresh) memcpy(tile->c[i], at[i] + j, (size_t)valid * sizeof(float));
+            }
+            simd->tile[kind][rows - 1](tile);
+            for (int64_t i = 0; i < rows; i++) memcpy(at[i] + j, tile->c[i], (size_t)valid * sizeof(float));
+        }
+        j += wide;
+    }
+    for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i];
+    tile->b = b;
+}
+
+/* All rows of c, `columns` from j on, one block of k. */
+static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, mirt__tile *tile, int64_t j, int64_t columns,
+                            bool last) {
+    const float *mask[MIRT__TILE_ROWS];
+    float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
+    const int64_t tiles = (p->m + simd->rows - 1) / simd->rows;
+    int64_t line = 0, place = 0, left = p->m;
+    for (int64_t t = 0; t < tiles; t++) {
+        const int64_t rows = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
+        left -= rows;
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t at = line * p->c_y + place * p->c_x + j;
+            tile->a[i] = p->a + line * p->a_y + place * p->a_x;
+            tile->c[i] = p->c + at;
+            mask[i] = p->mask ? p->mask + at : NULL;
+            if (++place == p->width) {
+                place = 0;
+                line++;
+            }
+        }
+        mirt__fast_tile(simd, tile, rows, columns, spare);
+        if (last && p->epilogue) simd->finish(p->epilogue, p->bias ? p->bias + j : NULL, tile->c, mask, rows, columns);
+    }
+}
+
+MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p) {
+    mirt__fast_block block;
+    mirt__tile tile;
+    memset(&tile, 0, sizeof tile);
+    tile.runs = block.runs;
+    tile.a_step = p->a_step;
+    for (int64_t j = 0; j < p->n; j += MIRT__PANEL) {
+        const int64_t columns = mirt__fast_min(MIRT__PANEL, p->n - j);
+        int64_t run = 0, skip = 0;
+        tile.fresh = p->fresh;
+        for (bool more = true; more;) {
+            more = mirt__fast_next_block(p, &run, &skip, &block);
+            /* Rows of b that are far apart cost more than a copy when there are many rows of a. */
+            if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 48)) {
+                tile.b = p->b + (block.count > 0 ? block.runs[0].b : 0) + j;
+                tile.b_row = p->b_row;
+            } else {
+                mirt__fast_pack(simd, p, &block, j, columns);
+                tile.b = p->panel;
+                tile.b_row = MIRT__PANEL;
+            }
+            tile.run_count = block.count;
+            mirt__fast_rows(simd, p, &tile, j, columns, !more);
+            tile.fresh = false;
+        }
+    }
+}
+
+typedef struct mirt__gemm_job {
+    const mirt__simd *simd;
+    const mirt__gemm *args;
+    const mirt__where *where;
+    int64_t rows, columns, column_tasks; /* of c in a task */
+    bool strip;                          /* a is read into scratch */
+} mirt__gemm_job;
+
+static bool mirt__gemm_needs_read(const mirt__reader *reader) {
+    return reader->dtype != MIRT_FLOAT32 || reader->affine;
+}
+
+/* Some columns of c for a weight gradient whose a must be read: k in blocks. */
+static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
+    const mirt__gemm *args = job->args;
+    const int64_t m = p->m;
+    float *const c = p->c;
+    const float *const b = p->b, *const mask = p->mask;
+    mirt__run run = {0, 0, 0};
+    p->runs = &run;
+    p->a = strip;
+    p->a_step = MIRT__GRAD_COLUMNS;
+    for (int64_t ci = 0; ci < m; ci += MIRT__GRAD_COLUMNS) {
+        p->m = p->width = mirt__fast_min(MIRT__GRAD_COLUMNS, m - ci);
+        p->c = c + ci * args->n;
+        p->mask = mask ? mask + ci * args->n : NULL;
+        int64_t k = 0;
+        do {
+            run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
+            for (int64_t q = 0; q < run.length; q++) {
+                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &args->a, (k + q) * args->a_col + i + ci, p->m);
+            }
+            p->b = b + k * args->b_row;
+            p->fresh = k == 0;
+            k += run.length;
+            p->epilogue = k == args->k ? &args->epilogue : NULL;
+            mirt__product_run(job->simd, p);
+        } while (k < args->k);
+    }
+}
+
+static void mirt__gemm_task(void *arg, int64_t task, int member) {
+    const mirt__gemm_job *job = (const mirt__gemm_job *)arg;
+    const mirt__gemm *args = job->args;
+    const int64_t i = task / job->column_tasks * job->rows, j = task % job->column_tasks * job->columns;
+    float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    const mirt__run run = {0, 0, args->k};
+    mirt__product p;
+    memset(&p, 0, sizeof p);
+    p.m = p.width = mirt__fast_min(job->rows, args->m - i);
+    p.n = mirt__fast_min(job->columns, args->n - j);
+    p.runs = &run;
+    p.run_count = 1;
+    p.b = args->b + j * args->b_col;
+    p.b_row = args->b_row;
+    p.b_col = args->b_col;
+    p.c = args->c + i * args->n + j;
+    p.c_x = args->n;
+    p.fresh = true;
+    const mirt__epilogue *epilogue = &args->epilogue;
+    if (epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask) p.epilogue = epilogue;
+    p.bias = epilogue->bias ? epilogue->bias + j : NULL;
+    p.mask = epilogue->mask ? epilogue->mask + i * args->n + j : NULL;
+    p.panel = scratch;
+    if (args->column_sum && i == 0) {
+        job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
+    }
+    float *strip = scratch + MIRT__PANEL_FLOATS;
+    if (!job->strip) {
+        p.a = (const float *)args->a.data + i * args->a_row;
+        p.a_x = args->a_row;
+        p.a_step = args->a_col;
+        mirt__product_run(job->simd, &p);
+    } else if (args->a_col == 1) {
+        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &args->a, (i + r) * args->a_row, args->k);
+        p.a = strip;
+        p.a_x = args->k;
+        p.a_step = 1;
+        mirt__product_run(job->simd, &p);
+    } else {
+        p.a_x = 1;
+        mirt__gemm_read_columns(job, &p, i, strip);
+    }
+}
+
+MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
+    if (args->m < 1 || args->n < 1) return;
+    const int64_t threads = mirt__team_size(where->team);
+    mirt__gemm_job job;
+    job.simd = simd;
+    job.args = args;
+    job.where = where;
+    /* Rows of a weight gradient's a that are a multiple of 1 KB apart share too few places in the cache. */
+    job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
+    job.columns = MIRT__PANEL;
+    if (args->a_col == 1) {
+        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k)
+                             : mirt__fast_max(MIRT__STRIP / mirt__fast_max(args->k, 1) / 12 * 12, 96);
+        if (job.strip && threads == 1) job.columns = args->n;
+    } else {
+        job.rows = threads == 1 && !job.strip ? args->m : 8 * MIRT__GRAD_COLUMNS;
+    }
+    job.rows = mirt__fast_min(job.rows, args->m);
+    job.column_tasks = (args->n + job.columns - 1) / job.columns;
+    if (threads > 1 && job.column_tasks * ((args->m + job.rows - 1) / job.rows) < 3 * threads) {
+        const int64_t parts = (2 * threads + job.column_tasks - 1) / job.column_tasks;
+        const int64_t rows = ((args->m + parts - 1) / parts + 11) / 12 * 12;
+        job.rows = mirt__fast_min(job.rows, rows);
+    }
+    mirt__team_for(where->team, (args->m + job.rows - 1) / job.rows * job.column_tasks, mirt__gemm_task, &job);
+}
+
+typedef struct mirt__range_job {
+    const mirt__simd *simd;
+    const mirt__update *update;
+    void (*range)(const mirt__update *args, int64_t begin, int64_t end);
+    float *into;
+    const float *from;
+    int64_t begin, end;
+} mirt__range_job;
+#define MIRT__RANGE 16384
+
+static void mirt__range_task(void *arg, int64_t task, int member) {
+    const mirt__range_job *job = (const mirt__range_job *)arg;
+    const int64_t begin = job->begin + task * MIRT__RANGE, end = mirt__fast_min(begin + MIRT__RANGE, job->end);
+    (void)member;
+    if (job->update) job->range(job->update, begin, end);
+    else job->simd->accumulate(job->into + begin, job->from + begin, end - begin);
+}
+
+MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
+                                     const mirt__where *where) {
+    mirt__range_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.into = into;
+    job.from = from;
+    job.end = count;
+    mirt__team_for(where->team, (count + MIRT__RANGE - 1) / MIRT__RANGE, mirt__range_task, &job);
+}
+
+MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
+                                 void (*range)(const mirt__update *args, int64_t begin, int64_t end)) {
+    mirt__range_job job;
+    memset(&job, 0, sizeof job);
+    job.update = args;
+    job.range = range;
+    job.begin = args->begin;
+    job.end = args->end;
+    mirt__team_for(where->team, (args->end - args->begin + MIRT__RANGE - 1) / MIRT__RANGE, mirt__range_task, &job);
+}
+
+#undef MIRT__RANGE
+
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,302 @@
+#ifndef MIRT__KERNELS_H
+#define MIRT__KERNELS_H
+/* CPU kernels: pure functions on buffers. One table of function pointers per instruction set, all
+   with the same arguments; the reference table is the obvious scalar version of each.
+
+   The numerical law every table obeys (docs/architecture.md):
+   - an output of a matrix product or convolution is one FMA chain in ascending k from zero
+     (k = row-major order of kernel height, width, input channel); bias and activation come after;
+   - a reduction over rows or space is cut into chunks fixed by shape alone, whose partials are
+     summed by mirt__tree over ascending chunk numbers; no chunk belongs to a thread;
+   - a row's result does not depend on the number of rows or its place among them.
+   So AVX2, AVX-512 and NEON give the same bits, for any team. The reference table may round
+   differently.
+
+   All buffers are dense and row-major; kernels must not rely on alignment for correctness (a
+   replica's rows may start anywhere in a user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
+   scratch_per_thread * team size bytes, aligned, where scratch_per_thread comes from the
+   ..._scratch function of the call; `shared` likewise from ..._shared, once per call. These two
+   depend on the arguments' shapes (at the largest row count), never on the table. */
+
+#include "../base/base.h"
+#include "../base/team.h"
+
+/* Where a kernel runs. */
+typedef struct mirt__where {
+    mirt__team *team;
+    void *scratch;             /* per-thread scratch, one after the other */
+    size_t scratch_per_thread; /* bytes of each */
+    void *shared;              /* partial sums of this call */
+} mirt__where;
+
+/* An input that is read as float: float32, or uint8/int32 converted, then x * scale + offset
+   (one FMA) when `affine`. */
+typedef struct mirt__reader {
+    const void *data;
+    mirt_dtype dtype;
+    bool affine;
+    float scale, offset;
+} mirt__reader;
+
+/* What happens to an output before it is stored: + bias[column], then activation (not softmax),
+   or, for a gradient, * derivative of `mask_activation` given that activation's output `mask` at
+   the same position. */
+typedef struct mirt__epilogue {
+    const mirt__real *bias;
+    mirt_activation_kind activation;
+    const mirt__real *mask;
+    mirt_activation_kind mask_activation;
+} mirt__epilogue;
+
+/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
+   b likewise (b_col 1: rows of b are contiguous; b_row 1: b is transposed in memory); c rows are n apart.
+   If column_sum is set it receives the sum over p of b[p, j], one chain of additions in ascending
+   p (the bias gradient beside a weight gradient; b_col is 1 then). `reader` applies to a and needs
+   a_col == 1 when it is not plain float32, except for weight gradients (a_row == 1). */
+typedef struct mirt__gemm {
+    int64_t m, n, k;
+    mirt__reader a;
+    int64_t a_row, a_col;
+    const mirt__real *b;
+    int64_t b_row, b_col;
+    mirt__real *c;
+    mirt__real *column_sum;
+    mirt__epilogue epilogue;
+} mirt__gemm;
+
+/* NHWC x [rows, h, w, ci], kernel [kh, kw, ci / groups, co], y [rows, oh, ow, co]. */
+typedef struct mirt__conv {
+    int64_t rows, h, w, ci, oh, ow, co;
+    int kh, kw, stride_h, stride_w, dilation_h, dilation_w, groups;
+    int64_t pad_top, pad_left; /* zeros before; after follows from the rest. Padding is zero after the reader's affine. */
+} mirt__conv;
+
+typedef struct mirt__conv_forward {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *kernel;
+    mirt__real *y;
+    mirt__epilogue epilogue;
+} mirt__conv_forward;
+
+typedef struct mirt__conv_input_grad {
+    mirt__conv s;
+    const mirt__real *dy, *kernel;
+    mirt__real *dx;
+    mirt__epilogue epilogue; /* mask only, over dx */
+} mirt__conv_input_grad;
+
+/* Chunks of whole images: mirt__conv_chunk_rows images each. db may be NULL. */
+typedef struct mirt__conv_weight_grad {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *dy;
+    mirt__real *dkernel, *db;
+} mirt__conv_weight_grad;
+
+/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
+   (VALID), for inputs that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one
+   byte each, may be NULL: 0..3 the first place of the maximum in its window, row-major, or 4 when
+   the pooled value is not > 0. The chain of the weight gradient visits windows in row-major order,
+   within an image, and within a window its (up to one) live place. */
+typedef struct mirt__conv_pool {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *kernel, *bias; /* bias may be NULL */
+    mirt__real *y;
+    uint8_t *which;
+} mirt__conv_pool;
+typedef struct mirt__conv_pool_weight_grad {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *dy;
+    const uint8_t *which;
+    mirt__real *dkernel, *db; /* db may be NULL */
+} mirt__conv_pool_weight_grad;
+
+typedef struct mirt__pool2d {
+    int64_t rows, h, w, c, oh, ow;
+    int kh, kw, stride_h, stride_w;
+    int64_t pad_top, pad_left;
+    const mirt__real *x; /* forward; dy for the gradients */
+    mirt__real *y;       /* forward; dx for the gradients */
+    int32_t *which;      /* max: place of the first maximum in its window, ky * kw + kx */
+} mirt__pool2d;
+
+typedef enum mirt__unary_kind {
+    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE
+} mirt__unary_kind;
+typedef enum mirt__binary_kind {
+    MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
+    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, /* a = dy, b = the activation's output */
+    MIRT__EQUAL /* 1 or 0 */
+} mirt__binary_kind;
+
+/* y = f(x), count elements; y may be x. */
+typedef struct mirt__unary {
+    mirt__unary_kind kind;
+    int64_t count;
+    const mirt__real *x;
+    mirt__real *y;
+    float scale, offset; /* MIRT__AFFINE: one FMA */
+} mirt__unary;
+
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
+   that one is not broadcast. */
+typedef struct mirt__binary {
+    mirt__binary_kind kind;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
+    const mirt__real *a, *b;
+    mirt__real *y;
+} mirt__binary;
+
+typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX } mirt__reduce_kind;
+/* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
+   elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
+typedef struct mirt__reduce {
+    mirt__reduce_kind kind;
+    int rank;
+    unsigned axes;
+    int64_t dim[MIRT_MAX_RANK];
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__reduce;
+/* The gradient of MIRT__REDUCE_MAX: dy shared evenly by all equal maxima, as TensorFlow. */
+typedef struct mirt__reduce_max_grad {
+    mirt__reduce s; /* x and y of the forward call */
+    const mirt__real *dy;
+    mirt__real *dx;
+} mirt__reduce_max_grad;
+#define MIRT__REDUCE_CHUNK 256
+
+/* Over the last axis of [rows, n]. */
+typedef struct mirt__softmax {
+    int64_t rows, n;
+    const mirt__real *x; /* forward: input; gradient: the softmax's output */
+    const mirt__real *dy;
+    mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
+} mirt__softmax;
+
+/* Per-sample losses of [rows, n] predictions, [rows] losses. Keras's formulas: probabilities are
+   clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum first); binary and mean
+   squared error average over n. labels: int32 [rows] for the sparse loss (already checked),
+   otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] / d x[r, j]. */
+typedef struct mirt__loss {
+    mirt_loss kind;
+    bool from_logits;
+    int64_t rows, n;
+    const mirt__real *x;
+    const void *labels;
+    mirt__real *loss;        /* forward */
+    const mirt__real *dloss; /* gradient: [rows] */
+    mirt__real *dx;
+} mirt__loss;
+
+typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
+/* 1 or 0 per sample (binary: the share of n that agree at threshold 0.5, strictly greater). First of equal maxima. */
+typedef struct mirt__accuracy {
+    mirt__accuracy_kind kind;
+    int64_t rows, n;
+    const mirt__real *x;
+    const void *labels; /* as in mirt__loss */
+    mirt__real *y;      /* [rows] */
+} mirt__accuracy;
+
+/* y[r, j] = keep(r, j) ? x[r, j] / (1 - rate) : 0. keep: word (j % 4) of Philox with counter
+   {j / 4, low and high word of (first_row + r), low word of step} and key {low, high word of
+   `key` ^ (high word of step mixed in by the caller)}, as a 24-bit unit number, >= rate. The
+   gradient is the same call on dy. */
+typedef struct mirt__dropout {
+    int64_t rows, n, first_row;
+    uint64_t key;
+    uint32_t step;
+    float rate;
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__dropout;
+
+typedef struct mirt__cast {
+    mirt_dtype from, to;
+    int64_t count;
+    const void *x;
+    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0 */
+} mirt__cast;
+
+typedef struct mirt__one_hot {
+    int64_t count, depth;
+    mirt_dtype dtype; /* int32 or uint8 */
+    const void *x;
+    mirt__real *y;
+} mirt__one_hot;
+
+/* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
+   i is the sum of part[0][i] .. part[parts - 1][i] combined by the caller's tree: `tree` lists
+   parts - 1 additions {into, from} to be done in order; the result is part `tree[last].into`
+   (or part 0). Parts are only read. The new weight goes to every copy in `weight`; they are equal
+   before and after. */
+#define MIRT__MAX_PARTS 64
+typedef struct mirt__update {
+    int64_t begin, end;
+    int parts;
+    const mirt__real *part[MIRT__MAX_PARTS];
+    struct { int into, from; } tree[MIRT__MAX_PARTS];
+    int copies;
+    mirt__real *weight[MIRT__MAX_PARTS];
+    mirt__real *slot[2];
+    float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
+    float beta_1, beta_2, epsilon, momentum;
+    bool nesterov;
+} mirt__update;
+
+typedef struct mirt__kernels {
+    const char *name; /* "avx512", "avx2", "neon", "plain", "reference" */
+    void (*gemm)(const mirt__gemm *args, const mirt__where *where);
+    void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
+    void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);
+    void (*conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where);
+    void (*conv_pool)(const mirt__conv_pool *args, const mirt__where *where);
+    void (*conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
+    void (*max_pool)(const mirt__pool2d *args, const mirt__where *where);
+    void (*max_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
+    void (*average_pool)(const mirt__pool2d *args, const mirt__where *where);
+    void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
+    void (*unary)(const mirt__unary *args, const mirt__where *where);
+    void (*binary)(const mirt__binary *args, const mirt__where *where);
+    void (*reduce)(const mirt__reduce *args, const mirt__where *where);
+    void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
+    void (*softmax)(const mirt__softmax *args, const mirt__where *where);
+    void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
+    void (*loss)(const mirt__loss *args, const mirt__where *where);
+    void (*loss_grad)(const mirt__loss *args, const mirt__where *where);
+    void (*accuracy)(const mirt__accuracy *args, const mirt__where *where);
+    void (*dropout)(const mirt__dropout *args, const mirt__where *where);
+    void (*cast)(const mirt__cast *args, const mirt__where *where);
+    void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    /* into[i] = into[i] + from[i] */
+    void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
+    void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
+    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v */
+} mirt__kernels;
+
+/* The tables of this build in order of preference, best first, "reference" last; *count of them.
+   Those the running machine cannot execute are left out. Thread safe. */
+MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count);
+/* The best table, or the one the environment variable MIRT_CPU names. Thread safe. */
+MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
+
+/* Bytes the calls need; they grow with m, rows. */
+MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, input gradient, weight gradient, conv_pool: the most any needs */
+MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
+MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
+
+/* Images in one chunk of a weight gradient; a function of one image's shape alone. */
+MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
+
+/* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
+   binary tree: the node over [lo, hi) adds its right child to its left one, the left child
+   covering the largest power of two below hi - lo. */
+MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64_t count);
+
+#endif

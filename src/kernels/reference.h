@@ -1,0 +1,65 @@
+#ifndef MIRT__REFERENCE_H
+#define MIRT__REFERENCE_H
+/* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first.
+   They are also what the fast tables are tested against and, built with mirt__real as double,
+   what the gradients are tested with. Long sums run in double. */
+
+#include "kernels.h"
+
+#ifdef MIRT__REAL_DOUBLE
+#define mirt__exp exp
+#define mirt__log1p log1p
+#define mirt__ln log
+#define mirt__tanh tanh
+#define mirt__sqrt sqrt
+#define mirt__fabs fabs
+#define mirt__fma fma
+#else
+#define mirt__exp expf
+#define mirt__log1p log1pf
+#define mirt__ln logf
+#define mirt__tanh tanhf
+#define mirt__sqrt sqrtf
+#define mirt__fabs fabsf
+#define mirt__fma fmaf
+#endif
+
+/* A table that select.c names: static in the single header, extern otherwise. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+#define MIRT__KERNEL_TABLE const
+extern const mirt__kernels mirt__kernels_reference;
+#else
+#define MIRT__KERNEL_TABLE static const
+#endif
+
+/* An activation (not softmax), and its derivative as a function of the activation's output. */
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
+MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
+
+MIRT__LIB void mirt__ref_gemm(const mirt__gemm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_unary(const mirt__unary *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_loss(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
+MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
+
+#endif

@@ -1,0 +1,220 @@
+/* Reference: elementwise kernels, broadcasting, reductions, dropout, conversions, optimizers. */
+
+#include "reference.h"
+
+MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < u->count; i++) {
+        mirt__real x = u->x[i];
+        switch (u->kind) {
+        case MIRT__COPY: u->y[i] = x; break;
+        case MIRT__NEGATIVE: u->y[i] = -x; break;
+        case MIRT__SQUARE: u->y[i] = x * x; break;
+        case MIRT__ACT_RELU: u->y[i] = mirt__ref_activate(MIRT_RELU, x); break;
+        case MIRT__ACT_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_SIGMOID, x); break;
+        case MIRT__ACT_TANH: u->y[i] = mirt__ref_activate(MIRT_TANH, x); break;
+        case MIRT__AFFINE: u->y[i] = mirt__fma(x, (mirt__real)u->scale, (mirt__real)u->offset); break;
+        }
+    }
+}
+
+static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b) {
+    switch (kind) {
+    case MIRT__ADD: return a + b;
+    case MIRT__SUBTRACT: return a - b;
+    case MIRT__MULTIPLY: return a * b;
+    case MIRT__DIVIDE: return a / b;
+    case MIRT__RELU_GRAD: return b > 0 ? a : 0;
+    case MIRT__SIGMOID_GRAD: return a * mirt__ref_derivative(MIRT_SIGMOID, b);
+    case MIRT__TANH_GRAD: return a * mirt__ref_derivative(MIRT_TANH, b);
+    case MIRT__EQUAL: return a == b ? (mirt__real)1 : (mirt__real)0;
+    }
+    return 0;
+}
+
+/* The index in every dimension of the element at row-major position `at`. */
+static void mirt__ref_unflatten(int64_t at, const int64_t *dim, int rank, int64_t *index) {
+    for (int i = rank - 1; i >= 0; i--) {
+        index[i] = at % dim[i];
+        at /= dim[i];
+    }
+}
+
+static int64_t mirt__ref_count(const int64_t *dim, int rank) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) count *= dim[i];
+    return count;
+}
+
+MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where) {
+    int64_t count = mirt__ref_count(b->dim, b->rank), index[MIRT_MAX_RANK];
+    (void)where;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t a_at = 0, b_at = 0;
+        mirt__ref_unflatten(at, b->dim, b->rank, index);
+        for (int i = 0; i < b->rank; i++) {
+            a_at += index[i] * b->a_stride[i];
+            b_at += index[i] * b->b_stride[i];
+        }
+        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at]);
+    }
+}
+
+/* Splits the dimensions into those that stay and those that are reduced: how many elements each
+   has, and the row-major steps of both in x. */
+typedef struct mirt__ref_split {
+    int kept_rank, gone_rank;
+    int64_t kept_dim[MIRT_MAX_RANK], kept_step[MIRT_MAX_RANK], kept;
+    int64_t gone_dim[MIRT_MAX_RANK], gone_step[MIRT_MAX_RANK], gone;
+} mirt__ref_split;
+
+static mirt__ref_split mirt__ref_split_of(const mirt__reduce *r) {
+    mirt__ref_split s;
+    memset(&s, 0, sizeof s);
+    for (int i = 0; i < r->rank; i++) {
+        int64_t step = mirt__ref_count(r->dim + i + 1, r->rank - i - 1);
+        if (r->axes >> i & 1) {
+            s.gone_dim[s.gone_rank] = r->dim[i];
+            s.gone_step[s.gone_rank++] = step;
+        } else {
+            s.kept_dim[s.kept_rank] = r->dim[i];
+            s.kept_step[s.kept_rank++] = step;
+        }
+    }
+    s.kept = mirt__ref_count(s.kept_dim, s.kept_rank);
+    s.gone = mirt__ref_count(s.gone_dim, s.gone_rank);
+    return s;
+}
+
+/* The place in x of element `gone` of those that output `kept` stands for. */
+static int64_t mirt__ref_place(const mirt__ref_split *s, int64_t kept, int64_t gone) {
+    int64_t index[MIRT_MAX_RANK], place = 0;
+    mirt__ref_unflatten(kept, s->kept_dim, s->kept_rank, index);
+    for (int i = 0; i < s->kept_rank; i++) place += index[i] * s->kept_step[i];
+    mirt__ref_unflatten(gone, s->gone_dim, s->gone_rank, index);
+    for (int i = 0; i < s->gone_rank; i++) place += index[i] * s->gone_step[i];
+    return place;
+}
+
+MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where) {
+    mirt__ref_split s = mirt__ref_split_of(r);
+    (void)where;
+    for (int64_t i = 0; i < s.kept; i++) {
+        double sum = 0;
+        mirt__real best = (mirt__real)-INFINITY;
+        for (int64_t j = 0; j < s.gone; j++) {
+            mirt__real x = r->x[mirt__ref_place(&s, i, j)];
+            sum += x;
+            if (j == 0 || x > best) best = x;
+        }
+        if (r->kind == MIRT__REDUCE_MEAN) sum /= (double)s.gone;
+        r->y[i] = r->kind == MIRT__REDUCE_MAX ? best : (mirt__real)sum;
+    }
+}
+
+MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g, const mirt__where *where) {
+    mirt__ref_split s = mirt__ref_split_of(&g->s);
+    (void)where;
+    for (int64_t i = 0; i < s.kept; i++) {
+        int64_t equal = 0;
+        for (int64_t j = 0; j < s.gone; j++) equal += g->s.x[mirt__ref_place(&s, i, j)] == g->s.y[i];
+        for (int64_t j = 0; j < s.gone; j++) {
+            int64_t at = mirt__ref_place(&s, i, j);
+            g->dx[at] = g->s.x[at] == g->s.y[i] ? g->dy[i] / (mirt__real)equal : 0;
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_dropout(const mirt__dropout *d, const mirt__where *where) {
+    const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
+    (void)where;
+    for (int64_t r = 0; r < d->rows; r++) {
+        uint64_t row = (uint64_t)(d->first_row + r);
+        for (int64_t j = 0; j < d->n; j++) {
+            const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
+            uint32_t word[4];
+            mirt__philox(counter, key, word);
+            float unit = (float)(word[j % 4] >> 8) * (1.0f / 16777216.0f);
+            mirt__real x = d->x[r * d->n + j];
+            d->y[r * d->n + j] = unit >= d->rate ? x / (1 - (mirt__real)d->rate) : 0;
+        }
+    }
+}
+
+/* x truncated toward zero and kept between low and high; 0 for NaN. */
+static double mirt__ref_saturate(double x, double low, double high) {
+    if (x != x) return 0;
+    return x <= low ? low : x >= high ? high : x;
+}
+
+MIRT__LIB void mirt__ref_cast(const mirt__cast *c, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < c->count; i++) {
+        double x;
+        switch (c->from) {
+        case MIRT_UINT8: x = (double)((const uint8_t *)c->x)[i]; break;
+        case MIRT_INT32: x = (double)((const int32_t *)c->x)[i]; break;
+        default: x = (double)((const mirt__real *)c->x)[i]; break;
+        }
+        switch (c->to) {
+        case MIRT_UINT8: ((uint8_t *)c->y)[i] = (uint8_t)mirt__ref_saturate(x, 0, 255); break;
+        case MIRT_INT32: ((int32_t *)c->y)[i] = (int32_t)mirt__ref_saturate(x, INT32_MIN, INT32_MAX); break;
+        default: ((mirt__real *)c->y)[i] = (mirt__real)x; break;
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *o, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < o->count; i++) {
+        int64_t index = o->dtype == MIRT_UINT8 ? ((const uint8_t *)o->x)[i] : ((const int32_t *)o->x)[i];
+        for (int64_t j = 0; j < o->depth; j++) o->y[i * o->depth + j] = j == index ? (mirt__real)1 : (mirt__real)0;
+    }
+}
+
+MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
+}
+
+/* The gradient of element i: its parts added up as the caller's tree says. */
+static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
+    mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
+    for (int p = 0; p < u->parts; p++) sum[p] = u->part[p][i];
+    for (int t = 0; t + 1 < u->parts; t++) {
+        sum[u->tree[t].into] += sum[u->tree[t].from];
+        result = sum[u->tree[t].into];
+    }
+    return result;
+}
+
+static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real weight) {
+    for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
+}
+
+MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
+    const mirt__real rate = u->learning_rate, momentum = u->momentum;
+    (void)where;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real step = -rate * mirt__ref_gradient(u, i);
+        if (u->slot[0]) {
+            mirt__real velocity = momentum * u->slot[0][i] + step;
+            u->slot[0][i] = velocity;
+            step = u->nesterov ? momentum * velocity + step : velocity;
+        }
+        mirt__ref_store_weight(u, i, u->weight[0][i] + step);
+    }
+}
+
+MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
+    const mirt__real rate = u->learning_rate, beta_1 = u->beta_1, beta_2 = u->beta_2, epsilon = u->epsilon;
+    (void)where;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * (1 - beta_1);
+        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * (1 - beta_2);
+        u->slot[0][i] = m;
+        u->slot[1][i] = v;
+        mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));
+    }
+}

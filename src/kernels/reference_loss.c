@@ -1,0 +1,204 @@
+/* Reference: softmax, losses and accuracy. */
+
+#include "reference.h"
+
+static mirt__real mirt__ref_max(const mirt__real *x, int64_t n) {
+    mirt__real best = x[0];
+    for (int64_t j = 1; j < n; j++) best = x[j] > best ? x[j] : best;
+    return best;
+}
+
+/* The place of the first of the largest. */
+static int64_t mirt__ref_argmax(const mirt__real *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
+    return best;
+}
+
+MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; s->n > 0 && r < s->rows; r++) {
+        const mirt__real *x = s->x + r * s->n;
+        mirt__real *y = s->y + r * s->n, best = mirt__ref_max(x, s->n), sum = 0;
+        for (int64_t j = 0; j < s->n; j++) {
+            y[j] = mirt__exp(x[j] - best); /* the largest becomes 1: nothing overflows */
+            sum += y[j];
+        }
+        for (int64_t j = 0; j < s->n; j++) y[j] /= sum;
+    }
+}
+
+MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < s->rows; r++) {
+        const mirt__real *p = s->x + r * s->n, *dy = s->dy + r * s->n;
+        double sum = 0;
+        for (int64_t j = 0; j < s->n; j++) sum += (double)dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) s->y[r * s->n + j] = p[j] * (dy[j] - (mirt__real)sum);
+    }
+}
+
+/* Probabilities of 0 and 1 would have infinite logarithms. */
+static const mirt__real mirt__ref_smallest = (mirt__real)1e-7, mirt__ref_largest = (mirt__real)(1 - 1e-7);
+
+static mirt__real mirt__ref_clip(mirt__real p) {
+    return p < mirt__ref_smallest ? mirt__ref_smallest : p > mirt__ref_largest ? mirt__ref_largest : p;
+}
+
+/* The derivative of mirt__ref_clip. */
+static mirt__real mirt__ref_unclipped(mirt__real p) {
+    return p < mirt__ref_smallest || p > mirt__ref_largest ? (mirt__real)0 : (mirt__real)1;
+}
+
+/* log(sum of exp(x)), less the largest x. */
+static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real largest) {
+    mirt__real sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += mirt__exp(x[j] - largest);
+    return mirt__ln(sum);
+}
+
+/* -log of the probability of `label`. Keras normalizes clipped probabilities again. */
+static mirt__real mirt__ref_sparse(const mirt__loss *l, const mirt__real *x, int32_t label) {
+    if (l->from_logits) {
+        mirt__real largest = mirt__ref_max(x, l->n);
+        return mirt__ref_log_sum(x, l->n, largest) - (x[label] - largest);
+    }
+    mirt__real sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__ref_clip(x[j]);
+    return mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[label]));
+}
+
+/* The sum of -t * log of the probability of each class; a class with t = 0 counts nothing. */
+static mirt__real mirt__ref_categorical(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+    mirt__real loss = 0;
+    if (l->from_logits) {
+        mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
+        for (int64_t j = 0; j < l->n; j++) loss += t[j] == 0 ? 0 : t[j] * (log_sum - (x[j] - largest));
+        return loss;
+    }
+    mirt__real sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += x[j];
+    for (int64_t j = 0; j < l->n; j++) loss -= t[j] * mirt__ln(mirt__ref_clip(x[j] / sum));
+    return loss;
+}
+
+/* The mean of -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
+static mirt__real mirt__ref_binary_loss(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->from_logits) {
+            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + mirt__log1p(mirt__exp(-mirt__fabs(x[j])));
+        } else {
+            mirt__real p = mirt__ref_clip(x[j]);
+            loss -= t[j] * mirt__ln(p) + (1 - t[j]) * mirt__ln(1 - p);
+        }
+    }
+    return loss / (mirt__real)l->n;
+}
+
+static mirt__real mirt__ref_squared(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
+    return loss / (mirt__real)l->n;
+}
+
+/* Row r of float labels; the sparse loss has none. */
+static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
+    return sparse ? NULL : (const mirt__real *)labels + r * n;
+}
+
+MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < l->rows; r++) {
+        const mirt__real *x = l->x + r * l->n;
+        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
+        switch (l->kind) {
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            l->loss[r] = mirt__ref_sparse(l, x, ((const int32_t *)l->labels)[r]);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__ref_categorical(l, x, t); break;
+        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__ref_binary_loss(l, x, t); break;
+        default: l->loss[r] = mirt__ref_squared(l, x, t); break;
+        }
+    }
+}
+
+/* d loss / d x of one row, into dx. */
+static void mirt__ref_sparse_grad(const mirt__loss *l, const mirt__real *x, int32_t label, mirt__real *dx) {
+    mirt__real largest = mirt__ref_max(x, l->n), sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
+    for (int64_t j = 0; j < l->n; j++) {
+        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
+        if (l->from_logits) {
+            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
+        } else {
+            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
+        }
+    }
+}
+
+static void mirt__ref_categorical_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
+    mirt__real largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : x[j];
+    if (l->from_logits) {
+        for (int64_t j = 0; j < l->n; j++) total += t[j];
+        for (int64_t j = 0; j < l->n; j++) dx[j] = mirt__exp(x[j] - largest) / sum * total - t[j];
+        return;
+    }
+    /* With q = x / sum and g = d loss / d q: dx = (g - sum of g q) / sum. */
+    for (int64_t j = 0; j < l->n; j++) {
+        mirt__real q = x[j] / sum;
+        dx[j] = -t[j] / mirt__ref_clip(q) * mirt__ref_unclipped(q);
+        total += dx[j] * q;
+    }
+    for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
+}
+
+static void mirt__ref_binary_loss_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
+    for (int64_t j = 0; j < l->n; j++) {
+        if (l->from_logits) {
+            dx[j] = mirt__ref_activate(MIRT_SIGMOID, x[j]) - t[j];
+        } else {
+            mirt__real p = mirt__ref_clip(x[j]);
+            dx[j] = mirt__ref_unclipped(x[j]) * ((1 - t[j]) / (1 - p) - t[j] / p);
+        }
+        dx[j] /= (mirt__real)l->n;
+    }
+}
+
+MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < l->rows; r++) {
+        const mirt__real *x = l->x + r * l->n;
+        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
+        mirt__real *dx = l->dx + r * l->n;
+        switch (l->kind) {
+        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
+            mirt__ref_sparse_grad(l, x, ((const int32_t *)l->labels)[r], dx);
+            break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__ref_categorical_grad(l, x, t, dx); break;
+        case MIRT_BINARY_CROSSENTROPY: mirt__ref_binary_loss_grad(l, x, t, dx); break;
+        default:
+            for (int64_t j = 0; j < l->n; j++) dx[j] = 2 * (x[j] - t[j]) / (mirt__real)l->n;
+        }
+        for (int64_t j = 0; j < l->n; j++) dx[j] *= l->dloss[r];
+    }
+}
+
+MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < a->rows; r++) {
+        const mirt__real *x = a->x + r * a->n;
+        const mirt__real *t = mirt__ref_targets(a->labels, a->kind == MIRT__ACCURACY_SPARSE, r, a->n);
+        mirt__real right = 0;
+        switch (a->kind) {
+        case MIRT__ACCURACY_SPARSE: right = mirt__ref_argmax(x, a->n) == ((const int32_t *)a->labels)[r]; break;
+        case MIRT__ACCURACY_CATEGORICAL: right = mirt__ref_argmax(x, a->n) == mirt__ref_argmax(t, a->n); break;
+        case MIRT__ACCURACY_BINARY:
+            for (int64_t j = 0; j < a->n; j++) right += t[j] == (x[j] > (mirt__real)0.5 ? 1 : 0);
+            right /= (mirt__real)a->n;
+            break;
+        }
+        a->y[r] = right;
+    }
+}

@@ -1,0 +1,47 @@
+/* Which kernels run here. */
+
+#include "fast.h"
+#include "reference.h"
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
+#define MIRT__TABLES_X86
+#endif
+
+static const mirt__kernels *const mirt__select_tables[] = {
+#ifdef MIRT__TABLES_X86
+    &mirt__kernels_avx512, &mirt__kernels_avx2,
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+    &mirt__kernels_neon,
+#endif
+#ifndef MIRT__REAL_DOUBLE
+    &mirt__kernels_plain,
+#endif
+    &mirt__kernels_reference
+};
+
+/* A machine that runs one table runs all after it. */
+MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
+    int first = 0;
+#ifdef MIRT__TABLES_X86
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    first = avx512 ? 0 : avx2 ? 1 : 2;
+#endif
+    *count = MIRT__COUNT(mirt__select_tables) - first;
+    return mirt__select_tables + first;
+}
+
+MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
+    int count;
+    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
+    const char *name = getenv("MIRT_CPU");
+    for (int i = 0; name && i < count; i++) {
+        if (strcmp(name, tables[i]->name) == 0) return tables[i];
+    }
+    return tables[0];
+}
+
+#undef MIRT__TABLES_X86

@@ -1,0 +1,102 @@
+/* How the kernels cut their work, and the scratch that takes. */
+
+#include "shapes.h"
+
+MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b) {
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+static int64_t mirt__shapes_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static int64_t mirt__shapes_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k) {
+    int64_t rows = MIRT__STRIP / (k > 0 ? k : 1) / 12 * 12; /* whole tiles of any instruction set */
+    return mirt__shapes_min(mirt__shapes_max(rows, 12), mirt__shapes_max(m, 1));
+}
+
+MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args) {
+    int64_t floats = MIRT__PANEL_FLOATS;
+    if (args->a_col == 1) floats += mirt__gemm_strip_rows(args->m, args->k) * args->k;
+    else floats += MIRT__BLOCK_K * MIRT__GRAD_COLUMNS;
+    return mirt__align_up((size_t)floats * sizeof(mirt__real));
+}
+
+MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
+    mirt__conv_blocks blocks;
+    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w;
+    const int64_t window = (int64_t)s->kh * s->kw * s->ci * 4 * mirt__shapes_max(s->ow / 2, 1);
+
+    blocks.forward_cols = (s->ow - 1) * s->stride_w + reach_w + 1;
+    int64_t rows = (MIRT__STRIP / (blocks.forward_cols * s->ci) - reach_h - 1) / s->stride_h + 1;
+    blocks.forward_rows = mirt__shapes_min(mirt__shapes_max(rows / 2 * 2, 2), mirt__shapes_max((s->oh + 1) / 2 * 2, 2));
+    rows = mirt__shapes_min(blocks.forward_rows, mirt__shapes_max(s->oh, 1));
+    blocks.forward_floats = ((rows - 1) * s->stride_h + reach_h + 1) * blocks.forward_cols * s->ci;
+
+    blocks.grad_cols = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) -
+                       mirt__floor_div(s->pad_left - reach_w, s->stride_w) + 1;
+    rows = (MIRT__STRIP / (blocks.grad_cols * s->co) - 2) * s->stride_h - reach_h;
+    blocks.grad_rows = mirt__shapes_min(mirt__shapes_max(rows, 1), mirt__shapes_max(s->h, 1));
+    blocks.grad_floats = ((blocks.grad_rows - 1 + reach_h) / s->stride_h + 2) * blocks.grad_cols * s->co;
+
+    blocks.run_count = mirt__shapes_max((int64_t)s->kh * s->kw, blocks.forward_rows);
+    blocks.window_rows = mirt__shapes_max(MIRT__WINDOWS / window, 1);
+    blocks.window_floats = blocks.window_rows * window;
+    return blocks;
+}
+
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
+    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci;
+    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
+    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
+    const int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) +
+                           mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
+    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+}
+
+MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
+    return (int64_t)s->kh * s->kw * (s->ci / s->groups) * s->co + s->co;
+}
+
+/* At least 4 images; more where the kernel is large, so that the partial sums of 256 images stay
+   near 4 MB; all in one chunk for the largest. */
+MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
+    int64_t rows = mirt__conv_partial_floats(s) / 4096;
+    return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
+}
+
+MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *s) {
+    const int64_t chunk = mirt__conv_chunk_rows(s);
+    const int64_t parts = s->rows / chunk + (s->rows % chunk != 0);
+    return parts < 2 ? 0 : mirt__align_up((size_t)(parts * mirt__conv_partial_floats(s)) * sizeof(mirt__real));
+}
+
+static void mirt__tree_node(mirt__real *part, int64_t lo, int64_t hi, int64_t stride, int64_t count) {
+    if (hi - lo < 2) return;
+    int64_t half = 1;
+    while (half * 2 < hi - lo) half *= 2;
+    mirt__tree_node(part, lo, lo + half, stride, count);
+    mirt__tree_node(part, lo + half, hi, stride, count);
+    mirt__real *into = part + lo * stride;
+    const mirt__real *from = part + (lo + half) * stride;
+    for (int64_t i = 0; i < count; i++) into[i] += from[i];
+}
+
+MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64_t count) {
+    mirt__tree_node(part, 0, parts, stride, count);
+}
+
+/* One row of partial sums for each binary digit of the number of chunks. */
+MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
+    int64_t elements = 1;
+    size_t digits = 1;
+    for (int i = 0; i < args->rank; i++) {
+        if (args->axes >> i & 1) elements *= args->dim[i];
+    }
+    for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
+    return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
+}

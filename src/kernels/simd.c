@@ -1,0 +1,80 @@
+/* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
+
+#include "common.h"
+#include "fast.h"
+#include "reference.h"
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* These functions need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O3,fp-contract=off")
+#endif
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
+#include <immintrin.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
+#endif
+#define MIRT__K(name) mirt__##name##_avx512
+#define MIRT__NAME "avx512"
+#include "simd_avx512.inc"
+#include "simd_transpose8.inc"
+#include "simd_text.inc"
+#undef MIRT__K
+#undef MIRT__NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define MIRT__K(name) mirt__##name##_avx2
+#define MIRT__NAME "avx2"
+#include "simd_avx2.inc"
+#include "simd_transpose8.inc"
+#include "simd_text.inc"
+#undef MIRT__K
+#undef MIRT__NAME
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__aarch64__)
+#include <arm_neon.h>
+
+#define MIRT__K(name) mirt__##name##_neon
+#define MIRT__NAME "neon"
+#include "simd_neon.inc"
+#include "simd_text.inc"
+#undef MIRT__K
+#undef MIRT__NAME
+#endif
+
+#define MIRT__K(name) mirt__##name##_plain
+#define MIRT__NAME "plain"
+#include "simd_plain.inc"
+#include "simd_text.inc"
+#undef MIRT__K
+#undef MIRT__NAME
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,167 @@
+#include "strategy.h"
+#include "../nn/model.h"
+
+#include <unistd.h>
+
+static void mirt__log_stderr(mirt_log_level level, const char *text, void *user) {
+    (void)user;
+    fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
+}
+
+MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy) { return strategy->log == mirt__log_stderr && isatty(2); }
+
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
+    char text[512];
+    va_list args;
+    if (!strategy->log) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    strategy->log(level, text, strategy->log_user);
+}
+
+MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) {
+    if (!strategy) return;
+    strategy->log = fn;
+    strategy->log_user = user;
+}
+
+MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg) {
+    mirt__team_run(strategy->leaders, fn, arg);
+}
+
+MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barrier(strategy->leaders); }
+
+MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
+    int cores = mirt__cpu_cores();
+    for (int i = 0; i < cores && i < capacity; i++) {
+        snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
+        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, mirt__kernels_best()->name);
+        out[i].cores = 1;
+    }
+    return cores;
+}
+
+static mirt_status mirt__no_such_device(const char *name, size_t length) {
+    int cores = mirt__cpu_cores();
+    char more[32] = "";
+    bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
+    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
+    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s", (int)length, name,
+                      gpu ? " (this build has no GPU code)" : "", more);
+}
+
+/* "2" or "cpu:0,cpu:1". */
+static mirt_status mirt__parse_devices(const char *text, int *count) {
+    char *end;
+    long n = strtol(text, &end, 10);
+    if (end != text && *end == 0) {
+        if (n < 1 || n > MIRT__MAX_DEVICES) {
+            return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", n, MIRT__MAX_DEVICES);
+        }
+        *count = (int)n;
+        return MIRT_OK;
+    }
+    bool seen[MIRT__MAX_DEVICES];
+    memset(seen, 0, sizeof seen);
+    *count = 0;
+    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
+        size_t length = strcspn(at, ",");
+        long index = -1;
+        if (length > 4 && strncmp(at, "cpu:", 4) == 0 && at[4] >= '0' && at[4] <= '9') {
+            index = strtol(at + 4, &end, 10);
+            if (end != at + length) index = -1;
+        }
+        if (index < 0 || index >= mirt__cpu_cores() || index >= MIRT__MAX_DEVICES) return mirt__no_such_device(at, length);
+        if (seen[index]) return mirt__fail(MIRT_E_DEVICE, "device cpu:%ld is named twice; for more replicas than devices set the replica count", index);
+        seen[index] = true;
+        ++*count;
+        if (!at[length]) return MIRT_OK;
+    }
+}
+
+static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (s->num_replicas < s->num_devices) {
+        return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica", s->num_replicas,
+                          s->num_replicas == 1 ? "" : "s", s->num_devices);
+    }
+    if (s->num_replicas > MIRT__MAX_REPLICAS) return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas, MIRT__MAX_REPLICAS);
+    if (s->threads < 1 || s->threads > 1024) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
+    int parts = 0;
+    for (int d = 0; d < s->num_devices; d++) parts += mirt__tree_slots(s->device[d].first_replica, s->device[d].num_replicas);
+    if (parts > MIRT__MAX_PARTS) {
+        return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave too many partial sums; make the replicas a multiple of the devices",
+                          s->num_replicas, s->num_devices);
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
+    bool spin = (int64_t)s->num_devices * s->threads <= cores;
+    if (s->num_devices > 1 && !(s->leaders = mirt__team_create(s->num_devices, spin))) return mirt_last_status();
+    for (int d = 0; d < s->num_devices && s->threads > 1; d++) {
+        if (!(s->device[d].team = mirt__team_create(s->threads, spin))) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s", mirt_version(),
+              desc->devices ? "" : "no GPU code in this build, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
+              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s");
+    if ((int64_t)s->num_devices * s->threads > cores) {
+        mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
+                  s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    }
+}
+
+static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    int cores = mirt__cpu_cores();
+    s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
+    s->log_user = desc->log_user;
+    s->seed = desc->seed;
+    s->kernels = mirt__kernels_best();
+    s->num_devices = 1;
+    if (desc->devices && mirt__parse_devices(desc->devices, &s->num_devices) != MIRT_OK) return mirt_last_status();
+    if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
+    s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
+    s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t first;
+        snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
+        s->device[d].num_replicas = (int)mirt__share(s->num_replicas, s->num_devices, d, &first);
+        s->device[d].first_replica = (int)first;
+    }
+    if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, desc, cores);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc) {
+    mirt_strategy_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    mirt_strategy *s = (mirt_strategy *)mirt__calloc(1, sizeof *s);
+    if (!s) return NULL;
+    if (mirt__strategy_start(s, desc ? desc : &defaults) == MIRT_OK) return s;
+    mirt_strategy_destroy(s);
+    return NULL;
+}
+
+MIRT_API mirt_strategy *mirt_mirrored(const char *devices) {
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = devices;
+    return mirt_strategy_create(&desc);
+}
+
+MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
+    if (!strategy) return;
+    while (strategy->models) mirt_model_destroy(strategy->models);
+    for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
+    mirt__team_destroy(strategy->leaders);
+    mirt__free(strategy);
+}
+
+MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
+MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
+MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }

@@ -1,0 +1,518 @@
+/* mirrortrain.h - v0.1.0 - train image networks in C, mirrored over all devices of a machine
+   No warranty; public domain or MIT, as you like: see the end of this file.
+
+   Do this:
+       #define MIRRORTRAIN_IMPLEMENTATION
+   before you include this file in *one* C or C++ file, ahead of that file's
+   other includes, to create the implementation:
+       #define MIRRORTRAIN_IMPLEMENTATION
+       #include "mirrortrain.h"
+   All other files include it without the define. Then:
+       cc -O2 program.c -o program -lm -lpthread
+
+@MANUAL@
+*/
+#ifndef MIRRORTRAIN_H
+#define MIRRORTRAIN_H
+
+#define MIRT_VERSION_MAJOR 0
+#define MIRT_VERSION_MINOR 1
+#define MIRT_VERSION_PATCH 0
+#define MIRT_VERSION_STRING "0.1.0"
+
+/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
+   macro stands before the first system header. */
+#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
+#define _POSIX_C_SOURCE 200809L
+#endif
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef MIRT_API
+#ifdef MIRRORTRAIN_STATIC
+#if defined(__GNUC__)
+#define MIRT_API static __attribute__((unused))
+#else
+#define MIRT_API static
+#endif
+#else
+#define MIRT_API extern
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* >>basics -------------------------------------------------------------------------------- */
+
+/* Status codes and their texts. Functions that return a pointer return NULL instead of a code;
+   mirt_last_status() then says which one, and mirt_last_error() says it in a sentence. */
+#define MIRT_STATUS_LIST(X) \
+    X(MIRT_OK, "ok") \
+    X(MIRT_E_INVALID, "invalid argument") \
+    X(MIRT_E_SHAPE, "shapes do not fit") \
+    X(MIRT_E_NOMEM, "out of memory") \
+    X(MIRT_E_IO, "input or output failed") \
+    X(MIRT_E_FORMAT, "file is damaged or of another format") \
+    X(MIRT_E_NOT_FOUND, "not found") \
+    X(MIRT_E_DEVICE, "no such device") \
+    X(MIRT_E_STATE, "called at the wrong time") \
+    X(MIRT_E_STOPPED, "stopped by a callback") \
+    X(MIRT_E_THREAD, "threads could not be started")
+
+typedef enum mirt_status {
+#define MIRT__STATUS_ENUM(code, text) code,
+    MIRT_STATUS_LIST(MIRT__STATUS_ENUM)
+#undef MIRT__STATUS_ENUM
+    MIRT__STATUS_COUNT
+} mirt_status;
+
+/* The version the implementation was compiled from, "major.minor.patch". Thread safe. */
+MIRT_API const char *mirt_version(void);
+
+/* A short fixed text for a status code. Thread safe. */
+MIRT_API const char *mirt_status_text(mirt_status status);
+
+/* What went wrong in the calling thread's last failed call, as one sentence that names the
+   culprit; "" before the first failure. Valid until that thread's next failed call. */
+MIRT_API const char *mirt_last_error(void);
+MIRT_API mirt_status mirt_last_status(void);
+
+/* Element types. Pixels stay MIRT_UINT8 until a kernel reads them. */
+typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT__DTYPE_COUNT } mirt_dtype;
+
+#define MIRT_MAX_RANK 6
+/* The first dimension of a batched tensor, known only when it runs. */
+#define MIRT_ROWS (-1)
+
+typedef struct mirt_shape {
+    int rank;
+    int64_t dim[MIRT_MAX_RANK];
+} mirt_shape;
+
+/* MIRT_SHAPE(28, 28, 1): one to six positive dimensions, in C and in C++. */
+#define MIRT_SHAPE(...) MIRT__SHAPE_6(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define MIRT__SHAPE_6(a, b, c, d, e, f, ...) mirt_make_shape(a, b, c, d, e, f)
+/* Six dimensions; the first 0 ends the shape. Thread safe. */
+MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f);
+
+/* A borrowed, dense, row-major block in host memory; the first dimension counts samples. */
+typedef struct mirt_array {
+    const void *data;
+    mirt_dtype dtype;
+    mirt_shape shape;
+} mirt_array;
+
+/* mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(n, 28, 28, 1)). Borrows data. Thread safe. */
+MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape);
+
+/* >>strategy ------------------------------------------------------------------------------ */
+
+typedef struct mirt_strategy mirt_strategy;
+
+typedef enum mirt_log_level { MIRT_LOG_ERROR, MIRT_LOG_WARNING, MIRT_LOG_INFO, MIRT_LOG_PROGRESS } mirt_log_level;
+
+/* Receives everything a strategy's objects say, one line without its newline a call (a progress
+   line may start with '\r' to overwrite the line before). Called from the thread that called the
+   library. */
+typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
+
+/* How the replicas' gradients meet. MIRT_TREE: one fixed binary tree over replica numbers; the
+   result does not depend on the number of devices. */
+typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0, MIRT_TREE } mirt_collective;
+
+/* Zero means default. */
+typedef struct mirt_strategy_desc {
+    const char *devices; /* NULL: every core as one device; "2": the cores split in two; "cpu:0,cpu:1" */
+    int replicas;        /* logical replicas V; 0: one a device */
+    int threads;         /* threads per device; 0: the cores divided by the devices */
+    uint64_t seed;       /* of initial weights, dropout and shuffling */
+    mirt_collective collective;
+    mirt_log_fn log;     /* NULL: stderr */
+    void *log_user;
+    bool silent;         /* no log at all */
+} mirt_strategy_desc;
+
+/* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc.
+   Owns its threads and device memory. Returns NULL (MIRT_E_DEVICE, MIRT_E_NOMEM, MIRT_E_THREAD).
+   A strategy and everything created from it belongs to one thread at a time; different
+   strategies may be used by different threads at once. */
+MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
+MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
+/* Destroys the strategy and the models still living in it. NULL is allowed. */
+MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
+/* Logical replicas (Keras: num_replicas_in_sync), devices and threads per device; 0 for NULL. */
+MIRT_API int mirt_num_replicas(const mirt_strategy *strategy);
+MIRT_API int mirt_num_devices(const mirt_strategy *strategy);
+MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
+/* Replaces the log sink; fn NULL is silent. */
+MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
+
+typedef struct mirt_device_info {
+    char name[32];        /* "cpu:0" */
+    char description[96]; /* instruction set and core count */
+    int cores;
+} mirt_device_info;
+/* Fills up to `capacity` entries with what this machine has; returns how many there are.
+   Thread safe. */
+MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
+
+/* >>data ---------------------------------------------------------------------------------- */
+
+/* A stream of samples (x, y) built from stages. A stage takes ownership of the stage it is given
+   and hands NULL through, so a chain is checked once, at its end. A dataset belongs to one thread
+   at a time; destroying the last stage destroys them all. */
+typedef struct mirt_dataset mirt_dataset;
+
+typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
+#define MIRT_AUTOTUNE (-1)
+
+/* Samples borrowed from arrays whose first dimensions agree; y.data may be NULL (no labels). */
+MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
+/* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
+   [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
+MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path);
+/* MNIST in its usual four files, plain or .gz, in a directory. Keras: datasets.mnist.load_data. */
+MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
+/* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
+   The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
+MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
+/* Keeps every sample in memory after the first pass. tf.data: cache. */
+MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
+/* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
+   access (arrays, cache) it is a full permutation whatever `buffer`; otherwise a buffer of that
+   many samples. tf.data: shuffle. */
+MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
+/* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
+MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
+/* Prepares up to `depth` batches ahead in a worker thread. MIRT_AUTOTUNE: 2. tf.data: prefetch. */
+MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
+/* Samples in one epoch. */
+MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
+MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
+
+/* >>tensors ------------------------------------------------------------------------------- */
+
+/* A model records layers and operations. Recording is sticky: a bad argument marks the model,
+   the call returns NULL, calls given NULL hand it on, and mirt_compile returns the first error. */
+typedef struct mirt_model mirt_model;
+/* A node of the recorded graph; owned by its model. */
+typedef struct mirt_tensor mirt_tensor;
+
+typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
+typedef enum mirt_activation_kind {
+    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT__ACTIVATION_COUNT
+} mirt_activation_kind;
+
+MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x);
+MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x);
+
+/* Elementwise arithmetic with numpy broadcasting, float32. */
+MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_subtract(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_multiply(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_divide(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_negative(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_square(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x);
+/* Over the last axis. */
+MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
+/* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
+   side is one matrix of rows; the right side is [k, n] (or [n, k] transposed). */
+MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
+/* Reductions over the axes whose bits are set in `axes` (bit 0 is the first axis); 0: all axes
+   but the rows of a batched tensor. Reducing the rows themselves needs bit 0. */
+MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims);
+MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims);
+MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims);
+/* Per sample: the rows of a batched tensor stay first and are not named in `shape`. */
+MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape);
+MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
+/* int32 or uint8 indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
+MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
+
+/* >>layers (names and defaults as in keras.layers) ---------------------------------------- */
+
+typedef enum mirt_initializer_kind {
+    MIRT_INIT_DEFAULT = 0, MIRT_INIT_ZEROS, MIRT_INIT_ONES, MIRT_INIT_CONSTANT, MIRT_INIT_UNIFORM,
+    MIRT_INIT_NORMAL, MIRT_INIT_TRUNCATED_NORMAL, MIRT_INIT_VARIANCE_SCALING, MIRT__INIT_COUNT
+} mirt_initializer_kind;
+typedef enum mirt_fan { MIRT_FAN_IN = 0, MIRT_FAN_OUT, MIRT_FAN_AVG } mirt_fan;
+typedef enum mirt_distribution { MIRT_DIST_TRUNCATED_NORMAL = 0, MIRT_DIST_UNTRUNCATED_NORMAL, MIRT_DIST_UNIFORM } mirt_distribution;
+
+/* Values by the functions below; all zeros: the layer's default. */
+typedef struct mirt_initializer {
+    mirt_initializer_kind kind;
+    float a;  /* constant; minimum; mean; scale of VarianceScaling */
+    float b;  /* maximum; standard deviation */
+    mirt_fan mode;
+    mirt_distribution distribution;
+} mirt_initializer;
+
+MIRT_API mirt_initializer mirt_zeros(void);
+MIRT_API mirt_initializer mirt_ones(void);
+MIRT_API mirt_initializer mirt_constant(float value);
+MIRT_API mirt_initializer mirt_random_uniform(float minimum, float maximum);
+MIRT_API mirt_initializer mirt_random_normal(float mean, float stddev);
+/* Normal values beyond two standard deviations are drawn again. */
+MIRT_API mirt_initializer mirt_truncated_normal(float mean, float stddev);
+MIRT_API mirt_initializer mirt_variance_scaling(float scale, mirt_fan mode, mirt_distribution distribution);
+/* Glorot & Bengio 2010; He et al. 2015. */
+MIRT_API mirt_initializer mirt_glorot_uniform(void);
+MIRT_API mirt_initializer mirt_glorot_normal(void);
+MIRT_API mirt_initializer mirt_he_uniform(void);
+MIRT_API mirt_initializer mirt_he_normal(void);
+
+typedef struct mirt_dense_desc {
+    int units;
+    mirt_activation_kind activation;
+    bool no_bias;
+    mirt_initializer kernel_initializer; /* default glorot_uniform */
+    mirt_initializer bias_initializer;   /* default zeros */
+    const char *name;                    /* default dense, dense_1, ... */
+} mirt_dense_desc;
+
+typedef struct mirt_conv2d_desc {
+    int filters;
+    int kernel[2];   /* height, width; {k, 0} means {k, k} */
+    int strides[2];  /* default 1, 1 */
+    int dilation[2]; /* default 1, 1 */
+    int groups;      /* default 1 */
+    mirt_padding padding;
+    mirt_activation_kind activation;
+    bool no_bias;
+    mirt_initializer kernel_initializer; /* default glorot_uniform */
+    mirt_initializer bias_initializer;   /* default zeros */
+    const char *name;
+} mirt_conv2d_desc;
+
+typedef struct mirt_pool2d_desc {
+    int size[2];    /* default 2, 2; {k, 0} means {k, k} */
+    int strides[2]; /* default: size */
+    mirt_padding padding;
+    const char *name;
+} mirt_pool2d_desc;
+
+/* A model lives in its strategy and may be destroyed before it. Copies `name`. */
+MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
+MIRT_API void mirt_model_destroy(mirt_model *model);
+/* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
+   cast when it is read. */
+MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape);
+/* x * scale + offset. Keras: Rescaling. */
+MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset);
+/* Kernel [in, units]; acts on the last axis. NULL desc is an error: units has no default. */
+MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc);
+/* NHWC, kernel HWIO. SAME pads as TensorFlow: the odd pixel at the bottom and right. */
+MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
+/* Of equal values in a window the first wins the gradient. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
+/* Padding is not counted in the mean. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
+/* [rows, h, w, c] -> [rows, c]. */
+MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
+/* Inverted dropout, active in training only; 0 <= rate <= 1. Masks are keyed by (seed, step,
+   layer, row in the global batch): another mask for every sample, the same for any number of
+   devices. Srivastava et al. 2014. */
+MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
+MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
+/* Declares the model's output. */
+MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
+
+/* >>training ------------------------------------------------------------------------------ */
+
+/* The learning rate for 0-based `step`; must depend on its arguments alone. */
+typedef float (*mirt_schedule_fn)(int64_t step, void *user);
+
+typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
+typedef struct mirt_optimizer {
+    mirt_optimizer_kind kind;
+    float learning_rate;
+    float beta_1, beta_2, epsilon; /* Adam */
+    float momentum;                /* SGD */
+    bool nesterov;
+    mirt_schedule_fn schedule;     /* overrides learning_rate when set */
+    void *schedule_user;
+} mirt_optimizer;
+
+/* Keras Adam: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
+MIRT_API mirt_optimizer mirt_adam(float learning_rate);
+/* Keras SGD. Plain when momentum is 0. */
+MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
+
+typedef enum mirt_loss {
+    MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
+    MIRT_BINARY_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT__LOSS_COUNT
+} mirt_loss;
+/* The default divides the sum over the global batch by its true size. */
+typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
+/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by shape, as Keras. */
+typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
+#define MIRT_MAX_METRICS 8
+
+typedef struct mirt_compile_desc {
+    mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
+    mirt_loss loss;
+    bool from_logits;
+    mirt_reduction reduction;
+    mirt_metric metrics[MIRT_MAX_METRICS]; /* ends at the first MIRT_METRIC_NONE */
+} mirt_compile_desc;
+
+/* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics.
+   Returns the first error of the model's recording, if any. */
+MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
+
+/* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
+typedef struct mirt_logs {
+    int count;
+    const char *name[2 * MIRT_MAX_METRICS + 4];
+    double value[2 * MIRT_MAX_METRICS + 4];
+} mirt_logs;
+
+/* What a callback sees. `batch` and `step` are 0-based; `step` counts from the start of training. */
+typedef struct mirt_event {
+    mirt_model *model;
+    int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
+    int64_t batch, batches;
+    int64_t step;
+    const mirt_logs *logs; /* batch end: so far in this epoch; epoch end: with validation */
+    double seconds;        /* since the epoch began */
+} mirt_event;
+
+/* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
+   returns what it has. Called from the thread that called fit. */
+typedef struct mirt_callback {
+    void *user;
+    int (*train_begin)(const mirt_event *event, void *user);
+    int (*train_end)(const mirt_event *event, void *user);
+    int (*epoch_begin)(const mirt_event *event, void *user);
+    int (*epoch_end)(const mirt_event *event, void *user);
+    int (*batch_begin)(const mirt_event *event, void *user);
+    int (*batch_end)(const mirt_event *event, void *user);
+} mirt_callback;
+#define MIRT_MAX_CALLBACKS 16
+
+/* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
+typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
+
+typedef struct mirt_fit_desc {
+    int epochs;                /* default 1 */
+    int64_t batch;             /* global batch of a dataset without a batch stage; default 32 */
+    mirt_dataset *validation;  /* borrowed */
+    const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
+    mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
+    void *learning_rate_user;
+    int64_t max_steps;         /* 0: no limit */
+    bool no_progress;          /* leave the progress line out */
+} mirt_fit_desc;
+
+/* What fit returns; owned by the model, valid until its next fit. */
+typedef struct mirt_history {
+    int epochs;          /* epochs with at least one step */
+    int64_t steps;       /* of this fit */
+    const mirt_logs *epoch; /* [epochs] */
+    double seconds;      /* spent in training steps, validation not counted */
+    double images_per_second;
+} mirt_history;
+
+/* Keras: Model.fit. Trains on `dataset` (borrowed); allocates only before the first step.
+   NULL on error (MIRT_E_STATE before mirt_compile, MIRT_E_SHAPE, MIRT_E_INVALID: labels). */
+MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
+/* The same on arrays, shuffled every epoch as Keras does. */
+MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
+/* The last value named `name`, or NAN. */
+MIRT_API double mirt_history_last(const mirt_history *history, const char *name);
+
+/* Keras: Model.evaluate. Sums over samples in their order in double precision: the same bits for
+   any batch size, device or replica count. */
+MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
+MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
+/* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
+   holds `capacity` floats. */
+MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
+MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
+
+/* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
+   for, is the exact mean over the batch, before the update. */
+MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss);
+/* The four parts of a mirrored step, in this order; mirt_train_step is their sum, in the same
+   bits. scatter borrows its arrays until grad has returned. */
+MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y);
+MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss);
+MIRT_API mirt_status mirt_all_reduce(mirt_model *model);
+MIRT_API mirt_status mirt_apply(mirt_model *model);
+/* Rows of the scattered batch that replica `replica` owns, and the first of them. */
+MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first);
+
+/* The learning rate the next step will use; set overrides a schedule. */
+MIRT_API double mirt_get_learning_rate(const mirt_model *model);
+MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
+/* Steps applied so far. */
+MIRT_API int64_t mirt_step(const mirt_model *model);
+
+/* >>weights and files --------------------------------------------------------------------- */
+
+typedef struct mirt_weight_info {
+    const char *name; /* "conv2d/kernel" */
+    mirt_shape shape;
+    int64_t count;
+    bool trainable;
+} mirt_weight_info;
+
+MIRT_API int mirt_num_weights(const mirt_model *model);
+MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out);
+/* Copies device `device`'s copy of a weight, or of its gradient after mirt_grad (that device's own
+   sum) or mirt_all_reduce (the sum over all replicas), into `out`, which holds `count` floats. */
+MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
+MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+/* Sets a weight on every device. */
+MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
+
+typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
+/* One .safetensors file: weights under their Keras names, optimizer slots, architecture and
+   compile settings as JSON in its metadata. The same model gives the same bytes. Replaces `path`
+   atomically. */
+MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
+/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. */
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
+/* `data` is borrowed during the call. */
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
+/* Weights by name into an existing model; every weight of the model must be there, with its shape. */
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
+
+/* >>looking inside ------------------------------------------------------------------------ */
+
+/* Bytes a model asks for, for global batches of `batch` rows: what is planned is what is
+   allocated. */
+typedef struct mirt_memory {
+    size_t weights;     /* per device: its copy of all variables */
+    size_t gradients;   /* per device */
+    size_t activations; /* per device: tensors of the step, by liveness */
+    size_t scratch;     /* per device: threads' scratch and partial sums */
+    size_t slots;       /* optimizer state, once for all devices that share memory */
+    size_t host;        /* labels, losses and metrics of one global batch */
+    size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host */
+} mirt_memory;
+MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
+
+/* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
+   global batches of `batch`. Owned by the model, valid until the next call. */
+MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
+/* The training step as text, before and after mirroring. Owned by the model, valid until the
+   next call. */
+MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+
+/* A ready-made network, not yet compiled: "mnist". NULL with the nearest right name otherwise. */
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MIRRORTRAIN_H */

@@ -1,0 +1,326 @@
+#include "config.h"
+
+static const char *const mirt__activation_names[MIRT__ACTIVATION_COUNT] = {"linear", "relu", "sigmoid", "tanh", "softmax"};
+static const char *const mirt__padding_names[] = {"valid", "same"};
+static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
+static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
+static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
+static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
+    "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
+/* Keras's names of an initializer's numbers a and b. */
+static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL, NULL, NULL, "value", "minval", "mean", "mean", "scale"};
+static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL, NULL, NULL, NULL, "maxval", "stddev", "stddev", NULL};
+
+/* >>writing */
+
+static void mirt__write_key(mirt__text *out, const char *key, bool first) {
+    mirt__text_add(out, first ? "" : ",");
+    mirt__json_write_string(out, key);
+    mirt__text_add(out, ":");
+}
+
+static void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
+    mirt__write_key(out, key, first);
+    mirt__json_write_string(out, value);
+}
+
+static void mirt__write_number(mirt__text *out, const char *key, double value, bool first) {
+    mirt__write_key(out, key, first);
+    mirt__json_write_number(out, value);
+}
+
+static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) {
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", mirt__initializer_names[i->kind], true);
+    mirt__write_key(out, "config", false);
+    mirt__text_add(out, "{");
+    bool first = true;
+    if (mirt__initializer_a[i->kind]) mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
+    if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
+    if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
+        mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
+        mirt__write_name(out, "distribution", mirt__distribution_names[i->distribution], false);
+    }
+    mirt__text_add(out, "}}");
+}
+
+static void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
+    const void *at = desc + field->offset;
+    mirt__write_key(out, field->name, first);
+    switch (field->kind) {
+    case MIRT__FIELD_INT: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
+    case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
+    case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
+    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_names[*(const mirt_activation_kind *)at]); break;
+    case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
+    case MIRT__FIELD_SHAPE: {
+        const mirt_shape *shape = (const mirt_shape *)at;
+        for (int i = 0; i < shape->rank; i++) mirt__text_add(out, "%s%lld", i ? "," : "[", (long long)shape->dim[i]);
+        mirt__text_add(out, "]");
+        break;
+    }
+    }
+}
+
+/* The layer whose output is `t`, or NULL. */
+static const mirt__layer *mirt__layer_of(const mirt_model *model, const mirt_tensor *t, int before) {
+    for (int i = before - 1; i >= 0; i--) {
+        if (model->layer[i]->out == t) return model->layer[i];
+    }
+    return NULL;
+}
+
+static mirt_status mirt__no_layer(const char *reader) {
+    return mirt__fail(MIRT_E_STATE, "%s reads a tensor made by a bare operation; only models made of layers can be saved whole (weights alone can)", reader);
+}
+
+MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out) {
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "name", model->name, true);
+    mirt__write_key(out, "layers", false);
+    mirt__text_add(out, "[");
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i], *from = layer->in ? mirt__layer_of(model, layer->in, i) : NULL;
+        if (layer->in && !from) return mirt__no_layer(layer->name);
+        mirt__text_add(out, i ? ",{" : "{");
+        mirt__write_name(out, "class_name", layer->cls->class_name, true);
+        mirt__write_name(out, "name", layer->name, false);
+        if (from) mirt__write_name(out, "input", from->name, false);
+        mirt__write_key(out, "config", false);
+        mirt__text_add(out, "{");
+        for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc.bytes, f == 0);
+        mirt__text_add(out, "}}");
+    }
+    const mirt__layer *last = mirt__layer_of(model, model->output, model->num_layers);
+    if (!last) return mirt__no_layer("the output");
+    mirt__text_add(out, "]");
+    mirt__write_name(out, "output", last->name, false);
+    mirt__text_add(out, "}");
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
+    const mirt_compile_desc *c = &model->config;
+    const mirt_optimizer *o = &c->optimizer;
+    mirt__text_add(out, "{\"optimizer\":{");
+    mirt__write_name(out, "class_name", mirt__optimizer_class_get(o->kind)->name, true);
+    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    mirt__write_number(out, "beta_1", (double)o->beta_1, false);
+    mirt__write_number(out, "beta_2", (double)o->beta_2, false);
+    mirt__write_number(out, "epsilon", (double)o->epsilon, false);
+    mirt__write_number(out, "momentum", (double)o->momentum, false);
+    mirt__text_add(out, ",\"nesterov\":%s}", o->nesterov ? "true" : "false");
+    mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
+    mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
+    mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
+    mirt__text_add(out, ",\"metrics\":[");
+    for (int i = 0; i < mirt__num_metrics(model); i++) {
+        mirt__text_add(out, i ? "," : "");
+        mirt__json_write_string(out, mirt__metric_name(c->metrics[i]));
+    }
+    mirt__text_add(out, "]}");
+}
+
+/* >>reading */
+
+/* The index of a string member among `names`. */
+static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count, int *out) {
+    const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    if (!value) return mirt_last_status();
+    for (*out = 0; *out < count; ++*out) {
+        if (strcmp(names[*out], value->string) == 0) return MIRT_OK;
+    }
+    return mirt__fail(MIRT_E_FORMAT, "%s is \"%s\", which this version does not know", key, mirt__json_label(value->string, label));
+}
+
+static mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out) {
+    const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_NUMBER);
+    if (!value) return mirt_last_status();
+    *out = (float)value->number;
+    return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is beyond float32", key);
+}
+
+static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out) {
+    const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_BOOL);
+    if (!value) return mirt_last_status();
+    *out = value->truth;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__read_int(const mirt__json *object, const char *key, int *out) {
+    int64_t value;
+    if (mirt__json_get_int(object, key, 0, INT_MAX, &value) != MIRT_OK) return mirt_last_status();
+    *out = (int)value;
+    return MIRT_OK;
+}
+
+/* An array of `minimum` to `maximum` positive integers; returns how many, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return -1;
+    bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
+    for (size_t i = 0; good && i < array->count; i++) {
+        const mirt__json *item = array->item[i];
+        good = item->type == MIRT__JSON_NUMBER && item->integral && item->integer > 0 && item->integer <= INT_MAX;
+        if (good) out[i] = item->integer;
+    }
+    if (good) return (int)array->count;
+    mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
+    return -1;
+}
+
+static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
+    const mirt__json *json = mirt__json_get(object, key, MIRT__JSON_OBJECT), *config;
+    int kind, mode = 0, distribution = 0;
+    memset(out, 0, sizeof *out);
+    if (!json || mirt__read_name(json, "class_name", mirt__initializer_names, MIRT__INIT_COUNT, &kind) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
+        return mirt_last_status();
+    }
+    out->kind = (mirt_initializer_kind)kind;
+    if (mirt__initializer_a[kind] && mirt__read_float(config, mirt__initializer_a[kind], &out->a) != MIRT_OK) return mirt_last_status();
+    if (mirt__initializer_b[kind] && mirt__read_float(config, mirt__initializer_b[kind], &out->b) != MIRT_OK) return mirt_last_status();
+    if (out->kind != MIRT_INIT_VARIANCE_SCALING) return MIRT_OK;
+    if (mirt__read_name(config, "mode", mirt__fan_names, MIRT__COUNT(mirt__fan_names), &mode) != MIRT_OK ||
+        mirt__read_name(config, "distribution", mirt__distribution_names, MIRT__COUNT(mirt__distribution_names), &distribution) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    out->mode = (mirt_fan)mode;
+    out->distribution = (mirt_distribution)distribution;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
+    void *at = desc + field->offset;
+    int64_t values[MIRT_MAX_RANK];
+    int index;
+    bool truth = false;
+    mirt_status status = MIRT_OK;
+    switch (field->kind) {
+    case MIRT__FIELD_INT: return mirt__read_int(config, field->name, (int *)at);
+    case MIRT__FIELD_INT2:
+        if (mirt__read_ints(config, field->name, values, 2, 2) < 0) return mirt_last_status();
+        ((int *)at)[0] = (int)values[0];
+        ((int *)at)[1] = (int)values[1];
+        return MIRT_OK;
+    case MIRT__FIELD_FLOAT: return mirt__read_float(config, field->name, (float *)at);
+    case MIRT__FIELD_NO:
+        status = mirt__read_bool(config, field->name, &truth);
+        if (status == MIRT_OK) *(bool *)at = !truth;
+        return status;
+    case MIRT__FIELD_PADDING:
+        status = mirt__read_name(config, field->name, mirt__padding_names, MIRT__COUNT(mirt__padding_names), &index);
+        if (status == MIRT_OK) *(mirt_padding *)at = (mirt_padding)index;
+        return status;
+    case MIRT__FIELD_ACTIVATION:
+        status = mirt__read_name(config, field->name, mirt__activation_names, MIRT__ACTIVATION_COUNT, &index);
+        if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
+        return status;
+    case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
+    case MIRT__FIELD_SHAPE: {
+        mirt_shape *shape = (mirt_shape *)at;
+        shape->rank = mirt__read_ints(config, field->name, shape->dim, 1, MIRT_MAX_RANK - 1);
+        return shape->rank < 0 ? mirt_last_status() : MIRT_OK;
+    }
+    }
+    return status;
+}
+
+static const mirt__layer *mirt__layer_named(const mirt_model *model, const char *name) {
+    for (int i = 0; i < model->num_layers; i++) {
+        if (strcmp(model->layer[i]->name, name) == 0) return model->layer[i];
+    }
+    return NULL;
+}
+
+static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json) {
+    union {
+        char bytes[MIRT__MAX_DESC];
+        double align;
+    } desc;
+    char label[MIRT__JSON_LABEL];
+    memset(&desc, 0, sizeof desc);
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "a layer is not an object");
+    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
+    const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
+    if (!class_name || !name || !config) return mirt_last_status();
+    mirt__json_label(name->string, label);
+    const mirt__layer_class *cls = mirt__layer_class_by_name(class_name->string);
+    if (!cls) {
+        char other[MIRT__JSON_LABEL];
+        return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));
+    }
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], desc.bytes) != MIRT_OK) return mirt__fail_at("layer %s", label);
+    }
+    const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
+    bool is_input = strcmp(class_name->string, "InputLayer") == 0;
+    if (!from != is_input) return mirt__fail(MIRT_E_FORMAT, "layer %s: its input is not a layer before it", label);
+    return mirt__layer_add(model, cls, from ? from->out : NULL, desc.bytes, name->string) ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+    if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
+    const mirt__json *layers = mirt__json_get(architecture, "layers", MIRT__JSON_ARRAY);
+    const mirt__json *output = mirt__json_get(architecture, "output", MIRT__JSON_STRING), *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    if (!layers || !output || !name) return mirt_last_status();
+    if (!(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
+    for (size_t i = 0; i < layers->count; i++) {
+        if (mirt__layer_read(model, layers->item[i]) != MIRT_OK) return mirt_last_status();
+    }
+    const mirt__layer *last = mirt__layer_named(model, output->string);
+    if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));
+    mirt_model_output(model, last->out);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
+    const mirt__json *name = mirt__json_get(json, "class_name", MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    int kind = 0;
+    if (!name) return mirt_last_status();
+    while (kind < MIRT__OPTIMIZER_COUNT && strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0) kind++;
+    if (kind == MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is not known to this version", mirt__json_label(name->string, label));
+    o->kind = (mirt_optimizer_kind)kind;
+    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK || mirt__read_float(json, "beta_1", &o->beta_1) != MIRT_OK ||
+        mirt__read_float(json, "beta_2", &o->beta_2) != MIRT_OK || mirt__read_float(json, "epsilon", &o->epsilon) != MIRT_OK ||
+        mirt__read_float(json, "momentum", &o->momentum) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__read_bool(json, "nesterov", &o->nesterov);
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
+    char label[MIRT__JSON_LABEL];
+    if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
+    for (size_t i = 0; i < array->count; i++) {
+        int m = 1;
+        if (array->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_name((mirt_metric)m), array->item[i]->string) != 0) m++;
+        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(array->item[i]->string, label));
+        out[i] = (mirt_metric)m;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out) {
+    memset(out, 0, sizeof *out);
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
+    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT), *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
+    const char *losses[MIRT__LOSS_COUNT];
+    int loss, reduction;
+    for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
+    if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
+        mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
+        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) != MIRT_OK ||
+        mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    out->loss = (mirt_loss)loss;
+    out->reduction = (mirt_reduction)reduction;
+    return mirt__metrics_read(metrics, out->metrics);
+}

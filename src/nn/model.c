@@ -1,0 +1,272 @@
+#include "model.h"
+#include "../ops/ops.h"
+
+MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
+    if (!strategy) {
+        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "mirt_model_create: no strategy");
+        return NULL;
+    }
+    mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
+    if (!model) return NULL;
+    mirt__graph_init(&model->graph, model);
+    model->name = mirt__pool_strdup(&model->graph.pool, name ? name : "model");
+    if (!model->name) {
+        mirt__free(model);
+        return NULL;
+    }
+    model->strategy = strategy;
+    model->next = strategy->models;
+    if (model->next) model->next->previous = model;
+    strategy->models = model;
+    return model;
+}
+
+MIRT_API void mirt_model_destroy(mirt_model *model) {
+    if (!model) return;
+    mirt__trainer_free(model);
+    for (int d = 0; d < model->strategy->num_devices; d++) mirt__aligned_free(model->weight[d]);
+    for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
+    if (model->previous) model->previous->next = model->next;
+    else model->strategy->models = model->next;
+    if (model->next) model->next->previous = model->previous;
+    mirt__free(model->history_logs);
+    mirt__text_free(&model->summary);
+    mirt__text_free(&model->graph_text);
+    mirt__free(model->variable);
+    mirt__free(model->layer);
+    mirt__graph_free(&model->graph);
+    mirt__free(model);
+}
+
+MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
+    mirt__graph_poison(&model->graph);
+    return NULL;
+}
+
+/* >>layers */
+
+static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
+    for (int i = 0; i < model->num_layers; i++) {
+        if (strcmp(model->layer[i]->name, name) == 0) return true;
+    }
+    return false;
+}
+
+/* "conv2d", "conv2d_1", ...: the first that is free. */
+static const char *mirt__layer_default_name(mirt_model *model, const char *base) {
+    char name[64];
+    snprintf(name, sizeof name, "%s", base);
+    for (int i = 1; mirt__layer_name_taken(model, name); i++) snprintf(name, sizeof name, "%s_%d", base, i);
+    return mirt__pool_strdup(&model->graph.pool, name);
+}
+
+static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
+    if (name && (!name[0] || strchr(name, '/'))) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must not be empty or hold a '/'", name), (mirt__layer *)NULL;
+    if (name && mirt__layer_name_taken(model, name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", name), (mirt__layer *)NULL;
+    if (model->compiled) return mirt__fail(MIRT_E_STATE, "the model is compiled; layers come before mirt_compile"), (mirt__layer *)NULL;
+    mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(&model->graph.pool, sizeof *layer);
+    if (!layer) return NULL;
+    layer->cls = cls;
+    layer->name = name ? mirt__pool_strdup(&model->graph.pool, name) : mirt__layer_default_name(model, cls->base_name);
+    layer->first_variable = model->num_variables;
+    if (desc) memcpy(layer->desc.bytes, desc, cls->desc_size);
+    if (!layer->name) return NULL;
+    if (model->num_layers == model->layer_capacity) {
+        int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
+        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer)) return NULL;
+        model->layer_capacity = capacity;
+    }
+    return layer;
+}
+
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
+    if (x) model = x->node->graph->model;
+    if (model->graph.status != MIRT_OK) return NULL;
+    mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
+    if (!layer) return mirt__model_poison(model);
+    layer->in = x;
+    model->graph.scope = layer->name;
+    layer->out = cls->build(model, layer, x, layer->desc.bytes);
+    model->graph.scope = NULL;
+    if (!layer->out) {
+        if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
+        return mirt__model_poison(model);
+    }
+    layer->num_variables = model->num_variables - layer->first_variable;
+    model->layer[model->num_layers++] = layer;
+    return layer->out;
+}
+
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, double fan_in, double fan_out) {
+    char full[256];
+    size_t bytes;
+    int64_t count = mirt__shape_count(shape);
+    if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
+        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has too many elements", name), (mirt_tensor *)NULL;
+    }
+    if (model->num_variables == model->variable_capacity) {
+        int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        model->variable_capacity = capacity;
+    }
+    mirt__variable *v = &model->variable[model->num_variables];
+    memset(v, 0, sizeof *v);
+    snprintf(full, sizeof full, "%s/%s", layer->name, name);
+    v->name = mirt__pool_strdup(&model->graph.pool, full);
+    if (!v->name) return NULL;
+    v->shape = *shape;
+    v->count = count;
+    v->offset = model->weight_bytes;
+    v->trainable = true;
+    v->initializer = *initializer;
+    v->fan_in = fan_in;
+    v->fan_out = fan_out;
+    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
+    return mirt__variable_op(&model->graph, model->num_variables++, shape);
+}
+
+MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
+    if (!model || !output) return;
+    if (output->node->graph != &model->graph) {
+        mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+        mirt__model_poison(model);
+        return;
+    }
+    model->output = output;
+}
+
+/* >>compile */
+
+static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
+    mirt_dtype dtype;
+    int64_t per_sample;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->input) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!model->output) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if (!mirt__is_batched(&model->output->shape) || model->output->dtype != MIRT_FLOAT32) {
+        return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
+    }
+    if (!mirt__loss_name(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
+    if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
+    for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {
+        if (!mirt__metric_name(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
+    }
+    if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    model->config = *desc;
+    return desc->loss ? mirt__labels_wanted(model, &dtype, &per_sample) : MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
+    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "mirt_compile: no model");
+    mirt_compile_desc d;
+    memset(&d, 0, sizeof d);
+    if (desc) d = *desc;
+    if (d.optimizer.kind == MIRT_ADAM && d.optimizer.learning_rate == 0 && d.optimizer.beta_1 == 0 && d.optimizer.beta_2 == 0 && !d.optimizer.schedule) {
+        d.optimizer = mirt_adam(1e-3f);
+    }
+    if (mirt__compile_check(model, &d) != MIRT_OK) return mirt_last_status();
+    if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
+    mirt__trainer_free(model);
+    for (int i = 0; i < 2; i++) {
+        mirt__aligned_free(model->slot[i]);
+        model->slot[i] = NULL;
+    }
+    for (int i = 0; i < mirt__optimizer_slots(&d.optimizer); i++) {
+        model->slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        if (!model->slot[i]) return mirt_last_status();
+        memset(model->slot[i], 0, model->weight_bytes);
+    }
+    model->step = 0;
+    model->rate_set = false;
+    model->compiled = true;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+    int devices = model->strategy->num_devices;
+    if (model->weight[0]) return MIRT_OK;
+    for (int d = 0; d < devices; d++) {
+        model->weight[d] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        if (model->weight[d]) continue;
+        while (d-- > 0) {
+            mirt__aligned_free(model->weight[d]);
+            model->weight[d] = NULL;
+        }
+        return mirt_last_status();
+    }
+    memset(model->weight[0], 0, model->weight_bytes);
+    for (int i = 0; i < model->num_variables; i++) {
+        mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, &model->variable[i]));
+    }
+    for (int d = 1; d < devices; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
+    return MIRT_OK;
+}
+
+/* >>weights */
+
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable) {
+    return (mirt__real *)(void *)(model->weight[device] + variable->offset);
+}
+
+MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->num_variables : 0; }
+
+MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
+    if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
+    if (index < 0 || index >= model->num_variables) {
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name, model->num_variables);
+    }
+    const mirt__variable *v = &model->variable[index];
+    out->name = v->name;
+    out->shape = v->shape;
+    out->count = v->count;
+    out->trainable = v->trainable;
+    return MIRT_OK;
+}
+
+/* The index of the variable `name`, or -1 with an error that names the nearest one. */
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+    const char *nearest = NULL;
+    for (int i = 0; i < model->num_variables; i++) {
+        const char *candidate = model->variable[i].name;
+        if (strcmp(candidate, name) == 0) return i;
+        if (!nearest) nearest = mirt__nearest(name, &candidate, 1);
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+               nearest ? "\"?" : "");
+    return -1;
+}
+
+static const mirt__variable *mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
+    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), (const mirt__variable *)NULL;
+    int index = mirt__variable_find(model, name);
+    if (index < 0) return NULL;
+    if (device < 0 || device >= model->strategy->num_devices) {
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), (const mirt__variable *)NULL;
+    }
+    if ((int64_t)count != model->variable[index].count) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), (const mirt__variable *)NULL;
+    }
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
+    return &model->variable[index];
+}
+
+MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    const mirt__variable *v = mirt__variable_checked(model, name, device, count);
+    if (!v) return mirt_last_status();
+    const mirt__real *from = mirt__weight_at(model, device, v);
+    for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
+    if (!v) return mirt_last_status();
+    for (int d = 0; d < model->strategy->num_devices; d++) {
+        mirt__real *to = mirt__weight_at(model, d, v);
+        for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
+    }
+    return MIRT_OK;
+}

@@ -1,0 +1,125 @@
+#ifndef MIRT__MODEL_H
+#define MIRT__MODEL_H
+/* A model: the recorded graph, its layers and variables, and after mirt_compile its weights. */
+#include "../graph/graph.h"
+#include "../mirror/strategy.h"
+
+typedef struct mirt__variable {
+    const char *name; /* "conv2d/kernel" */
+    mirt_shape shape;
+    int64_t count;
+    size_t offset; /* bytes in the weight block */
+    bool trainable;
+    mirt_initializer initializer;
+    double fan_in, fan_out;
+} mirt__variable;
+
+typedef struct mirt__layer mirt__layer;
+
+/* Description fields of a layer, for saving and loading; the order is that of the file. */
+typedef enum mirt__field_kind {
+    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_NO, /* "use_bias": !no_bias */
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
+} mirt__field_kind;
+typedef struct mirt__field {
+    const char *name; /* as in Keras's config */
+    mirt__field_kind kind;
+    size_t offset;
+} mirt__field;
+
+typedef struct mirt__layer_class {
+    const char *class_name; /* "Conv2D" */
+    const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
+    const mirt__field *fields;
+    int num_fields;
+    size_t desc_size;
+    /* Records the layer; x is NULL for inputs. The defaults in `desc` may be filled in. */
+    mirt_tensor *(*build)(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc);
+} mirt__layer_class;
+
+#define MIRT__MAX_DESC 192
+
+struct mirt__layer {
+    const mirt__layer_class *cls;
+    const char *name;
+    mirt_tensor *in, *out;
+    int first_variable, num_variables;
+    union {
+        char bytes[MIRT__MAX_DESC];
+        double align;
+    } desc;
+};
+
+/* An optimizer's row: slots are blocks as large as the weights. */
+typedef struct mirt__optimizer_class {
+    const char *name; /* "adam" */
+    int max_slots;
+    const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
+} mirt__optimizer_class;
+
+typedef struct mirt__trainer mirt__trainer;
+
+struct mirt_model {
+    mirt_strategy *strategy;
+    mirt_model *previous, *next; /* in its strategy */
+    const char *name;
+    mirt__graph graph;
+    mirt__variable *variable;
+    int num_variables, variable_capacity;
+    mirt__layer **layer;
+    int num_layers, layer_capacity;
+    mirt_tensor *input, *output;
+
+    bool compiled;
+    mirt_compile_desc config;
+    size_t weight_bytes;      /* of one copy of all variables */
+    char *weight[MIRT__MAX_DEVICES];
+    char *slot[2];            /* optimizer state, once */
+    int64_t step;
+    bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
+    mirt__trainer *trainer;   /* programs and their memory, made when first needed */
+    int64_t epoch;            /* epochs of training data begun, the key of their order */
+    mirt_history history;     /* of the last fit */
+    mirt_logs *history_logs;
+    mirt__text summary, graph_text;
+};
+
+/* --- layers.c, model.c --- */
+/* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
+   bytes, `name` NULL for the default. */
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
+/* A trainable variable of the layer being built: "layer/name". */
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, double fan_in, double fan_out);
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
+/* Marks the model with the current error and returns NULL. */
+MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Creates the weight blocks and draws the initial values, once. */
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable);
+
+/* --- initializers.c --- */
+MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
+MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
+
+/* --- optimizers.c --- */
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* Fills the numbers of `update` for 0-based `step` and returns the kernel. */
+typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update);
+
+/* --- losses.c --- */
+MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
+/* The dtype and per-sample shape labels are brought to for this loss and model. */
+MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
+MIRT__LIB mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model);
+MIRT__LIB int mirt__num_metrics(const mirt_model *model);
+MIRT__LIB const char *mirt__metric_name(mirt_metric metric);
+
+/* --- train/trainer.c --- */
+MIRT__LIB void mirt__trainer_free(mirt_model *model);
+
+#endif

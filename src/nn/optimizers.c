@@ -1,0 +1,81 @@
+#include "model.h"
+
+MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_ADAM;
+    o.learning_rate = learning_rate;
+    o.beta_1 = 0.9f;
+    o.beta_2 = 0.999f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_SGD;
+    o.learning_rate = learning_rate;
+    o.momentum = momentum;
+    o.nesterov = nesterov;
+    return o;
+}
+
+/* One row an optimizer. Keras calls Adam's moments momentum and velocity. */
+static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
+    {"adam", 2, {"momentum", "velocity"}},
+    {"sgd", 1, {"momentum", NULL}},
+};
+
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
+
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
+    return o->kind == MIRT_SGD && o->momentum == 0 ? 0 : mirt__optimizer_table[o->kind].max_slots;
+}
+
+static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+
+MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
+    if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
+    if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
+        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
+    }
+    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0)) {
+        return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
+                          (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
+    }
+    if (o->kind == MIRT_SGD && !mirt__is_share(o->momentum)) {
+        return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
+    if (!model) return 0;
+    const mirt_optimizer *o = &model->config.optimizer;
+    return (double)(o->schedule && !model->rate_set ? o->schedule(model->step, o->schedule_user) : o->learning_rate);
+}
+
+MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
+    if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
+    if (!(rate >= 0 && rate <= (double)FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", rate);
+    model->config.optimizer.learning_rate = (float)rate;
+    model->rate_set = true;
+    return MIRT_OK;
+}
+
+MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
+
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    double rate = mirt_get_learning_rate(model), t = (double)(model->step + 1);
+    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)model->slot[i];
+    update->beta_1 = o->beta_1;
+    update->beta_2 = o->beta_2;
+    update->epsilon = o->epsilon;
+    update->momentum = o->momentum;
+    update->nesterov = o->nesterov;
+    if (o->kind == MIRT_ADAM) rate *= sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t));
+    update->learning_rate = (float)rate;
+    return o->kind == MIRT_ADAM ? kernels->adam : kernels->sgd;
+}

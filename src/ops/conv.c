@@ -1,0 +1,222 @@
+#include "ops.h"
+/* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
+   a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
+   a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
+   bias + relu + 2x2 max pooling, for inputs that need no gradient. */
+
+MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
+                                int64_t *out, int64_t *pad_before) {
+    int64_t reach = (int64_t)(kernel - 1) * dilation + 1;
+    *pad_before = 0;
+    if (padding == MIRT_SAME) {
+        *out = (in + stride - 1) / stride;
+        int64_t pad = (*out - 1) * stride + reach - in;
+        if (pad > 0) *pad_before = pad / 2;
+        return true;
+    }
+    if (reach > in) return false;
+    *out = (in - reach) / stride + 1;
+    return true;
+}
+
+/* The geometry from x, kernel and attributes; the output's size is computed. */
+static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, const mirt_shape *k, int64_t rows, mirt__conv *s) {
+    memset(s, 0, sizeof *s);
+    s->rows = rows;
+    s->h = x->dim[1];
+    s->w = x->dim[2];
+    s->ci = x->dim[3];
+    s->kh = (int)k->dim[0];
+    s->kw = (int)k->dim[1];
+    s->co = k->dim[3];
+    s->stride_h = node->a.strides[0];
+    s->stride_w = node->a.strides[1];
+    s->dilation_h = node->a.dilation[0];
+    s->dilation_w = node->a.dilation[1];
+    s->groups = node->a.groups;
+    return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, node->a.padding, &s->oh, &s->pad_top) &&
+           mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, node->a.padding, &s->ow, &s->pad_left);
+}
+
+static bool mirt__conv2d_check(const mirt__node *node) {
+    const mirt_tensor *x = node->in[0], *k = node->in[1];
+    const mirt__attrs *a = &node->a;
+    if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !a->affine)) return mirt__need_float(node, 2);
+    if (x->shape.rank != 4 || k->shape.rank != 4) {
+        char tx[96];
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)", mirt__shape_text(&x->shape, tx)), false;
+    }
+    if (a->strides[0] < 1 || a->strides[1] < 1 || a->dilation[0] < 1 || a->dilation[1] < 1 || a->groups < 1) {
+        return mirt__fail(MIRT_E_INVALID, "strides, dilation and groups must be positive"), false;
+    }
+    if (x->shape.dim[3] != k->shape.dim[2] * a->groups || k->shape.dim[3] % a->groups) {
+        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
+                          (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]), false;
+    }
+    return true;
+}
+
+static bool mirt__conv2d_shape(mirt__node *node) {
+    if (!mirt__conv2d_check(node)) return false;
+    mirt__conv s;
+    if (!mirt__conv_geometry(node, &node->in[0]->shape, &node->in[1]->shape, 1, &s)) {
+        return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh, s.kw,
+                          s.dilation_h * s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
+    }
+    mirt_shape y = node->in[0]->shape;
+    y.dim[1] = s.oh;
+    y.dim[2] = s.ow;
+    y.dim[3] = s.co;
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static int64_t mirt__rows_of(const mirt_shape *x, int64_t rows) { return x->dim[0] == MIRT_ROWS ? rows : x->dim[0]; }
+
+/* x's shape and the kernel's, wherever this op of the family keeps them. */
+static void mirt__conv_of(const mirt__node *node, int64_t rows, mirt__conv *s) {
+    const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
+    if (node->id == MIRT__OP_conv2d_input_grad) x = &node->a.shape;
+    if (node->id == MIRT__OP_conv2d_weight_grad || node->id == MIRT__OP_conv2d_pool_weight_grad) k = &node->a.shape;
+    mirt__conv_geometry(node, x, k, mirt__rows_of(x, rows), s);
+}
+
+static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__conv s;
+    mirt__conv_of(node, rows, &s);
+    out->scratch = mirt__conv_scratch(&s);
+    out->shared = mirt__conv_weight_grad_shared(&s);
+}
+
+MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+    mirt__conv s;
+    mirt__conv_of(node, rows, &s);
+    return (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+}
+
+static void mirt__conv2d_run(const mirt__call *call) {
+    mirt__conv_forward f;
+    memset(&f, 0, sizeof f);
+    mirt__conv_of(call->node, call->rows, &f.s);
+    f.x = mirt__reader_of(call, 0);
+    f.kernel = (const mirt__real *)call->in[1];
+    f.y = (mirt__real *)call->out[0];
+    if (call->node->a.bias) f.epilogue.bias = (const mirt__real *)call->in[2];
+    f.epilogue.activation = call->node->a.activation;
+    call->kernels->conv_forward(&f, &call->where);
+}
+
+/* Weight gradient (of conv2d or, with `which`, conv2d_pool): dx[1], and dx[2] when there is a bias. */
+static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which, mirt_tensor **dx) {
+    if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return true;
+    mirt__attrs a = node->a;
+    mirt_tensor *in[3] = {node->in[0], dz, which};
+    a.shape = node->in[1]->shape;
+    a.column_sum = node->a.bias && node->in[2]->needs_grad;
+    a.activation = MIRT_LINEAR;
+    a.bias = false;
+    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
+    if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
+    return dx[1] != NULL;
+}
+
+static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
+    if (!dz || !mirt__conv_weight_gradient(node, dz, NULL, dx)) return false;
+    if (!node->in[0]->needs_grad) return true;
+    mirt__attrs a = node->a;
+    mirt_tensor *in[2] = {dz, node->in[1]};
+    a.shape = node->in[0]->shape;
+    a.activation = MIRT_LINEAR;
+    a.bias = false;
+    dx[0] = mirt__record(node->graph, MIRT__OP_conv2d_input_grad, &a, in, 2);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d = {
+    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+static bool mirt__conv_grad_shape(mirt__node *node) {
+    if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
+    mirt_shape bias = mirt_make_shape(node->a.shape.dim[3], 0, 0, 0, 0, 0);
+    return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
+}
+
+static void mirt__conv2d_input_grad_run(const mirt__call *call) {
+    mirt__conv_input_grad g;
+    memset(&g, 0, sizeof g);
+    mirt__conv_of(call->node, call->rows, &g.s);
+    g.dy = (const mirt__real *)call->in[0];
+    g.kernel = (const mirt__real *)call->in[1];
+    g.dx = (mirt__real *)call->out[0];
+    if (call->node->a.mask_activation) g.epilogue.mask = (const mirt__real *)call->in[2];
+    g.epilogue.mask_activation = call->node->a.mask_activation;
+    call->kernels->conv_input_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
+    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
+    mirt__conv_weight_grad g;
+    memset(&g, 0, sizeof g);
+    mirt__conv_of(call->node, call->rows, &g.s);
+    g.x = mirt__reader_of(call, 0);
+    g.dy = (const mirt__real *)call->in[1];
+    g.dkernel = (mirt__real *)call->out[0];
+    if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
+    call->kernels->conv_weight_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
+    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+static bool mirt__conv2d_pool_shape(mirt__node *node) {
+    mirt__conv s;
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__conv2d_check(node)) return false;
+    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s)) return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
+    y.dim[1] = s.oh / 2;
+    y.dim[2] = s.ow / 2;
+    y.dim[3] = s.co;
+    return mirt__declare(node, MIRT_FLOAT32, &y) && mirt__declare(node, MIRT_UINT8, &y);
+}
+
+static void mirt__conv2d_pool_run(const mirt__call *call) {
+    mirt__conv_pool p;
+    memset(&p, 0, sizeof p);
+    mirt__conv_of(call->node, call->rows, &p.s);
+    p.x = mirt__reader_of(call, 0);
+    p.kernel = (const mirt__real *)call->in[1];
+    if (call->node->a.bias) p.bias = (const mirt__real *)call->in[2];
+    p.y = (mirt__real *)call->out[0];
+    p.which = (uint8_t *)call->out[1];
+    call->kernels->conv_pool(&p, &call->where);
+}
+
+static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_pool = {
+    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u};
+
+static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
+    mirt__conv_pool_weight_grad g;
+    memset(&g, 0, sizeof g);
+    mirt__conv_of(call->node, call->rows, &g.s);
+    g.x = mirt__reader_of(call, 0);
+    g.dy = (const mirt__real *)call->in[1];
+    g.which = (const uint8_t *)call->in[2];
+    g.dkernel = (mirt__real *)call->out[0];
+    if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
+    call->kernels->conv_pool_weight_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
+    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
+    if (!x || !kernel) return NULL;
+    mirt_tensor *in[2] = {x, kernel};
+    return mirt__record(x->node->graph, MIRT__OP_conv2d, a, in, 2);
+}

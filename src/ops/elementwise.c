@@ -1,0 +1,237 @@
+#include "ops.h"
+/* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), numpy
+   broadcasting. broadcast: a.keepdims means divide by the number of repeats. bias_add. */
+
+static bool mirt__unary_shape(mirt__node *node) {
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__unary_run(const mirt__call *call) {
+    mirt__unary u;
+    u.kind = (mirt__unary_kind)call->node->a.kind;
+    u.count = mirt__elements(call->node->out[0], call->rows);
+    u.x = (const mirt__real *)call->in[0];
+    u.y = (mirt__real *)call->out[0];
+    u.scale = call->node->a.scale;
+    u.offset = call->node->a.offset;
+    call->kernels->unary(&u, &call->where);
+}
+
+static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *y = node->out[0];
+    switch ((mirt__unary_kind)node->a.kind) {
+    case MIRT__COPY: dx[0] = dy[0]; break;
+    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0); break;
+    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy[0], x), 2, 0); break;
+    case MIRT__ACT_RELU: dx[0] = mirt__binary_op(MIRT__RELU_GRAD, dy[0], y); break;
+    case MIRT__ACT_SIGMOID: dx[0] = mirt__binary_op(MIRT__SIGMOID_GRAD, dy[0], y); break;
+    case MIRT__ACT_TANH: dx[0] = mirt__binary_op(MIRT__TANH_GRAD, dy[0], y); break;
+    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy[0], node->a.scale, 0); break;
+    }
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.scale = scale;
+    a.offset = offset;
+    return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);
+}
+
+/* numpy's rule, with MIRT_ROWS equal to itself only. */
+static bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
+    memset(out, 0, sizeof *out);
+    out->rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int i = 0; i < out->rank; i++) {
+        int ia = i - (out->rank - a->rank), ib = i - (out->rank - b->rank);
+        int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
+        if (da != db && da != 1 && db != 1) {
+            char ta[96], tb[96];
+            mirt__fail(MIRT_E_SHAPE, "shapes %s and %s cannot be broadcast together", mirt__shape_text(a, ta), mirt__shape_text(b, tb));
+            return false;
+        }
+        out->dim[i] = da == 1 ? db : da;
+        if (out->dim[i] == MIRT_ROWS && i > 0) {
+            mirt__fail(MIRT_E_SHAPE, "the rows of a batch must come first; reshape the other side to more axes");
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool mirt__binary_shape(mirt__node *node) {
+    mirt_shape shape;
+    return mirt__need_float(node, 2) && mirt__broadcast_shape(&node->in[0]->shape, &node->in[1]->shape, &shape) &&
+           mirt__declare(node, MIRT_FLOAT32, &shape);
+}
+
+/* Element strides of `x` seen as `out`: 0 where it repeats. */
+static void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]) {
+    int64_t step = 1;
+    for (int i = out->rank - 1, k = x->rank - 1; i >= 0; i--, k--) {
+        bool repeats = k < 0 || x->dim[k] == 1;
+        stride[i] = repeats ? 0 : step;
+        if (!repeats) step *= x->dim[k] == MIRT_ROWS ? 1 : x->dim[k]; /* rows come first: nothing is left to step over */
+    }
+}
+
+static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
+    const mirt_shape *out = &call->node->out[0]->shape;
+    memset(b, 0, sizeof *b);
+    b->rank = out->rank;
+    for (int i = 0; i < out->rank; i++) b->dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    b->a = (const mirt__real *)call->in[0];
+    b->y = (mirt__real *)call->out[0];
+    mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
+}
+
+static void mirt__binary_run(const mirt__call *call) {
+    mirt__binary b;
+    mirt__binary_args(call, &b);
+    b.kind = (mirt__binary_kind)call->node->a.kind;
+    b.b = (const mirt__real *)call->in[1];
+    mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
+    call->kernels->binary(&b, &call->where);
+}
+
+/* Sums `dy` over the axes along which `x` was repeated. */
+static mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
+    if (!dy || mirt__shape_equal(&dy->shape, &x->shape)) return dy;
+    unsigned axes = 0;
+    int extra = dy->shape.rank - x->shape.rank;
+    for (int i = 0; i < dy->shape.rank; i++) {
+        if (i < extra || (x->shape.dim[i - extra] == 1 && dy->shape.dim[i] != 1)) axes |= 1u << i;
+    }
+    return mirt__reshape_op(mirt__reduce_op(MIRT__REDUCE_SUM, dy, axes, true), &x->shape);
+}
+
+static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *a = node->in[0], *b = node->in[1], *da = NULL, *db = NULL;
+    switch ((mirt__binary_kind)node->a.kind) {
+    case MIRT__ADD: da = db = dy[0]; break;
+    case MIRT__SUBTRACT:
+        da = dy[0];
+        if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0);
+        break;
+    case MIRT__MULTIPLY:
+        if (a->needs_grad) da = mirt__binary_op(MIRT__MULTIPLY, dy[0], b);
+        if (b->needs_grad) db = mirt__binary_op(MIRT__MULTIPLY, dy[0], a);
+        break;
+    case MIRT__DIVIDE:
+        da = mirt__binary_op(MIRT__DIVIDE, dy[0], b);
+        if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, mirt__binary_op(MIRT__MULTIPLY, da, node->out[0]), 0, 0);
+        break;
+    default:
+        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations and comparisons");
+        return false;
+    }
+    if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
+    if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
+    return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
+}
+
+MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
+    if (!a || !b) return NULL;
+    mirt__attrs attrs = mirt__no_attrs();
+    attrs.kind = kind;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
+}
+
+static bool mirt__broadcast_to_shape(mirt__node *node) {
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
+}
+
+/* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. */
+static void mirt__broadcast_run(const mirt__call *call) {
+    mirt__real factor = 1;
+    int64_t repeats = mirt__elements(call->node->in[0], call->rows);
+    if (call->node->a.keepdims && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+    mirt__binary b;
+    mirt__binary_args(call, &b);
+    b.kind = MIRT__MULTIPLY;
+    b.b = &factor;
+    call->kernels->binary(&b, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
+    if (!x || !like) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.keepdims = mean;
+    mirt_tensor *in[2] = {x, like};
+    return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
+}
+
+static bool mirt__bias_add_shape(mirt__node *node) {
+    if (!mirt__need_float(node, 2)) return false;
+    if (node->in[1]->shape.rank != 1 || node->in[1]->shape.dim[0] != mirt__last_dim(node->in[0])) {
+        char tx[96], tb[96];
+        mirt__fail(MIRT_E_SHAPE, "bias %s does not fit the last axis of %s", mirt__shape_text(&node->in[1]->shape, tb),
+                   mirt__shape_text(&node->in[0]->shape, tx));
+        return false;
+    }
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__bias_add_run(const mirt__call *call) {
+    mirt__binary b;
+    mirt__binary_args(call, &b);
+    b.kind = MIRT__ADD;
+    b.b = (const mirt__real *)call->in[1];
+    mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
+    call->kernels->binary(&b, &call->where);
+}
+
+static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = dy[0];
+    if (node->in[1]->needs_grad) dx[1] = mirt__unbroadcast(dy[0], node->in[1]);
+    return !node->in[1]->needs_grad || dx[1];
+}
+
+MIRT__TABLE mirt__op mirt__op_bias_add = {"bias_add", mirt__bias_add_shape, mirt__bias_add_gradient, mirt__bias_add_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
+    if (!x || !bias) return NULL;
+    mirt_tensor *in[2] = {x, bias};
+    return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
+    switch (kind) {
+    case MIRT_LINEAR: return x;
+    case MIRT_RELU: return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
+    case MIRT_SIGMOID: return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0);
+    case MIRT_TANH: return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0);
+    case MIRT_SOFTMAX: return mirt_softmax(x);
+    default: break;
+    }
+    if (!x) return NULL;
+    mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
+    mirt__graph_poison(x->node->graph);
+    return NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
+    if (kind == MIRT_RELU) return mirt__binary_op(MIRT__RELU_GRAD, dy, y);
+    if (kind == MIRT_SIGMOID) return mirt__binary_op(MIRT__SIGMOID_GRAD, dy, y);
+    if (kind == MIRT_TANH) return mirt__binary_op(MIRT__TANH_GRAD, dy, y);
+    return dy;
+}
+
+MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
+MIRT_API mirt_tensor *mirt_subtract(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__SUBTRACT, a, b); }
+MIRT_API mirt_tensor *mirt_multiply(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
+MIRT_API mirt_tensor *mirt_divide(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__DIVIDE, a, b); }
+MIRT_API mirt_tensor *mirt_negative(mirt_tensor *x) { return mirt__unary_op(MIRT__NEGATIVE, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_square(mirt_tensor *x) { return mirt__unary_op(MIRT__SQUARE, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0); }

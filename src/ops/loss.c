@@ -1,0 +1,120 @@
+#include "ops.h"
+/* softmax over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
+   per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
+
+static bool mirt__softmax_shape(mirt__node *node) {
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__softmax_args(const mirt__call *call, mirt__softmax *s) {
+    memset(s, 0, sizeof *s);
+    s->n = mirt__last_dim(call->node->in[0]);
+    s->rows = mirt__elements(call->node->in[0], call->rows) / (s->n ? s->n : 1);
+    s->y = (mirt__real *)call->out[0];
+}
+
+static void mirt__softmax_run(const mirt__call *call) {
+    mirt__softmax s;
+    mirt__softmax_args(call, &s);
+    s.x = (const mirt__real *)call->in[0];
+    call->kernels->softmax(&s, &call->where);
+}
+
+static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[2] = {dy[0], node->out[0]};
+    dx[0] = mirt__record(node->graph, MIRT__OP_softmax_grad, NULL, in, 2);
+    return dx[0] != NULL;
+}
+
+static void mirt__softmax_grad_run(const mirt__call *call) {
+    mirt__softmax s;
+    mirt__softmax_args(call, &s);
+    s.dy = (const mirt__real *)call->in[0];
+    s.x = (const mirt__real *)call->in[1];
+    call->kernels->softmax_grad(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0};
+
+MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
+
+static bool mirt__per_sample_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
+    bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
+    char tx[96], tl[96];
+    if (!mirt__need_float(node, 1)) return false;
+    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels)) return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
+    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1) : mirt__shape_count(x);
+    if (mirt__shape_count(labels) != expected || (sparse && x->rank != 2)) {
+        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl), mirt__shape_text(x, tx)), false;
+    }
+    mirt_shape y = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    y.dim[0] = MIRT_ROWS;
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
+    memset(l, 0, sizeof *l);
+    l->kind = (mirt_loss)call->node->a.kind;
+    l->from_logits = call->node->a.from_logits;
+    l->rows = call->rows;
+    l->n = mirt__shape_count(&call->node->in[0]->shape);
+    l->x = (const mirt__real *)call->in[0];
+    l->labels = call->in[1];
+}
+
+static void mirt__loss_run(const mirt__call *call) {
+    mirt__loss l;
+    mirt__loss_args(call, &l);
+    l.loss = (mirt__real *)call->out[0];
+    call->kernels->loss(&l, &call->where);
+}
+
+static bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
+    dx[0] = mirt__record(node->graph, MIRT__OP_loss_grad, &node->a, in, 3);
+    return dx[0] != NULL;
+}
+
+static bool mirt__loss_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+
+static void mirt__loss_grad_run(const mirt__call *call) {
+    mirt__loss l;
+    mirt__loss_args(call, &l);
+    l.dloss = (const mirt__real *)call->in[2];
+    l.dx = (mirt__real *)call->out[0];
+    call->kernels->loss_grad(&l, &call->where);
+}
+
+static void mirt__accuracy_run(const mirt__call *call) {
+    mirt__accuracy a;
+    a.kind = (mirt__accuracy_kind)call->node->a.kind;
+    a.rows = call->rows;
+    a.n = mirt__shape_count(&call->node->in[0]->shape);
+    a.x = (const mirt__real *)call->in[0];
+    a.labels = call->in[1];
+    a.y = (mirt__real *)call->out[0];
+    call->kernels->accuracy(&a, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_loss = {"loss", mirt__per_sample_shape, mirt__loss_gradient, mirt__loss_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_loss_grad = {"loss_grad", mirt__loss_grad_shape, NULL, mirt__loss_grad_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NULL, mirt__accuracy_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
+    if (!x || !labels) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.from_logits = from_logits;
+    mirt_tensor *in[2] = {x, labels};
+    return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
+    if (!x || !labels) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    mirt_tensor *in[2] = {x, labels};
+    return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);
+}

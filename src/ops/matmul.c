@@ -1,0 +1,152 @@
+#include "ops.h"
+/* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
+   a.activation, a.mask_activation, a.column_sum, a.affine (first operand). */
+
+/* rows x cols of an operand after its transposition; either may be MIRT_ROWS times a factor. */
+typedef struct mirt__matrix {
+    int64_t rows, cols; /* per row of the batch when batched */
+    bool batched;       /* its uncontracted (or contracted, when transposed) side grows with the batch */
+} mirt__matrix;
+
+static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
+    mirt__matrix m;
+    m.cols = mirt__last_dim(x);
+    m.rows = m.cols ? mirt__shape_count(&x->shape) / m.cols : 0;
+    m.batched = mirt__is_batched(&x->shape) && x->shape.rank > 1;
+    return m;
+}
+
+static bool mirt__matmul_misfit(const mirt__node *node) {
+    char ta[96], tb[96];
+    mirt__fail(MIRT_E_SHAPE, "matmul of %s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
+               node->a.transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
+               node->a.transpose_b ? " transposed" : "");
+    return false;
+}
+
+static bool mirt__matmul_shape(mirt__node *node) {
+    const mirt_tensor *a = node->in[0], *b = node->in[1];
+    if (b->dtype != MIRT_FLOAT32 || (a->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
+    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "matmul takes tensors of rank 1 and more"), false;
+    if (mirt__last_dim(a) == MIRT_ROWS || mirt__last_dim(b) == MIRT_ROWS) {
+        return mirt__fail(MIRT_E_SHAPE, "matmul takes (rows, features), not a bare column of rows: reshape it"), false;
+    }
+    mirt__matrix ma = mirt__matrix_of(a), mb = mirt__matrix_of(b);
+    int64_t ka = node->a.transpose_a ? ma.rows : ma.cols, kb = node->a.transpose_b ? mb.cols : mb.rows;
+    bool ka_batched = node->a.transpose_a && ma.batched, kb_batched = !node->a.transpose_b && mb.batched;
+    if (ka != kb || ka_batched != kb_batched) return mirt__matmul_misfit(node);
+    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "matmul: the rows of a batch can only come first in the result"), false;
+    mirt_shape y;
+    memset(&y, 0, sizeof y);
+    if (node->a.transpose_a) {
+        y.rank = 2;
+        y.dim[0] = ma.cols;
+    } else {
+        y = a->shape;
+    }
+    y.dim[y.rank - 1] = node->a.transpose_b ? mb.rows : mb.cols;
+    if (!mirt__declare(node, MIRT_FLOAT32, &y)) return false;
+    mirt_shape column = mirt_make_shape(mirt__last_dim(node->out[0]), 0, 0, 0, 0, 0);
+    return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &column);
+}
+
+static void mirt__matmul_args(const mirt__node *node, int64_t rows, mirt__gemm *g) {
+    mirt__matrix ma = mirt__matrix_of(node->in[0]), mb = mirt__matrix_of(node->in[1]);
+    int64_t ra = ma.rows * (ma.batched ? rows : 1), rb = mb.rows * (mb.batched ? rows : 1);
+    memset(g, 0, sizeof *g);
+    g->m = node->a.transpose_a ? ma.cols : ra;
+    g->k = node->a.transpose_a ? ra : ma.cols;
+    g->n = node->a.transpose_b ? rb : mb.cols;
+    g->a_row = node->a.transpose_a ? 1 : ma.cols;
+    g->a_col = node->a.transpose_a ? ma.cols : 1;
+    g->b_row = node->a.transpose_b ? 1 : mb.cols;
+    g->b_col = node->a.transpose_b ? mb.cols : 1;
+    g->a.dtype = node->in[0]->dtype;
+    g->a.affine = node->a.affine;
+}
+
+/* The operands after the two matrices, as recorded by the fusion. */
+static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
+    mirt__epilogue e;
+    memset(&e, 0, sizeof e);
+    int next = 2;
+    if (call->node->a.bias) e.bias = (const mirt__real *)call->in[next++];
+    if (call->node->a.mask_activation) e.mask = (const mirt__real *)call->in[next];
+    e.activation = call->node->a.activation;
+    e.mask_activation = call->node->a.mask_activation;
+    return e;
+}
+
+static void mirt__matmul_run(const mirt__call *call) {
+    mirt__gemm g;
+    mirt__matmul_args(call->node, call->rows, &g);
+    g.a = mirt__reader_of(call, 0);
+    g.b = (const mirt__real *)call->in[1];
+    g.c = (mirt__real *)call->out[0];
+    if (call->node->a.column_sum) g.column_sum = (mirt__real *)call->out[1];
+    g.epilogue = mirt__epilogue_of(call);
+    call->kernels->gemm(&g, &call->where);
+}
+
+static void mirt__matmul_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__gemm g;
+    mirt__matmul_args(node, rows, &g);
+    out->scratch = mirt__gemm_scratch(&g);
+}
+
+static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
+    mirt__gemm g;
+    mirt__matmul_args(node, rows, &g);
+    return (double)g.m * (double)g.n * (double)g.k;
+}
+
+/* The weight gradient of a dense layer, and its bias gradient in the same pass. */
+static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
+    mirt_tensor *in[2] = {node->in[0], dz};
+    mirt__attrs a = mirt__no_attrs();
+    a.transpose_a = true;
+    a.affine = node->a.affine;
+    a.scale = node->a.scale;
+    a.offset = node->a.offset;
+    a.column_sum = node->a.bias && node->in[2]->needs_grad;
+    mirt_tensor *db = mirt__record(node->graph, MIRT__OP_matmul, &a, in, 2);
+    if (!db) return false;
+    dx[1] = db;
+    if (a.column_sum) dx[2] = db->node->out[1];
+    return true;
+}
+
+static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *a = node->in[0], *b = node->in[1];
+    bool ta = node->a.transpose_a, tb = node->a.transpose_b;
+    mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
+    if (a->needs_grad) {
+        mirt_tensor *da = ta ? mirt__matmul_op(b, dz, tb, true) : mirt__matmul_op(dz, b, false, !tb);
+        if (!da || !(dx[0] = mirt__reshape_op(da, &a->shape))) return false;
+    }
+    if (!ta && !tb && (b->needs_grad || node->a.bias)) {
+        if (!mirt__matmul_weight_grad(node, dz, dx)) return false;
+        return (dx[1] = mirt__reshape_op(dx[1], &b->shape)) != NULL;
+    }
+    if (b->needs_grad) {
+        mirt_tensor *db = tb ? mirt__matmul_op(dz, a, true, ta) : mirt__matmul_op(a, dz, !ta, false);
+        if (!db || !(dx[1] = mirt__reshape_op(db, &b->shape))) return false;
+    }
+    return true;
+}
+
+MIRT__TABLE mirt__op mirt__op_matmul = {
+    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
+    if (!a || !b) return NULL;
+    mirt__attrs attrs = mirt__no_attrs();
+    attrs.transpose_a = transpose_a;
+    attrs.transpose_b = transpose_b;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__record(a->node->graph, MIRT__OP_matmul, &attrs, in, 2);
+}
+
+MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
+    return mirt__matmul_op(a, b, transpose_a, transpose_b);
+}

@@ -1,0 +1,61 @@
+#ifndef MIRT__OPS_H
+#define MIRT__OPS_H
+/* The op table and the recorders that ops, layers and gradients share. One file an op family. */
+
+#include "../graph/graph.h"
+
+/* A table that later files name: static in the single header, extern otherwise. */
+#ifdef MIRRORTRAIN_SPLIT_BUILD
+#define MIRT__TABLE const
+#define MIRT__OP_EXTERN(name) extern const mirt__op mirt__op_##name;
+MIRT__OP_LIST(MIRT__OP_EXTERN)
+#undef MIRT__OP_EXTERN
+#else
+#define MIRT__TABLE static const
+#endif
+
+MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+MIRT__LIB mirt__attrs mirt__no_attrs(void);
+
+/* Leaves. input: `slot` is its place among the program's inputs; shape batched. */
+MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape);
+MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mirt_shape *shape);
+/* [rows] float32: the weight of each sample's loss in this step. */
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph);
+
+MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
+MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
+/* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
+MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
+/* dy times the derivative of relu, sigmoid or tanh whose output is y; dy for MIRT_LINEAR. */
+MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y);
+/* x (already of like's rank, 1 where it repeats) over like's shape; divided by the repeats if `mean`. */
+MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean);
+/* x + bias over the last axis. */
+MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias);
+/* `axes` taken as it is. */
+MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims);
+/* `shape` in full, MIRT_ROWS first where x has it. */
+MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape);
+MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
+/* `a` holds strides, dilation, groups, padding. */
+MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
+/* `a` holds kernel (the window), strides, padding. */
+MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
+/* Per-sample loss [rows]. */
+MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
+MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
+
+/* Shared by convolution and pooling: one spatial axis of output and the zeros before it, as
+   TensorFlow; false with the error set when nothing comes out. */
+MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
+                                int64_t *out, int64_t *pad_before);
+/* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
+MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
+MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
+MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
+MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
+
+#endif

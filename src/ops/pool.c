@@ -1,0 +1,83 @@
+#include "ops.h"
+/* a.kernel (the window), a.strides, a.padding. Gradients: a.shape is x's shape. */
+
+static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {
+    memset(p, 0, sizeof *p);
+    p->rows = x->dim[0] == MIRT_ROWS ? rows : x->dim[0];
+    p->h = x->dim[1];
+    p->w = x->dim[2];
+    p->c = x->dim[3];
+    p->kh = node->a.kernel[0];
+    p->kw = node->a.kernel[1];
+    p->stride_h = node->a.strides[0];
+    p->stride_w = node->a.strides[1];
+    return mirt__window_out(p->h, p->kh, p->stride_h, 1, node->a.padding, &p->oh, &p->pad_top) &&
+           mirt__window_out(p->w, p->kw, p->stride_w, 1, node->a.padding, &p->ow, &p->pad_left);
+}
+
+static bool mirt__pool_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    mirt__pool2d p;
+    char text[96];
+    if (!mirt__need_float(node, 1)) return false;
+    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    if (node->a.kernel[0] < 1 || node->a.kernel[1] < 1 || node->a.strides[0] < 1 || node->a.strides[1] < 1) {
+        return mirt__fail(MIRT_E_INVALID, "pool size and strides must be positive"), false;
+    }
+    if (!mirt__pool_geometry(node, &y, 1, &p)) {
+        return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw, (long long)p.h, (long long)p.w), false;
+    }
+    y.dim[1] = p.oh;
+    y.dim[2] = p.ow;
+    return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, MIRT_INT32, &y));
+}
+
+static void mirt__pool_run(const mirt__call *call) {
+    mirt__pool2d p;
+    mirt__pool_geometry(call->node, &call->node->in[0]->shape, call->rows, &p);
+    p.x = (const mirt__real *)call->in[0];
+    p.y = (mirt__real *)call->out[0];
+    if (call->node->id == MIRT__OP_average_pool2d) {
+        call->kernels->average_pool(&p, &call->where);
+        return;
+    }
+    p.which = (int32_t *)call->out[1];
+    call->kernels->max_pool(&p, &call->where);
+}
+
+static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    bool max = node->id == MIRT__OP_max_pool2d;
+    mirt__attrs a = node->a;
+    mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
+    a.shape = node->in[0]->shape;
+    dx[0] = mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
+    return dx[0] != NULL;
+}
+
+static bool mirt__pool_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+static void mirt__pool_grad_run(const mirt__call *call) {
+    mirt__pool2d p;
+    mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
+    p.x = (const mirt__real *)call->in[0];
+    p.y = (mirt__real *)call->out[0];
+    if (call->node->id == MIRT__OP_average_pool2d_grad) {
+        call->kernels->average_pool_grad(&p, &call->where);
+        return;
+    }
+    p.which = (int32_t *)call->in[1];
+    call->kernels->max_pool_grad(&p, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_average_pool2d_grad = {
+    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;
+}
+MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_average_pool2d, a, &x, 1) : NULL;
+}

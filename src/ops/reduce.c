@@ -1,0 +1,101 @@
+#include "ops.h"
+/* a.kind (mirt__reduce_kind), a.axes, a.keepdims. */
+
+static bool mirt__reduce_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    if (!mirt__need_float(node, 1)) return false;
+    if (node->a.axes >> x->rank) return mirt__fail(MIRT_E_SHAPE, "axes 0x%x name an axis beyond rank %d", node->a.axes, x->rank), false;
+    mirt_shape y;
+    memset(&y, 0, sizeof y);
+    for (int i = 0; i < x->rank; i++) {
+        bool reduced = node->a.axes >> i & 1;
+        if (!reduced) y.dim[y.rank++] = x->dim[i];
+        else if (node->a.keepdims) y.dim[y.rank++] = 1;
+    }
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static void mirt__reduce_args(const mirt__node *node, int64_t rows, mirt__reduce *r) {
+    const mirt_shape *x = &node->in[0]->shape;
+    memset(r, 0, sizeof *r);
+    r->kind = (mirt__reduce_kind)node->a.kind;
+    r->rank = x->rank;
+    r->axes = node->a.axes;
+    for (int i = 0; i < x->rank; i++) r->dim[i] = x->dim[i] == MIRT_ROWS ? rows : x->dim[i];
+}
+
+static void mirt__reduce_run(const mirt__call *call) {
+    mirt__reduce r;
+    mirt__reduce_args(call->node, call->rows, &r);
+    r.x = (const mirt__real *)call->in[0];
+    r.y = (mirt__real *)call->out[0];
+    call->kernels->reduce(&r, &call->where);
+}
+
+static void mirt__reduce_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__reduce r;
+    mirt__reduce_args(node, rows, &r);
+    out->scratch = mirt__reduce_scratch(&r);
+}
+
+/* y with its reduced axes put back as ones. */
+static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
+    mirt_shape shape = node->in[0]->shape;
+    for (int i = 0; i < shape.rank; i++) {
+        if (node->a.axes >> i & 1) shape.dim[i] = 1;
+    }
+    return mirt__reshape_op(y, &shape);
+}
+
+static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0];
+    if (node->a.kind == MIRT__REDUCE_MAX) {
+        mirt_tensor *in[3] = {x, node->out[0], dy[0]};
+        dx[0] = mirt__record(node->graph, MIRT__OP_reduce_max_grad, &node->a, in, 3);
+    } else {
+        dx[0] = mirt__broadcast_op(mirt__keepdims(dy[0], node), x, node->a.kind == MIRT__REDUCE_MEAN);
+    }
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_reduce = {"reduce", mirt__reduce_shape, mirt__reduce_gradient, mirt__reduce_run, mirt__reduce_workspace, NULL, false, 0};
+
+static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+
+static void mirt__reduce_max_grad_run(const mirt__call *call) {
+    mirt__reduce_max_grad g;
+    mirt__reduce_args(call->node, call->rows, &g.s);
+    g.s.x = (const mirt__real *)call->in[0];
+    g.s.y = (mirt__real *)call->in[1];
+    g.dy = (const mirt__real *)call->in[2];
+    g.dx = (mirt__real *)call->out[0];
+    call->kernels->reduce_max_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
+    "reduce_max_grad", mirt__reduce_max_grad_shape, NULL, mirt__reduce_max_grad_run, mirt__reduce_workspace, NULL, false, 0};
+
+MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.axes = axes;
+    a.keepdims = keepdims;
+    return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);
+}
+
+static mirt_tensor *mirt__public_reduce(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
+    if (!x) return NULL;
+    if (!axes) axes = ((1u << x->shape.rank) - 1) & ~(mirt__is_batched(&x->shape) ? 1u : 0u);
+    return mirt__reduce_op(kind, x, axes, keepdims);
+}
+
+MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_SUM, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_MEAN, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_MAX, x, axes, keepdims);
+}

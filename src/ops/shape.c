@@ -1,0 +1,98 @@
+#include "ops.h"
+/* reshape: a.shape. cast: a.dtype. one_hot: a.depth. */
+
+static bool mirt__reshape_shape(mirt__node *node) {
+    const mirt_tensor *x = node->in[0];
+    bool rows_kept = mirt__is_batched(&x->shape) == mirt__is_batched(&node->a.shape);
+    if (!rows_kept || mirt__shape_count(&x->shape) != mirt__shape_count(&node->a.shape)) {
+        char from[96], to[96];
+        mirt__fail(MIRT_E_SHAPE, "%s cannot be reshaped to %s", mirt__shape_text(&x->shape, from), mirt__shape_text(&node->a.shape, to));
+        return false;
+    }
+    return mirt__declare(node, x->dtype, &node->a.shape);
+}
+
+static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__reshape_op(dy[0], &node->in[0]->shape);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0};
+
+MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
+    if (!x || mirt__shape_equal(&x->shape, shape)) return x;
+    mirt__attrs a = mirt__no_attrs();
+    a.shape = *shape;
+    return mirt__record(x->node->graph, MIRT__OP_reshape, &a, &x, 1);
+}
+
+MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
+    if (!x) return NULL;
+    if (mirt__is_batched(&x->shape)) {
+        if (shape.rank == MIRT_MAX_RANK) {
+            mirt__fail(MIRT_E_SHAPE, "reshape: a batched tensor can have %d axes besides its rows", MIRT_MAX_RANK - 1);
+            mirt__graph_poison(x->node->graph);
+            return NULL;
+        }
+        for (int i = shape.rank; i > 0; i--) shape.dim[i] = shape.dim[i - 1];
+        shape.dim[0] = MIRT_ROWS;
+        shape.rank++;
+    }
+    return mirt__reshape_op(x, &shape);
+}
+
+static bool mirt__cast_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->in[0]->shape); }
+
+static void mirt__cast_run(const mirt__call *call) {
+    mirt__cast c;
+    c.from = call->node->in[0]->dtype;
+    c.to = call->node->a.dtype;
+    c.count = mirt__elements(call->node->out[0], call->rows);
+    c.x = call->in[0];
+    c.y = call->out[0];
+    call->kernels->cast(&c, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0};
+
+MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
+    if (!x || x->dtype == dtype) return x;
+    mirt__attrs a = mirt__no_attrs();
+    a.dtype = dtype;
+    return mirt__record(x->node->graph, MIRT__OP_cast, &a, &x, 1);
+}
+
+static bool mirt__one_hot_shape(mirt__node *node) {
+    mirt_shape shape = node->in[0]->shape;
+    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "one_hot takes int32 or uint8 indices, not float32"), false;
+    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "one_hot's depth is %lld; it must be positive", (long long)node->a.depth), false;
+    if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "one_hot would make more than %d axes", MIRT_MAX_RANK), false;
+    shape.dim[shape.rank++] = node->a.depth;
+    return mirt__declare(node, MIRT_FLOAT32, &shape);
+}
+
+static void mirt__one_hot_run(const mirt__call *call) {
+    mirt__one_hot o;
+    o.count = mirt__elements(call->node->in[0], call->rows);
+    o.depth = call->node->a.depth;
+    o.dtype = call->node->in[0]->dtype;
+    o.x = call->in[0];
+    o.y = (mirt__real *)call->out[0];
+    call->kernels->one_hot(&o, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0};
+
+MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.depth = depth;
+    return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
+}
+
+MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
+    mirt_shape none;
+    memset(&none, 0, sizeof none);
+    return x ? x->shape : none;
+}
+MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtype : MIRT_FLOAT32; }

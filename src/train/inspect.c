@@ -1,0 +1,130 @@
+#include "trainer.h"
+/* Looking inside a model: its memory, its layers, its program before and after mirroring. */
+
+static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+    mirt__needs needs;
+    memset(&needs, 0, sizeof needs);
+    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
+    needs.x_dtype = MIRT_UINT8;
+    needs.batch[MIRT__TRAIN] = batch;
+    return mirt__trainer_dry(model, &needs);
+}
+
+static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mirt_memory *out) {
+    const mirt__layout *l = &t->layout;
+    size_t devices = (size_t)model->strategy->num_devices;
+    out->weights = model->weight_bytes;
+    out->gradients = l->gradients;
+    out->activations = l->arena;
+    out->scratch = l->total - l->gradients - mirt__align_up(l->arena) + (mirt__align_up(l->arena) - l->arena);
+    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
+    out->host = l->host;
+    out->total = devices * (model->weight_bytes + l->total) + out->slots + l->host;
+}
+
+MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
+    if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
+    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!t) return mirt_last_status();
+    memset(out, 0, sizeof *out);
+    mirt__memory_of(model, t, out);
+    mirt__trainer_dry_free(t);
+    return MIRT_OK;
+}
+
+static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
+    int64_t n = 0;
+    for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;
+    return n;
+}
+
+/* Multiply-accumulates of one sample in the nodes that carry the layer's name. */
+static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer) {
+    double macs = 0;
+    for (int i = 0; i < model->graph.count; i++) {
+        const mirt__node *node = model->graph.node[i];
+        if (node->name && node->op->macs && strcmp(node->name, layer->name) == 0) macs += node->op->macs(node, 1);
+    }
+    return macs;
+}
+
+static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
+    int64_t parameters = 0;
+    double macs = 0;
+    char shape[96], name[128];
+    mirt__text_add(out, "Model: \"%s\"\n%-42s %-24s %12s %14s\n", model->name, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i];
+        snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
+        mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out->shape, shape),
+                       (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
+        parameters += mirt__layer_parameters(model, layer);
+        macs += mirt__layer_macs(model, layer);
+    }
+    mirt__text_add(out, "Total parameters: %lld (%.2f MB), %.2f million multiply-accumulates a sample\n", (long long)parameters,
+                   (double)parameters * sizeof(mirt__real) / 1e6, macs / 1e6);
+}
+
+static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t, int64_t batch, mirt__text *out) {
+    mirt_memory m;
+    memset(&m, 0, sizeof m);
+    mirt__memory_of(model, t, &m);
+    mirt__text_add(out, "Training with a global batch of %lld on %d device%s, %d replica%s:\n", (long long)batch, model->strategy->num_devices,
+                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
+    mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
+                   (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
+    mirt__text_add(out, "  in all      %.2f MB, of which optimizer slots %.2f MB\n", (double)m.total / 1e6, (double)m.slots / 1e6);
+}
+
+MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
+    if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
+    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!t) return NULL;
+    mirt__text_clear(&model->summary);
+    mirt__summary_layers(model, &model->summary);
+    mirt__summary_memory(model, t, batch, &model->summary);
+    mirt__trainer_dry_free(t);
+    return model->summary.failed ? NULL : model->summary.data;
+}
+
+/* What mirroring puts around the program: the split before it, the exchange and the update after it. */
+static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__text *out) {
+    const mirt_strategy *s = model->strategy;
+    mirt__exchange x;
+    int64_t active = batch < s->num_replicas ? batch : s->num_replicas, first, rows;
+    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices,
+                   s->num_devices == 1 ? "" : "s");
+    for (int r = 0; r < s->num_replicas; r++) {
+        int device = 0;
+        rows = mirt__share(batch, s->num_replicas, r, &first);
+        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
+        if (rows) mirt__text_add(out, "  scatter    rows %lld to %lld -> replica %d on %s\n", (long long)first, (long long)(first + rows - 1), r, s->device[device].name);
+        else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
+    }
+    mirt__text_add(out, "  grad       the program above, once a replica\n");
+    mirt__exchange_plan(s, (int)active, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
+                       s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), share = mirt__share(vectors, s->num_devices, d, &first);
+        mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)(first * MIRT__ALIGN / 4),
+                       (long long)((first + share) * MIRT__ALIGN / 4 - 1), s->num_devices == 1 ? "its weights" : "every device's copy");
+    }
+}
+
+MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
+    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!t) return NULL;
+    mirt__text *out = &model->graph_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
+    mirt__program_text(&t->program[MIRT__TRAIN], out);
+    mirt__mirrored_text(model, batch, out);
+    mirt__trainer_dry_free(t);
+    return out->failed ? NULL : out->data;
+}

@@ -1,0 +1,206 @@
+#include "../formats/safetensors.h"
+#include "../nn/config.h"
+#include "trainer.h"
+
+/* >>names */
+
+/* "adam/conv2d_kernel_momentum", as Keras names it. */
+static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
+    size_t size = strlen(cls->name) + strlen(v->name) + strlen(cls->slot_name[slot]) + 3;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (!name) return NULL;
+    snprintf(name, size, "%s/%s_%s", cls->name, v->name, cls->slot_name[slot]);
+    for (char *at = name + strlen(cls->name) + 1; *at; at++) {
+        if (*at == '/') *at = '_';
+    }
+    return name;
+}
+
+static void mirt__tensor_of(const mirt__variable *v, const char *name, const char *block, mirt__safetensor *out) {
+    memset(out, 0, sizeof *out);
+    out->name = name;
+    out->dtype = MIRT__ST_F32;
+    out->rank = v->shape.rank;
+    for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
+    out->data = block + v->offset;
+}
+
+/* >>saving */
+
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content) {
+    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
+    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, (size_t)blocks * (size_t)model->num_variables * sizeof *tensor + 1);
+    if (!tensor) return mirt_last_status();
+    content->tensor = tensor;
+    for (int b = 0; b < blocks; b++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            const mirt__variable *v = &model->variable[i];
+            const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
+            if (!name) return mirt_last_status();
+            mirt__tensor_of(v, name, b ? model->slot[b - 1] : model->weight[0], &tensor[content->count++]);
+        }
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text text[3]) {
+    const char *metadata[10];
+    if (mirt__architecture_write(model, &text[0]) != MIRT_OK) return mirt_last_status();
+    mirt__compile_write(model, &text[1]);
+    mirt__text_add(&text[2], "{\"iterations\":%lld,\"epoch\":%lld}", (long long)model->step, (long long)model->epoch);
+    if (text[1].failed || text[2].failed) return mirt_last_status();
+    const char *const pairs[10] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
+                                   "compile", text[1].data, "training", text[2].data};
+    memcpy(metadata, pairs, sizeof pairs);
+    content->metadata = metadata;
+    content->metadata_count = 5;
+    return mirt__safetensors_write(path, content);
+}
+
+MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
+    mirt__pool pool;
+    mirt__text text[3];
+    mirt__safetensors_content content;
+    bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
+    memset(&pool, 0, sizeof pool);
+    memset(text, 0, sizeof text);
+    memset(&content, 0, sizeof content);
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
+    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    mirt_status status = mirt__model_materialize(model);
+    if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
+    if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
+    for (int i = 0; i < 3; i++) mirt__text_free(&text[i]);
+    mirt__pool_free(&pool);
+    return status;
+}
+
+/* >>loading */
+
+/* The tensor `name` with the variable's shape, or NULL with the error set. */
+static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+    const mirt__safetensor *t = mirt__safetensors_find(file, name);
+    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
+    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
+    if (same) return t;
+    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
+               mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+    return NULL;
+}
+
+/* Checks that everything is there before anything changes. */
+static mirt_status mirt__load_check(const mirt__safetensors *file, mirt_model *model, int slots) {
+    mirt__pool pool;
+    mirt_status status = MIRT_OK;
+    memset(&pool, 0, sizeof pool);
+    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
+        for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
+            const mirt__variable *v = &model->variable[i];
+            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
+            if (!name || !mirt__load_find(file, name, v)) status = mirt_last_status();
+        }
+    }
+    mirt__pool_free(&pool);
+    return status;
+}
+
+static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots) {
+    mirt__pool pool;
+    mirt_status status = MIRT_OK;
+    memset(&pool, 0, sizeof pool);
+    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            const mirt__variable *v = &model->variable[i];
+            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
+            const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
+            if (!t) {
+                status = mirt_last_status();
+                break;
+            }
+            if (b) memcpy(model->slot[b - 1] + v->offset, t->data, t->size);
+            for (int d = 0; !b && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+        }
+    }
+    mirt__pool_free(&pool);
+    return status;
+}
+
+static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
+    const char *text = mirt__safetensors_metadata(file, key);
+    if (!text) {
+        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
+        return NULL;
+    }
+    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
+    if (!json) mirt__fail_at("%s: %s", file->origin, key);
+    return json;
+}
+
+static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    int64_t step, epoch;
+    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
+    if (mirt__json_get_int(training, "iterations", 0, INT64_MAX - 1, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, INT64_MAX - 1, &epoch) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    model->step = step;
+    model->epoch = epoch;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    mirt_compile_desc config;
+    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
+    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
+        !(training = mirt__load_metadata(file, pool, "training"))) {
+        return mirt_last_status();
+    }
+    if (mirt__architecture_read(model, architecture) != MIRT_OK || mirt__compile_read(compile, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    model->config.optimizer = config.optimizer; /* names the slots to look for */
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    int slots = mirt__optimizer_slots(&config.optimizer);
+    if (mirt__load_check(file, model, slots) != MIRT_OK) return mirt_last_status();
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt__load_blocks(file, model, slots) != MIRT_OK) return mirt_last_status();
+    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->origin);
+}
+
+/* Closes `file`. */
+static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
+    mirt__pool pool;
+    memset(&pool, 0, sizeof pool);
+    mirt_model *model = mirt_model_create(strategy, NULL);
+    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
+        mirt_model_destroy(model);
+        model = NULL;
+    }
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(file);
+    return model;
+}
+
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    mirt__safetensors file;
+    if (!strategy || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no strategy or no path"), (mirt_model *)NULL;
+    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    mirt__safetensors file;
+    if (!strategy || !data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no strategy or no data"), (mirt_model *)NULL;
+    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    mirt__safetensors file;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_check(&file, model, 0);
+    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0);
+    mirt__safetensors_close(&file);
+    return status;
+}

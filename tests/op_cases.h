@@ -1,0 +1,326 @@
+#ifndef OP_CASES_H
+#define OP_CASES_H
+/* One row (or more) an op: how to record it on small operands of odd shapes. To add an op, add a
+   row. Operands are variables v[0], v[1], ... so that every one has a gradient; `rows` is a batched
+   input x, where the op needs a batch. */
+
+typedef struct op_case {
+    const char *name;
+    mirt_tensor *(*record)(mirt__graph *graph, mirt_tensor **v, mirt_tensor *x);
+    int operands;
+    int64_t shape[4][MIRT_MAX_RANK]; /* of each operand, ends at 0 */
+    int64_t x_shape[MIRT_MAX_RANK];  /* of one row of the batched input */
+    mirt_dtype x_dtype;
+    double low, high;                /* range of the operands' values */
+} op_case;
+
+#define CASE(name) static mirt_tensor *case_##name(mirt__graph *g, mirt_tensor **v, mirt_tensor *x)
+#define UNUSED (void)g, (void)v, (void)x
+
+static mirt__attrs window(int kh, int kw, int sh, int sw, int dh, int dw, int groups, mirt_padding padding) {
+    mirt__attrs a = mirt__no_attrs();
+    a.kernel[0] = kh;
+    a.kernel[1] = kw;
+    a.strides[0] = sh;
+    a.strides[1] = sw;
+    a.dilation[0] = dh;
+    a.dilation[1] = dw;
+    a.groups = groups;
+    a.padding = padding;
+    return a;
+}
+
+/* Shifts a batch of data by a row of operands, so that gradients pass through a batched tensor. */
+static mirt_tensor *batch(mirt_tensor *x, mirt_tensor *row) { return mirt_add(x, row); }
+
+CASE(add) { UNUSED; return mirt_add(v[0], v[1]); }
+CASE(subtract) { UNUSED; return mirt_subtract(v[0], v[1]); }
+CASE(multiply) { UNUSED; return mirt_multiply(v[0], v[1]); }
+CASE(divide) { UNUSED; return mirt_divide(v[0], v[1]); }
+CASE(square) { UNUSED; return mirt_square(v[0]); }
+CASE(twice) { UNUSED; return mirt_multiply(v[0], mirt_negative(v[0])); }
+CASE(relu) { UNUSED; return mirt_relu(v[0]); }
+CASE(sigmoid) { UNUSED; return mirt_sigmoid(v[0]); }
+CASE(tanh) { UNUSED; return mirt_tanh(v[0]); }
+CASE(affine) { UNUSED; return mirt__unary_op(MIRT__AFFINE, v[0], -0.5f, 2); }
+CASE(copy) { UNUSED; return mirt__unary_op(MIRT__COPY, v[0], 0, 0); }
+CASE(softmax) { UNUSED; return mirt_softmax(v[0]); }
+CASE(bias_add) { UNUSED; return mirt__bias_add_op(v[0], v[1]); }
+CASE(batched_bias_add) { UNUSED; return mirt__bias_add_op(batch(x, v[0]), v[1]); }
+CASE(reduce_sum_all) { UNUSED; return mirt_reduce_sum(v[0], 0, false); }
+CASE(reduce_sum_middle) { UNUSED; return mirt_reduce_sum(v[0], 2, false); }
+CASE(reduce_sum_ends) { UNUSED; return mirt_reduce_sum(v[0], 5, true); }
+CASE(reduce_mean) { UNUSED; return mirt_reduce_mean(v[0], 4, false); }
+CASE(reduce_max) { UNUSED; return mirt_reduce_max(v[0], 6, false); }
+CASE(reduce_mean_rows) { UNUSED; return mirt_reduce_mean(batch(x, v[0]), 1, false); }
+CASE(reduce_sum_rows) { UNUSED; return mirt_reduce_sum(mirt_square(batch(x, v[0])), 1, true); }
+CASE(reduce_samples) { UNUSED; return mirt_reduce_mean(mirt_square(batch(x, v[0])), 0, false); }
+CASE(reshape) { UNUSED; return mirt_multiply(mirt_reshape(v[0], MIRT_SHAPE(3, 10)), mirt_reshape(v[1], MIRT_SHAPE(3, 10))); }
+CASE(matmul) { UNUSED; return mirt_matmul(v[0], v[1], false, false); }
+CASE(matmul_ta) { UNUSED; return mirt_matmul(v[0], v[1], true, false); }
+CASE(matmul_tb) { UNUSED; return mirt_matmul(v[0], v[1], false, true); }
+CASE(matmul_both) { UNUSED; return mirt_matmul(v[0], v[1], true, true); }
+CASE(matmul_batched) { UNUSED; return mirt_matmul(batch(x, v[0]), v[1], false, false); }
+CASE(matmul_bias_relu) { UNUSED; return mirt_relu(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])); }
+CASE(matmul_chain) {
+    UNUSED;
+    mirt_tensor *h = mirt_tanh(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]));
+    return mirt_matmul(mirt_sigmoid(mirt_matmul(h, v[3], false, false)), v[3], false, true);
+}
+CASE(matmul_data) { /* uint8 data through cast, rescale and flatten */
+    UNUSED;
+    mirt_tensor *h = mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 64, -0.5f);
+    return mirt_relu(mirt__bias_add_op(mirt_matmul(mirt_reshape(h, MIRT_SHAPE(12)), v[0], false, false), v[1]));
+}
+static mirt_tensor *conv(mirt_tensor *x, mirt_tensor *k, mirt__attrs a) { return mirt__conv2d_op(x, k, &a); }
+CASE(conv) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)); }
+CASE(conv_same) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)); }
+CASE(conv_strided) { UNUSED; return conv(v[0], v[1], window(0, 0, 2, 3, 1, 1, 1, MIRT_SAME)); }
+CASE(conv_dilated) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 1, 2, 2, 1, MIRT_SAME)); }
+CASE(conv_groups) { UNUSED; return conv(v[0], v[1], window(0, 0, 1, 2, 1, 1, 2, MIRT_VALID)); }
+CASE(conv_bias_sigmoid) {
+    UNUSED;
+    return mirt_sigmoid(mirt__bias_add_op(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
+}
+CASE(conv_chain) { /* the inner activation's gradient becomes a mask of the outer convolution's input gradient */
+    UNUSED;
+    mirt_tensor *h = mirt_tanh(mirt__bias_add_op(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
+    return conv(h, v[3], window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME));
+}
+CASE(conv_pool) { /* uint8 data through rescale, convolution, relu and pooling: one fused kernel */
+    UNUSED;
+    mirt_tensor *h = mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1);
+    h = mirt_relu(mirt__bias_add_op(conv(h, v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)), v[1]));
+    mirt__attrs pool = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
+    return mirt__max_pool2d_op(h, &pool);
+}
+CASE(max_pool) { UNUSED; mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__max_pool2d_op(v[0], &a); }
+CASE(max_pool_same) { UNUSED; mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_SAME); return mirt__max_pool2d_op(v[0], &a); }
+CASE(max_pool_sparse) { UNUSED; mirt__attrs a = window(1, 2, 3, 3, 1, 1, 1, MIRT_VALID); return mirt__max_pool2d_op(batch(x, v[0]), &a); }
+CASE(average_pool) { UNUSED; mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__average_pool2d_op(v[0], &a); }
+CASE(average_pool_same) { UNUSED; mirt__attrs a = window(3, 3, 2, 1, 1, 1, 1, MIRT_SAME); return mirt__average_pool2d_op(batch(x, v[0]), &a); }
+CASE(global_average_pool) { UNUSED; return mirt__reduce_op(MIRT__REDUCE_MEAN, batch(x, v[0]), 6u, false); }
+CASE(dropout) { UNUSED; return mirt__dropout_op(batch(x, v[0]), 0.4f, 77); }
+
+/* The class numbers or targets of the losses are made from x itself, so that one input serves. */
+static mirt_tensor *classes(mirt_tensor *x) { return mirt_cast(mirt_reduce_max(x, 0, false), MIRT_INT32); }
+static mirt_tensor *one_hot_classes(mirt_tensor *x, int64_t n) { return mirt_one_hot(classes(x), n); }
+CASE(sparse_logits) { UNUSED; return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), classes(x)); }
+CASE(sparse_probabilities) { UNUSED; return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x)); }
+CASE(categorical_logits) { UNUSED; return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), one_hot_classes(x, 5)); }
+CASE(categorical_probabilities) { UNUSED; return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5)); }
+CASE(binary_logits) { UNUSED; return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, true, batch(x, v[0]), one_hot_classes(x, 5)); }
+CASE(binary_probabilities) { UNUSED; return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5)); }
+CASE(mean_squared_error) { UNUSED; return mirt__loss_op(MIRT_MEAN_SQUARED_ERROR, false, batch(x, v[0]), one_hot_classes(x, 5)); }
+CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, classes(x)); }
+CASE(accuracy_categorical) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, x, one_hot_classes(x, 5)); }
+CASE(accuracy_binary) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_BINARY, x, one_hot_classes(x, 5)); }
+
+#define WIDE -2.0, 2.0
+#define ROW(name) #name, case_##name
+static const op_case op_cases[] = {
+    {ROW(add), 2, {{3, 1, 5}, {4, 1}}, {0}, MIRT_FLOAT32, WIDE},
+    {"add scalar-like", case_add, 2, {{7, 3}, {1}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(subtract), 2, {{3, 1, 5}, {4, 1}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(multiply), 2, {{2, 3, 5}, {3, 1}}, {0}, MIRT_FLOAT32, WIDE},
+    {"multiply same", case_multiply, 2, {{17, 9}, {17, 9}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(divide), 2, {{3, 5}, {5}}, {0}, MIRT_FLOAT32, 0.5, 2.0},
+    {ROW(square), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(twice), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(tanh), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(affine), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(copy), 1, {{70}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(softmax), 1, {{5, 11}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(bias_add), 2, {{2, 3, 3, 5}, {5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(batched_bias_add), 2, {{3, 3, 5}, {5}}, {3, 3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_sum_all), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {"reduce_sum chunks", case_reduce_sum_all, 1, {{3, 400}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_sum_middle), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_sum_ends), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_mean), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_max), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_mean_rows), 1, {{1, 5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_sum_rows), 1, {{1, 5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_samples), 1, {{3, 2}}, {3, 2}, MIRT_FLOAT32, WIDE},
+    {ROW(reshape), 2, {{5, 6}, {2, 15}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul), 2, {{5, 7}, {7, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {"matmul 1x1", case_matmul, 2, {{1, 1}, {1, 1}}, {0}, MIRT_FLOAT32, WIDE},
+    {"matmul odd", case_matmul, 2, {{13, 33}, {33, 67}}, {0}, MIRT_FLOAT32, WIDE},
+    {"matmul rank 4", case_matmul, 2, {{2, 3, 2, 5}, {5, 4}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_ta), 2, {{7, 5}, {7, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_tb), 2, {{5, 7}, {3, 7}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_both), 2, {{7, 5}, {3, 7}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_batched), 2, {{9}, {9, 18}}, {9}, MIRT_FLOAT32, WIDE},
+    {"matmul_batched rank 3", case_matmul_batched, 2, {{3, 4}, {4, 6}}, {3, 4}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_bias_relu), 3, {{9}, {9, 18}, {18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_chain), 4, {{6}, {6, 7}, {7}, {7, 5}}, {6}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(matmul_data), 2, {{12, 5}, {5}}, {3, 4}, MIRT_UINT8, WIDE},
+    {ROW(conv), 2, {{2, 6, 5, 3}, {3, 2, 3, 4}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {"conv 1x1", case_conv, 2, {{2, 4, 3, 5}, {1, 1, 5, 17}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_same), 2, {{2, 5, 4, 2}, {3, 4, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_strided), 2, {{1, 7, 8, 2}, {3, 2, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {"conv stride beyond kernel", case_conv_strided, 2, {{1, 7, 8, 2}, {1, 1, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_dilated), 2, {{1, 7, 6, 2}, {3, 3, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_groups), 2, {{2, 5, 6, 4}, {2, 3, 2, 6}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {"conv depthwise groups", case_conv_groups, 2, {{2, 5, 6, 2}, {2, 3, 1, 4}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_bias_sigmoid), 3, {{4, 5, 2}, {3, 3, 2, 3}, {3}}, {4, 5, 2}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_chain), 4, {{4, 5, 2}, {3, 3, 2, 3}, {3}, {2, 2, 3, 2}}, {4, 5, 2}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_pool), 2, {{3, 3, 1, 5}, {5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
+    {"conv_pool channels", case_conv_pool, 2, {{2, 3, 3, 18}, {18}}, {6, 7, 3}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(max_pool), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(max_pool_same), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(max_pool_sparse), 1, {{7, 8, 2}}, {7, 8, 2}, MIRT_FLOAT32, WIDE},
+    {ROW(average_pool), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(average_pool_same), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
+    {ROW(global_average_pool), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
+    {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(categorical_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(categorical_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(binary_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(binary_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(mean_squared_error), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(accuracy_sparse), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(accuracy_categorical), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(accuracy_binary), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
+};
+#undef ROW
+
+/* >>running a case: its program, memory and values */
+
+enum { OP_MAX_OPERANDS = 5 };
+typedef struct op_run {
+    mirt__program program;
+    mirt__output output[1 + OP_MAX_OPERANDS];
+    int outputs, operands; /* operands of the case; the weights hold dy behind them */
+    mirt_tensor *y;
+    int64_t count[OP_MAX_OPERANDS];
+    size_t offset[OP_MAX_OPERANDS], weight_bytes;
+    char *weight, *gradient, *arena, *scratch, *shared, *x;
+    mirt__real *value;  /* y */
+    int64_t rows, values;
+    bool differentiable;
+} op_run;
+
+static mirt_shape op_shape(const int64_t *dim, bool batched) {
+    mirt_shape s;
+    memset(&s, 0, sizeof s);
+    if (batched) s.dim[s.rank++] = MIRT_ROWS;
+    for (int i = 0; i < MIRT_MAX_RANK && dim[i]; i++) s.dim[s.rank++] = dim[i];
+    return s;
+}
+
+static bool op_is_operand(const void *arg, int variable) { return variable < ((const op_run *)arg)->operands; }
+
+static double op_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 40) / 16777216.0;
+}
+
+/* Records, differentiates, plans and fills with values; `fuse` applies the fusions. */
+static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, bool fuse) {
+    mirt__graph *g = &r->program.graph;
+    mirt_tensor *v[OP_MAX_OPERANDS], *x = NULL, *dy = NULL;
+    memset(r, 0, sizeof *r);
+    mirt__graph_init(g, NULL);
+    r->operands = c->operands;
+    r->rows = rows;
+    if (c->x_shape[0]) {
+        mirt_shape shape = op_shape(c->x_shape, true);
+        x = mirt__input_op(g, 0, c->x_dtype, &shape);
+    }
+    for (int i = 0; i < c->operands; i++) {
+        mirt_shape shape = op_shape(c->shape[i], false);
+        v[i] = mirt__variable_op(g, i, &shape);
+        r->count[i] = mirt__shape_count(&shape);
+    }
+    r->y = c->record(g, v, x);
+    if (!r->y) return false;
+    mirt__graph_mark_gradients(g, op_is_operand, r);
+    if (fuse) mirt__fuse_forward(g, &r->y, 1);
+    r->values = mirt__elements(r->y, rows);
+    r->differentiable = r->y->needs_grad;
+    if (r->differentiable) {
+        /* dy comes in like the data or, when y has no rows, like a variable */
+        dy = mirt__is_batched(&r->y->shape) ? mirt__input_op(g, 1, MIRT_FLOAT32, &r->y->shape) : mirt__variable_op(g, c->operands, &r->y->shape);
+        if (!mirt__gradients(g, r->y, dy)) return false;
+    }
+    r->count[c->operands] = r->values;
+    for (int i = 0; i <= c->operands; i++) {
+        r->offset[i] = r->weight_bytes;
+        r->weight_bytes += mirt__align_up((size_t)r->count[i] * sizeof(mirt__real));
+    }
+    r->output[0].tensor = r->y;
+    r->output[0].space = MIRT__SPACE_IO;
+    r->output[0].offset = 2;
+    r->outputs = 1;
+    for (int i = 0; r->differentiable && i < c->operands; i++) {
+        if (!v[i]->grad) return false;
+        r->output[r->outputs].tensor = v[i]->grad;
+        r->output[r->outputs].space = MIRT__SPACE_GRADIENT;
+        r->output[r->outputs++].offset = r->offset[i];
+    }
+    mirt_tensor *keep[1 + OP_MAX_OPERANDS];
+    for (int i = 0; i < r->outputs; i++) keep[i] = r->output[i].tensor;
+    if (fuse) mirt__fuse_backward(g, keep, r->outputs);
+    if (!mirt__plan(&r->program, r->output, r->outputs, r->offset, rows)) return false;
+    r->weight = (char *)mirt__aligned_alloc(r->weight_bytes);
+    r->gradient = (char *)mirt__aligned_alloc(r->weight_bytes);
+    r->arena = (char *)mirt__aligned_alloc(r->program.arena);
+    r->scratch = (char *)mirt__aligned_alloc(r->program.scratch * (size_t)threads);
+    r->shared = (char *)mirt__aligned_alloc(r->program.shared);
+    r->value = (mirt__real *)mirt__aligned_alloc((size_t)r->values * sizeof(mirt__real));
+    size_t x_bytes = x ? mirt__tensor_bytes(x, rows) : 0;
+    r->x = (char *)mirt__aligned_alloc(x_bytes + 1);
+    uint64_t seed = 42;
+    for (int i = 0; i <= c->operands; i++) {
+        for (int64_t k = 0; k < r->count[i]; k++) {
+            double unit = op_random(&seed);
+            ((mirt__real *)(void *)(r->weight + r->offset[i]))[k] = (mirt__real)(float)(i < c->operands ? c->low + (c->high - c->low) * unit : 2 * unit - 1);
+        }
+    }
+    /* labels are made from x: its largest value in a row picks a class from 0 to 4 */
+    for (int64_t k = 0; x && k < mirt__elements(x, rows); k++) {
+        if (c->x_dtype == MIRT_UINT8) ((uint8_t *)r->x)[k] = (uint8_t)(op_random(&seed) * 256);
+        else ((mirt__real *)(void *)r->x)[k] = (mirt__real)(float)(op_random(&seed) * 5);
+    }
+    return true;
+}
+
+static void op_replay(op_run *r, const mirt__kernels *kernels, mirt__team *team) {
+    mirt__bases b;
+    mirt__step_info run;
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    run.training = true;
+    run.seed = 5;
+    run.step = 3;
+    run.loss_scale = 1;
+    b.team = team;
+    b.weight = r->weight;
+    b.gradient = r->gradient;
+    b.arena = r->arena;
+    b.scratch = r->scratch;
+    b.scratch_per_thread = r->program.scratch;
+    b.shared = r->shared;
+    b.io[0] = r->x;
+    b.io[1] = r->weight + r->offset[r->operands];
+    b.io[2] = (char *)r->value;
+    mirt__program_run(&r->program, kernels, &run, &b, r->rows);
+}
+
+static void op_end(op_run *r) {
+    mirt__aligned_free(r->weight);
+    mirt__aligned_free(r->gradient);
+    mirt__aligned_free(r->arena);
+    mirt__aligned_free(r->scratch);
+    mirt__aligned_free(r->shared);
+    mirt__aligned_free(r->value);
+    mirt__aligned_free(r->x);
+    mirt__program_free(&r->program);
+}
+
+#endif

@@ -1,0 +1,43 @@
+#ifndef TAP_H
+#define TAP_H
+/* Test Anything Protocol on stdout, the format prove(1) reads: one line a check. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static int tap_count, tap_failed;
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3), unused))
+#endif
+static int ok(int condition, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    printf("%sok %d - ", condition ? "" : "not ", ++tap_count);
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+    fflush(stdout);
+    if (!condition) tap_failed++;
+    return condition;
+}
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2), unused))
+#endif
+static void skip(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    printf("ok %d # SKIP ", ++tap_count);
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+}
+
+/* Prints the plan; the value for main to return. */
+static int done_testing(void) {
+    printf("1..%d\n", tap_count);
+    return tap_failed != 0;
+}
+#endif

@@ -1,0 +1,946 @@
+/* JSON, checksums, files and safetensors: right answers, hostile bytes, and every failing
+   allocation and system call. MIRRORTRAIN_TEST_SAFETENSORS may name a file to read, PEER_PYTHON a
+   Python with numpy and safetensors to exchange files with. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static void *test_malloc(size_t size);
+static void test_free(void *pointer);
+static int test_open(const char *path, int flags, unsigned mode);
+static ssize_t test_read(int fd, void *data, size_t size);
+static ssize_t test_write(int fd, const void *data, size_t size, off_t offset);
+static int test_fsync(int fd);
+static int test_close(int fd);
+static int test_rename(const char *from, const char *to);
+
+#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
+#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
+#define MIRT__IO_OPEN(path, flags, mode) test_open(path, flags, mode)
+#define MIRT__IO_READ(fd, data, size) test_read(fd, data, size)
+#define MIRT__IO_WRITE(fd, data, size, offset) test_write(fd, data, size, offset)
+#define MIRT__IO_FSYNC(fd) test_fsync(fd)
+#define MIRT__IO_CLOSE(fd) test_close(fd)
+#define MIRT__IO_RENAME(from, to) test_rename(from, to)
+
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+
+#include "tap.h"
+
+/* Failure injection: the call that counts the number down to zero fails. */
+static int allocations_left, calls_left, call_errno, live_blocks, open_files;
+static size_t transfer_limit; /* bytes one read or write moves; 0: all */
+static char last_call[16];    /* the system call that was made to fail */
+
+static void *test_malloc(size_t size) {
+    if (allocations_left > 0 && --allocations_left == 0) return NULL;
+    void *pointer = malloc(size);
+    if (pointer) __atomic_add_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
+    return pointer;
+}
+
+static void test_free(void *pointer) {
+    __atomic_sub_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
+    free(pointer);
+}
+
+static int call_fails(const char *name) {
+    if (calls_left <= 0 || --calls_left > 0) return 0;
+    snprintf(last_call, sizeof last_call, "%s", name);
+    errno = call_errno;
+    return 1;
+}
+
+static size_t transfer(size_t size) {
+    return transfer_limit && size > transfer_limit ? transfer_limit : size;
+}
+
+static int test_open(const char *path, int flags, unsigned mode) {
+    if (call_fails("open")) return -1;
+    int fd = open(path, flags, mode);
+    open_files += fd >= 0;
+    return fd;
+}
+
+static ssize_t test_read(int fd, void *data, size_t size) {
+    return call_fails("read") ? -1 : read(fd, data, transfer(size));
+}
+
+static ssize_t test_write(int fd, const void *data, size_t size, off_t offset) {
+    return call_fails("write") ? -1 : pwrite(fd, data, transfer(size), offset);
+}
+
+static int test_fsync(int fd) {
+    return call_fails("fsync") ? -1 : fsync(fd);
+}
+
+static int test_close(int fd) {
+    int failed = call_fails("close");
+    int result = close(fd);
+    open_files--;
+    if (failed) errno = call_errno;
+    return failed ? -1 : result;
+}
+
+static int test_rename(const char *from, const char *to) {
+    return call_fails("rename") ? -1 : rename(from, to);
+}
+
+static int says(const char *fragment) {
+    return strstr(mirt_last_error(), fragment) != NULL;
+}
+
+/* ---- JSON ---- */
+
+static const char *const bad_json[][2] = {
+    {"", "offset 0: the text ends"},
+    {"  ", "offset 2: the text ends"},
+    {"nul", "offset 0: expected a value"},
+    {"nulll", "offset 4: something follows"},
+    {"True", "expected a value"},
+    {"{} x", "offset 3: something follows"},
+    {"[1 2]", "offset 3: expected ',' or ']'"},
+    {"[1,]", "offset 3: expected a value"},
+    {"[,1]", "offset 1: expected a value"},
+    {"[1", "offset 2: expected ',' or ']'"},
+    {"{\"a\":1", "offset 6: expected ',' or '}'"},
+    {"{\"a\":1,}", "offset 7: expected a member's name"},
+    {"{\"a\" 1}", "offset 5: expected ':'"},
+    {"{a:1}", "offset 1: expected a member's name"},
+    {"{1:1}", "expected a member's name"},
+    {"{\"a\":1,\"b\":2,\"a\":3}", "offset 17: the name \"a\" appears twice"},
+    {"{\"a\":1,\"\\u0061\":3}", "appears twice"},
+    {"\"abc", "offset 0: string without an end"},
+    {"\"abc\\\"", "string without an end"},
+    {"\"a\nb\"", "offset 2: control character"},
+    {"\"\\x\"", "offset 1: unknown escape"},
+    {"\"\\u12g4\"", "unknown escape"},
+    {"\"\\u12", "string without an end"},
+    {"\"\\u12\"", "unknown escape"},
+    {"\"\\ud800\"", "half of a surrogate pair"},
+    {"\"\\ud800\\u0041\"", "half of a surrogate pair"},
+    {"\"\\udc00\"", "half of a surrogate pair"},
+    {"\"\\u0000\"", "U+0000"},
+    {"\"\x80\"", "offset 1: invalid UTF-8"},
+    {"\"\xc0\xaf\"", "invalid UTF-8"},
+    {"\"\xe0\x80\x80\"", "invalid UTF-8"},
+    {"\"\xed\xa0\x80\"", "invalid UTF-8"},
+    {"\"\xf4\x90\x80\x80\"", "invalid UTF-8"},
+    {"\"\xf8\x88\x80\x80\x80\"", "invalid UTF-8"},
+    {"\"\xe2\x82\"", "invalid UTF-8"},
+    {"-", "expected a value"},
+    {"+1", "expected a value"},
+    {"01", "offset 1: something follows"},
+    {"1.", "expected a value"},
+    {".5", "expected a value"},
+    {"1e", "expected a value"},
+    {"1e+", "expected a value"},
+    {"0x10", "something follows"},
+    {"NaN", "expected a value"},
+    {"-Infinity", "expected a value"},
+    {"1e309", "too large for a double"},
+    {"'a'", "expected a value"},
+    {"// a\n1", "expected a value"},
+    {"\xef\xbb\xbf{}", "offset 0: expected a value"},
+};
+
+static mirt__json *parse(mirt__pool *pool, const char *text) {
+    return mirt__json_parse(pool, text, strlen(text));
+}
+
+static void test_json_rejects(void) {
+    char *deep = (char *)malloc(300000 * 16);
+    mirt__pool pool = {NULL};
+    for (int i = 0; i < MIRT__COUNT(bad_json); i++) {
+        bool refused = parse(&pool, bad_json[i][0]) == NULL;
+        ok(refused && mirt_last_status() == MIRT_E_FORMAT && says(bad_json[i][1]), "JSON %s: %s", bad_json[i][1],
+           refused ? mirt_last_error() : "accepted");
+        mirt__pool_free(&pool);
+    }
+    ok(!mirt__json_parse(&pool, "1\0", 2) && says("offset 1: something follows"), "a zero byte is not white space");
+    memset(deep, '[', 300000);
+    ok(!mirt__json_parse(&pool, deep, 300000) && says("64 levels"), "300000 open brackets");
+    memset(deep + 64, ']', 64);
+    ok(mirt__json_parse(&pool, deep, 128) != NULL, "64 levels are read");
+    memset(deep, '1', 200);
+    deep[200] = 0;
+    ok(!parse(&pool, deep) && says("128 characters"), "a number of 200 digits");
+    mirt__pool_free(&pool);
+    size_t size = 0;
+    deep[size++] = '[';
+    while (size < 4300000) deep[size++] = '1', deep[size++] = ',';
+    ok(!mirt__json_parse(&pool, deep, size) && says("more than 2097152 values"), "too many values");
+    mirt__pool_free(&pool);
+    free(deep);
+}
+
+static void test_json_reads(void) {
+    mirt__pool pool = {NULL};
+    const mirt__json *v = parse(&pool,
+                                " {\"s\" : \"a\\n\\\"\\\\\\/\\u00e4\\u20ac\\ud83d\\ude00\xc3\xa4\" ,\r\n\"n\":null,\"t\":true,"
+                                "\"f\":false,\"a\":[1,-2.5e3,[],{}], \"\":0,\"i\":-9223372036854775808,"
+                                "\"j\":9223372036854775807,\"k\":9223372036854775808,\"x\":1.0}\t");
+    if (!ok(v && v->type == MIRT__JSON_OBJECT && v->count == 10, "an object of ten members")) return;
+    const mirt__json *s = mirt__json_get(v, "s", MIRT__JSON_STRING), *a = mirt__json_get(v, "a", MIRT__JSON_ARRAY);
+    ok(s && !strcmp(s->string, "a\n\"\\/\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xc3\xa4"), "escapes and UTF-8");
+    ok(s && s->offset == 8, "offset of a value");
+    ok(a && a->count == 4 && a->item[0]->integer == 1 && a->item[1]->number == -2500.0 && !a->item[1]->integral &&
+           a->item[2]->type == MIRT__JSON_ARRAY && a->item[2]->count == 0 && a->item[3]->type == MIRT__JSON_OBJECT,
+       "array items");
+    ok(!strcmp(v->item[0]->key, "s") && !strcmp(v->item[9]->key, "x"), "members keep their order");
+    ok(mirt__json_get(v, "t", MIRT__JSON_BOOL)->truth && !mirt__json_get(v, "f", MIRT__JSON_BOOL)->truth, "booleans");
+    ok(mirt__json_member(v, "n")->type == MIRT__JSON_NULL && mirt__json_member(v, "") != NULL, "null and the empty name");
+    int64_t i = 0;
+    ok(mirt__json_get_int(v, "i", INT64_MIN, 0, &i) == MIRT_OK && i == INT64_MIN, "the smallest integer");
+    ok(mirt__json_get_int(v, "j", 0, INT64_MAX, &i) == MIRT_OK && i == INT64_MAX, "the largest integer");
+    ok(mirt__json_get_int(v, "k", 0, INT64_MAX, &i) == MIRT_E_FORMAT && mirt__json_member(v, "k")->number == 9223372036854775808.0,
+       "one more is a double only: %s", mirt_last_error());
+    ok(mirt__json_get_int(v, "x", 0, 9, &i) == MIRT_E_FORMAT, "1.0 is no integer");
+    ok(mirt__json_get_int(v, "", 1, 9, &i) == MIRT_E_FORMAT && says("\"\" must be an integer from 1 to 9"), "out of range");
+    ok(!mirt__json_get(v, "s", MIRT__JSON_NUMBER) && says("\"s\" is a string, but must be a number"), "wrong type");
+    ok(!mirt__json_get(v, "zz", MIRT__JSON_NUMBER) && says("\"zz\" is missing"), "missing member");
+    ok(!mirt__json_member(a, "s"), "an array has no members");
+    mirt__pool_free(&pool);
+}
+
+static const double numbers[] = {0.0, 1.0, -1.0, 0.1, 1e-3, 0.1f, 3.14159265358979, 1e300, -2.5e-300, 5e-324,
+                                 1.7976931348623157e308, FLT_MAX, FLT_MIN, FLT_TRUE_MIN, 16777217.0, 9007199254740992.0,
+                                 9007199254740991.0, 123456789.125, 0.25};
+
+/* Writes and reads in the locale that is set. */
+static void test_json_numbers(const char *locale) {
+    int wrong = 0, commas = 0;
+    for (int i = 0; i < MIRT__COUNT(numbers); i++) {
+        mirt__text text = {NULL, 0, 0, false};
+        mirt__pool pool = {NULL};
+        mirt__json_write_number(&text, numbers[i]);
+        const mirt__json *v = parse(&pool, text.data);
+        wrong += !v || v->number != numbers[i];
+        commas += strchr(text.data, ',') != NULL;
+        mirt__pool_free(&pool);
+        mirt__text_free(&text);
+    }
+    ok(wrong == 0 && commas == 0, "numbers survive writing and reading in locale %s", locale);
+}
+
+static void test_json_writes(void) {
+    static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "fr_FR.utf8", "nl_NL.UTF-8"};
+    mirt__text text = {NULL, 0, 0, false};
+    mirt__json_write_string(&text, "a\"\\\b\f\n\r\t\x01\x1f/\xc3\xa4\x7f");
+    ok(!strcmp(text.data, "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f/\xc3\xa4\x7f\""), "string escapes: %s", text.data);
+    mirt__text_clear(&text);
+    mirt__json_write_number(&text, 0.001f);
+    mirt__text_add(&text, " ");
+    mirt__json_write_number(&text, 0.001);
+    mirt__text_add(&text, " ");
+    mirt__json_write_number(&text, 128);
+    mirt__text_add(&text, " ");
+    mirt__json_write_number(&text, -0.0);
+    mirt__text_add(&text, " ");
+    mirt__json_write_number(&text, NAN);
+    ok(!strcmp(text.data, "0.0010000000474974513 0.001 128 -0 null"), "numbers: %s", text.data);
+    mirt__text_free(&text);
+    test_json_numbers("C");
+    int tried = 0;
+    for (int i = 0; i < MIRT__COUNT(locales) && !tried; i++) {
+        if (!setlocale(LC_NUMERIC, locales[i])) continue;
+        char half[16];
+        snprintf(half, sizeof half, "%.1f", 0.5);
+        tried = strcmp(half, "0,5") == 0;
+        if (tried) test_json_numbers(locales[i]);
+    }
+    setlocale(LC_NUMERIC, "C");
+    if (!tried) skip("no locale with a decimal comma here");
+}
+
+static void test_labels(void) {
+    char out[MIRT__JSON_LABEL], name[200];
+    ok(!strcmp(mirt__json_label("dense/kernel", out), "dense/kernel"), "a short label");
+    ok(!strcmp(mirt__json_label("a\n\x7f\xff\xc3\xa4", out), "a???\xc3\xa4"), "unprintable bytes: %s", out);
+    memset(name, 'x', sizeof name);
+    name[0] = '\xc3', name[1] = '\xa4', name[199] = 0;
+    ok(strlen(mirt__json_label(name, out)) < MIRT__JSON_LABEL && !strcmp(out + strlen(out) - 3, "..."), "a long label: %s", out);
+}
+
+/* ---- digests ---- */
+
+static int sha256_is(const char *data, size_t size, size_t piece, const char *want) {
+    mirt__sha256 sha;
+    char hex[MIRT__SHA256_HEX];
+    mirt__sha256_begin(&sha);
+    for (size_t at = 0; at < size; at += piece) mirt__sha256_add(&sha, data + at, size - at < piece ? size - at : piece);
+    mirt__sha256_end(&sha, hex);
+    return strcmp(hex, want) == 0;
+}
+
+static uint32_t crc_slowly(const unsigned char *data, size_t size) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < size; i++) value = mirt__crc32c(value, data + i, 1);
+    return value;
+}
+
+static void test_digests(void) {
+    char *million = (char *)malloc(1000000);
+    memset(million, 'a', 1000000);
+    ok(sha256_is("", 0, 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"), "SHA-256 of nothing");
+    ok(sha256_is("abc", 3, 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"), "SHA-256 of abc");
+    ok(sha256_is("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, 56,
+                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"), "SHA-256 of two blocks");
+    const char *of_million = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0";
+    ok(sha256_is(million, 1000000, 1000000, of_million) && sha256_is(million, 1000000, 61, of_million) &&
+           sha256_is(million, 1000000, 64, of_million), "SHA-256 of a million, in any pieces");
+    ok(mirt__crc32c(0, "123456789", 9) == 0xE3069283u && mirt__crc32c(0, "", 0) == 0, "CRC-32C");
+    unsigned char bytes[4099];
+    for (int i = 0; i < 4099; i++) bytes[i] = (unsigned char)(i * 7 + i / 251);
+    ok(mirt__crc32c(0, bytes, 4099) == crc_slowly(bytes, 4099) &&
+           mirt__crc32c(7, bytes + 1, 4097) != mirt__crc32c(0, bytes + 1, 4097), "table and bit by bit agree");
+    free(million);
+}
+
+/* ---- a sample ---- */
+
+static char directory[256], path[512];
+
+static const float kernel[6] = {1.5f, -2, 3e-8f, 4, 5, -0.0f};
+static const int32_t steps[1] = {469};
+static const unsigned char pixels[5] = {0, 255, 32, 48, 7};
+static const double wide[2] = {0.1, -1e300};
+static const char *const sample_metadata[] = {"format", "mirrortrain 1", "architecture", "{\"layers\":[\"Dense \xc3\xa4\\n\"]}"};
+
+static mirt__safetensor describe(const char *name, mirt__st_dtype dtype, int rank, int64_t a, int64_t b, const void *data) {
+    mirt__safetensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.name = name;
+    tensor.dtype = dtype;
+    tensor.rank = rank;
+    tensor.dim[0] = a;
+    tensor.dim[1] = b;
+    tensor.data = data;
+    return tensor;
+}
+
+#define SAMPLE_TENSORS 5
+static mirt__safetensor sample_tensor[SAMPLE_TENSORS];
+
+static mirt_status fetch_kernel(void *user, int index, const void **data) {
+    if (index != 0) return mirt__fail(MIRT_E_STATE, "asked for tensor %d", index);
+    ++*(int *)user;
+    *data = kernel;
+    return MIRT_OK;
+}
+
+static mirt_status fetch_nothing(void *user, int index, const void **data) {
+    (void)user, (void)index, (void)data;
+    return mirt__fail(MIRT_E_DEVICE, "the device is gone");
+}
+
+static mirt__safetensors_content sample(void) {
+    mirt__safetensors_content content;
+    memset(&content, 0, sizeof content);
+    sample_tensor[0] = describe("dense/kernel", MIRT__ST_F32, 2, 2, 3, kernel);
+    sample_tensor[1] = describe("pixels \"\xc3\xa4\"", MIRT__ST_U8, 1, 5, 0, pixels);
+    sample_tensor[2] = describe("step", MIRT__ST_I32, 0, 0, 0, steps);
+    sample_tensor[3] = describe("empty", MIRT__ST_F32, 2, 0, 7, NULL);
+    sample_tensor[4] = describe("wide", MIRT__ST_F64, 1, 2, 0, wide);
+    content.tensor = sample_tensor;
+    content.count = SAMPLE_TENSORS;
+    content.metadata = sample_metadata;
+    content.metadata_count = 2;
+    return content;
+}
+
+static int is_sample(const mirt__safetensors *file) {
+    static const size_t sizes[SAMPLE_TENSORS] = {24, 5, 4, 0, 16};
+    static const void *const data[SAMPLE_TENSORS] = {kernel, pixels, steps, NULL, wide};
+    if (file->count != SAMPLE_TENSORS) return 0;
+    for (int i = 0; i < SAMPLE_TENSORS; i++) {
+        const mirt__safetensor *got = &file->tensor[i], *want = &sample_tensor[i];
+        if (strcmp(got->name, want->name) || got->dtype != want->dtype || got->rank != want->rank || got->size != sizes[i] ||
+            memcmp(got->dim, want->dim, sizeof got->dim) || (sizes[i] && memcmp(got->data, data[i], sizes[i])))
+            return 0;
+    }
+    for (int i = 0; i < 4; i += 2) {
+        const char *value = mirt__safetensors_metadata(file, sample_metadata[i]);
+        if (!value || strcmp(value, sample_metadata[i + 1])) return 0;
+    }
+    return 1;
+}
+
+/* All bytes of `path`, which the caller frees. */
+static unsigned char *slurp(size_t *size) {
+    unsigned char *data = (unsigned char *)malloc(1 << 20);
+    FILE *in = fopen(path, "rb");
+    *size = in ? fread(data, 1, 1 << 20, in) : 0;
+    if (in) fclose(in);
+    return data;
+}
+
+static void spill(const void *data, size_t size) {
+    FILE *out = fopen(path, "wb");
+    if (!out || fwrite(data, 1, size, out) != size || fclose(out)) ok(0, "could not write %s", path);
+}
+
+static int temporaries(void) {
+    int count = 0;
+    DIR *list = opendir(directory);
+    if (!list) return -1;
+    for (struct dirent *entry = readdir(list); entry; entry = readdir(list)) count += strstr(entry->d_name, ".tmp") != NULL;
+    closedir(list);
+    return count;
+}
+
+static void test_round_trip(void) {
+    mirt__safetensors_content content = sample();
+    mirt__safetensors file;
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK, "written: %s", mirt_last_error());
+    ok(mirt__safetensors_open(&file, path) == MIRT_OK && is_sample(&file), "read back: %s", mirt_last_error());
+    ok(strlen(file.sha256) == 64 && (size_t)(file.data - file.owned) % 8 == 0 && file.data_size == 49, "checksummed, aligned");
+    ok(mirt__safetensors_find(&file, "step") == &file.tensor[2] && !mirt__safetensors_find(&file, "stepp") &&
+           !mirt__safetensors_metadata(&file, "none"), "found by name");
+    mirt__safetensors_close(&file);
+
+    size_t size, size2;
+    unsigned char *first = slurp(&size);
+    int asked = 0;
+    sample_tensor[0].data = NULL;
+    content.fetch = fetch_kernel;
+    content.user = &asked;
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK && asked == 1, "written from a callback, asked once");
+    unsigned char *second = slurp(&size2);
+    ok(size == size2 && !memcmp(first, second, size), "the same bytes");
+    ok(mirt__safetensors_open_memory(&file, first, size) == MIRT_OK && is_sample(&file), "read from memory");
+    mirt__safetensors_close(&file);
+    unsigned char *odd = (unsigned char *)malloc(size + 1);
+    memcpy(odd + 1, first, size);
+    ok(mirt__safetensors_open_memory(&file, odd + 1, size) == MIRT_OK && is_sample(&file), "read from an odd address");
+    mirt__safetensors_close(&file);
+    content.fetch = fetch_nothing;
+    ok(mirt__safetensors_write(path, &content) == MIRT_E_DEVICE && says("the device is gone"), "a callback that fails");
+    free(second);
+    second = slurp(&size2);
+    ok(size == size2 && !memcmp(first, second, size) && temporaries() == 0, "leaves the old file");
+    struct stat info;
+    ok(chmod(path, 0600) == 0, "made private");
+    content.count = content.metadata_count = 0;
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK && mirt__safetensors_open(&file, path) == MIRT_OK && file.count == 0,
+       "no tensors, no metadata: %s", mirt_last_error());
+    mirt__safetensors_close(&file);
+    ok(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600, "what was private stays private");
+    ok(live_blocks == 0 && open_files == 0, "nothing leaks");
+    free(first);
+    free(second);
+    free(odd);
+}
+
+static void refuses(const mirt__safetensors_content *content, mirt_status status, const char *fragment) {
+    mirt_status got = mirt__safetensors_write(path, content);
+    ok(got == status && says(fragment) && says(path) && temporaries() == 0, "%s", mirt_last_error());
+}
+
+static void test_write_rejects(void) {
+    mirt__safetensors_content content = sample();
+    sample_tensor[2].name = "dense/kernel";
+    refuses(&content, MIRT_E_INVALID, "two tensors are named \"dense/kernel\"");
+    sample_tensor[2].name = "__metadata__";
+    refuses(&content, MIRT_E_INVALID, "\"__metadata__\"");
+    sample_tensor[2].name = "a\xff";
+    refuses(&content, MIRT_E_INVALID, "\"a?\" is not valid UTF-8");
+    sample_tensor[2].name = NULL;
+    refuses(&content, MIRT_E_INVALID, "tensor name is NULL");
+    content = sample();
+    sample_tensor[0].dim[0] = INT64_MAX;
+    refuses(&content, MIRT_E_INVALID, "impossible shape");
+    sample_tensor[0].dim[0] = -1;
+    refuses(&content, MIRT_E_INVALID, "impossible shape");
+    content = sample();
+    sample_tensor[0].rank = 9;
+    refuses(&content, MIRT_E_INVALID, "impossible shape");
+    static const char *const reserved[] = {"mirrortrain.sha256", "x"}, *const twice[] = {"a", "1", "a", "2"};
+    static const char *const ugly[] = {"a", "\xff"};
+    content = sample();
+    content.metadata = reserved, content.metadata_count = 1;
+    refuses(&content, MIRT_E_INVALID, "reserved");
+    content.metadata = twice, content.metadata_count = 2;
+    refuses(&content, MIRT_E_INVALID, "used twice");
+    content.metadata = ugly, content.metadata_count = 1;
+    refuses(&content, MIRT_E_INVALID, "metadata value");
+
+    mirt__safetensors file;
+    char elsewhere[600];
+    content = sample();
+    snprintf(elsewhere, sizeof elsewhere, "%s/none/a.safetensors", directory);
+    ok(mirt__safetensors_write(elsewhere, &content) == MIRT_E_NOT_FOUND && says(elsewhere), "%s", mirt_last_error());
+    ok(mirt__safetensors_open(&file, elsewhere) == MIRT_E_NOT_FOUND && says(elsewhere), "%s", mirt_last_error());
+    ok(mirt__safetensors_write(directory, &content) == MIRT_E_IO && says("not a regular file"), "%s", mirt_last_error());
+    ok(mirt__safetensors_open(&file, directory) == MIRT_E_IO && says("is a directory"), "%s", mirt_last_error());
+    ok(live_blocks == 0 && open_files == 0, "nothing leaks");
+}
+
+/* ---- hostile files ---- */
+
+typedef struct hostile {
+    const char *header; /* "@@@@@@@@" becomes the header's checksum */
+    int data;           /* bytes of tensor data, 0, 1, 2, ... */
+    const char *message;
+} hostile;
+
+#define T(name, rest) "{\"" name "\":{" rest "}}"
+#define F32 "\"dtype\":\"F32\","
+/* Checksums of the four bytes 0 1 2 3. */
+#define CRC "d9331aa3"
+#define SHA "054edec1d0211f624fed0cbca9d4f9400b0e491c43742af2c5b0abebf0c990d8"
+#define SUMS(crc, header, sha, rest) "{\"__metadata__\":{" crc header sha "\"a\":\"b\"}," rest "}"
+#define SUM_CRC "\"mirrortrain.crc32c\":\"{\\\"t\\\":\\\"" CRC "\\\"}\","
+#define SUM_HEADER "\"mirrortrain.header\":\"@@@@@@@@\","
+#define SUM_SHA "\"mirrortrain.sha256\":\"" SHA "\","
+#define ONE "\"t\":{" F32 "\"shape\":[1],\"data_offsets\":[0,4]}"
+
+static const hostile good_files[] = {
+    {"{}", 0, "nothing at all"},
+    {"{ }   \n\t\r", 0, "white space behind the header"},
+    {"{\"__metadata__\":{}}", 0, "empty metadata"},
+    {"{" ONE "}", 4, "one tensor, no checksums"},
+    {"{\"b\":{" F32 "\"shape\":[1],\"data_offsets\":[4,8]}," ONE "}", 8, "header order is not file order"},
+    {T("t", "\"x\":[{}]," F32 "\"shape\":[],\"data_offsets\":[0,4]"), 4, "a scalar, and a member that is unknown here"},
+    {"{\"b\":{" F32 "\"shape\":[0],\"data_offsets\":[4,4]}," ONE ",\"c\":{" F32 "\"shape\":[0],\"data_offsets\":[0,0]}}", 4,
+     "empty tensors at either end"},
+    {T("t", "\"dtype\":\"U8\",\"shape\":[1,1,1,2,1,1,1,1],\"data_offsets\":[0,2]"), 2, "rank 8"},
+    {T("t", "\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]"), 6, "bfloat16"},
+    {SUMS(SUM_CRC, SUM_HEADER, SUM_SHA, ONE), 4, "all checksums"},
+};
+
+static const hostile bad_files[] = {
+    {"[]", 0, "memory: the header does not begin with '{'"},
+    {"", 0, "does not begin with '{'"},
+    {" {}", 0, "does not begin with '{'"},
+    {"{", 0, "memory: header: JSON at offset 1: expected a member's name"},
+    {"{}x", 0, "JSON at offset 2: something follows"},
+    {"{}{}", 0, "JSON at offset 2: something follows"},
+    {"{\"\xff\":{}}", 0, "JSON at offset 2: invalid UTF-8"},
+    {"{\"a\\ud800\":{}}", 0, "half of a surrogate pair"},
+    {"{\"a\\u0000\":{}}", 0, "U+0000"},
+    {"{\"t\":{" F32 "\"shape\":[1],\"data_offsets\":[0,4]}," ONE "}", 4, "the name \"t\" appears twice"},
+    {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" appears twice"},
+    {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "\"a\" appears twice"},
+    {"{\"__metadata__\":[]}", 0, "__metadata__: is an array, but must be an object"},
+    {"{\"__metadata__\":null}", 0, "__metadata__: is null"},
+    {"{\"__metadata__\":{\"step\":3}}", 0, "step: this metadata is a number, but must be a string"},
+    {"{\"__metadata__\":{\"a\":{}}}", 0, "a: this metadata is an object"},
+    {"{\"t\":3}", 0, "memory: t: is a number, but must be an object"},
+    {"{\"t\":[]}", 0, "t: is an array"},
+    {"{\"t\":null}", 0, "t: is null"},
+    {T("t", ""), 0, "t: \"dtype\" is missing"},
+    {T("t", "\"shape\":[1],\"data_offsets\":[0,4]"), 4, "t: \"dtype\" is missing"},
+    {T("t", F32 "\"data_offsets\":[0,4]"), 4, "t: \"shape\" is missing"},
+    {T("t", F32 "\"shape\":[1]"), 4, "t: \"data_offsets\" is missing"},
+    {T("t", F32 F32 "\"shape\":[1],\"data_offsets\":[0,4]"), 4, "\"dtype\" appears twice"},
+    {T("t", "\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]"), 4, "t: \"dtype\" is a number, but must be a string"},
+    {T("t", "\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "t: dtype \"F33\" is not one"},
+    {T("t", "\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype \"f32\""},
+    {T("t", "\"dtype\":\"\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype \"\""},
+    {T("t", "\"dtype\":\"a\\nb\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype \"a?b\""},
+    {T("t", F32 "\"shape\":1,\"data_offsets\":[0,4]"), 4, "t: \"shape\" is a number, but must be an array"},
+    {T("t", F32 "\"shape\":{},\"data_offsets\":[0,4]"), 4, "\"shape\" is an object"},
+    {T("t", F32 "\"shape\":[\"1\"],\"data_offsets\":[0,4]"), 4, "t: shape[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[1,-1],\"data_offsets\":[0,4]"), 4, "shape[1] must be a whole number"},
+    {T("t", F32 "\"shape\":[1.0],\"data_offsets\":[0,4]"), 4, "shape[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[1e0],\"data_offsets\":[0,4]"), 4, "shape[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[null],\"data_offsets\":[0,4]"), 4, "shape[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[9223372036854775808],\"data_offsets\":[0,4]"), 4, "shape[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4, "t: shape has 9 dimensions"},
+    {T("t", F32 "\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"), 4, "t: shape (9223372036854775807) of F32 has more bytes"},
+    {T("t", F32 "\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0, "shape (4294967296, 4294967296) of F32 has more"},
+    {T("t", F32 "\"shape\":[4611686018427387905],\"data_offsets\":[0,4]"), 4, "has more bytes"},
+    {T("t", "\"dtype\":\"U8\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]"), 0, "has more bytes"},
+    {T("t", "\"dtype\":\"F64\",\"shape\":[2147483648,2147483648],\"data_offsets\":[0,8]"), 8, "has more bytes"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":4"), 4, "t: \"data_offsets\" is a number"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[4]"), 4, "t: data_offsets has 1 items"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[]"), 4, "data_offsets has 0 items"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,4,8]"), 4, "data_offsets has 3 items"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[\"0\",4]"), 4, "data_offsets[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,4.0]"), 4, "data_offsets[1] must be a whole number"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[-4,0]"), 4, "data_offsets[0] must be a whole number"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,18446744073709551620]"), 4, "data_offsets[1] must be a whole number"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[4,0]"), 4, "t: data_offsets [4, 0] end before they begin"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,5]"), 4, "t: data_offsets [0, 5] go beyond the 4 bytes"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[9223372036854775803,9223372036854775807]"), 4, "go beyond the 4 bytes"},
+    {T("dense/kernel", F32 "\"shape\":[5,6],\"data_offsets\":[0,100]"), 100,
+     "memory: dense/kernel: data_offsets [0, 100] hold 100 bytes, shape (5, 6) of F32 needs 120"},
+    {T("t", F32 "\"shape\":[2],\"data_offsets\":[0,4]"), 4, "shape (2) of F32 needs 8"},
+    {T("t", F32 "\"shape\":[],\"data_offsets\":[0,0]"), 0, "shape () of F32 needs 4"},
+    {T("t", F32 "\"shape\":[0],\"data_offsets\":[0,4]"), 4, "shape (0) of F32 needs 0"},
+    {"{}", 1, "memory: the tensors end at 0, but the file has 1 bytes"},
+    {"{" ONE "}", 5, "the tensors end at 4, but the file has 5 bytes"},
+    {"{" ONE "}", 3, "go beyond the 3 bytes"},
+    {"{" ONE "}", 0, "go beyond the 0 bytes"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[4,8]"), 8, "t: begins at 4, but the bytes from 0 on belong to no tensor"},
+    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[5,9]}," ONE "}", 9, "u: begins at 5, but the bytes from 4 on"},
+    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[3,7]}," ONE "}", 7, "u: begins at 3, but \"t\" goes on to 4: they overlap"},
+    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[0,4]}," ONE "}", 4, "they overlap"},
+    {"{\"u\":{" F32 "\"shape\":[0],\"data_offsets\":[2,2]}," ONE "}", 4, "u: begins at 2, but \"t\" goes on to 4: they overlap"},
+    {"{\"u\":{" F32 "\"shape\":[0],\"data_offsets\":[8,8]}," ONE "}", 8, "u: begins at 8, but the bytes from 4"},
+    {SUMS("", SUM_HEADER, SUM_SHA, ONE), 4, "__metadata__: mirrortrain.crc32c is missing beside"},
+    {SUMS(SUM_CRC, "", SUM_SHA, ONE), 4, "mirrortrain.header is missing beside"},
+    {SUMS(SUM_CRC, SUM_HEADER, "", ONE), 4, "mirrortrain.sha256 is missing beside"},
+    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"00000000\",", SUM_SHA, ONE), 4, "header: CRC-32C is "},
+    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"0000000\",", SUM_SHA, ONE), 4, "mirrortrain.header: must be 8 hexadecimal digits"},
+    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"\\u0030000000\",", SUM_SHA, ONE), 4, "mirrortrain.header: must be 8 hexadecimal"},
+    {SUMS("\"mirrortrain.crc32c\":\"{\\\"t\\\":\\\"00000000\\\"}\",", SUM_HEADER, SUM_SHA, ONE), 4,
+     "memory: t: CRC-32C is " CRC ", but the file promises 00000000: it is damaged"},
+    {SUMS("\"mirrortrain.crc32c\":\"{\\\"t\\\":1}\",", SUM_HEADER, SUM_SHA, ONE), 4, "mirrortrain.crc32c: \"t\" is a number"},
+    {SUMS("\"mirrortrain.crc32c\":\"{\\\"u\\\":\\\"" CRC "\\\"}\",", SUM_HEADER, SUM_SHA, ONE), 4, "\"t\" is missing"},
+    {SUMS("\"mirrortrain.crc32c\":\"{}\",", SUM_HEADER, SUM_SHA, ONE), 4, "one member for each of the 1 tensors"},
+    {SUMS("\"mirrortrain.crc32c\":\"[1]\",", SUM_HEADER, SUM_SHA, ONE), 4, "one member for each of the 1 tensors"},
+    {SUMS("\"mirrortrain.crc32c\":\"{\",", SUM_HEADER, SUM_SHA, ONE), 4, "mirrortrain.crc32c: JSON at offset 1"},
+    {SUMS(SUM_CRC, SUM_HEADER, "\"mirrortrain.sha256\":\"054edec1\",", ONE), 4, "all tensors: SHA-256 is " SHA},
+};
+
+/* The bytes of a described file; the caller frees. */
+static unsigned char *build(const hostile *h, size_t *size) {
+    size_t length = strlen(h->header);
+    *size = 8 + length + (size_t)h->data;
+    unsigned char *bytes = (unsigned char *)calloc(*size, 1);
+    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    memcpy(bytes + 8, h->header, length);
+    for (int i = 0; i < h->data; i++) bytes[8 + length + (size_t)i] = (unsigned char)i;
+    const char *slot = strstr(h->header, "@@@@@@@@");
+    if (slot) {
+        char digits[16];
+        unsigned char *at = bytes + 8 + (slot - h->header);
+        memset(at, '0', 8);
+        snprintf(digits, sizeof digits, "%08x", (unsigned)mirt__crc32c(0, bytes + 8, length));
+        memcpy(at, digits, 8);
+    }
+    return bytes;
+}
+
+static void rejected(const unsigned char *bytes, size_t size, const char *message) {
+    mirt__safetensors file;
+    mirt_status status = mirt__safetensors_open_memory(&file, bytes, size);
+    ok(status == MIRT_E_FORMAT && says(message) && !strncmp(mirt_last_error(), "memory: ", 8) && live_blocks == 0, "rejects: %s",
+       status == MIRT_OK ? message : mirt_last_error());
+    if (status == MIRT_OK) mirt__safetensors_close(&file);
+}
+
+static void test_hostile(void) {
+    size_t size;
+    mirt__safetensors file;
+    for (int i = 0; i < MIRT__COUNT(good_files); i++) {
+        unsigned char *bytes = build(&good_files[i], &size);
+        mirt_status status = mirt__safetensors_open_memory(&file, bytes, size);
+        ok(status == MIRT_OK, "accepts %s%s", good_files[i].message, status ? mirt_last_error() : "");
+        mirt__safetensors_close(&file);
+        free(bytes);
+    }
+    for (int i = 0; i < MIRT__COUNT(bad_files); i++) {
+        unsigned char *bytes = build(&bad_files[i], &size);
+        rejected(bytes, size, bad_files[i].message);
+        free(bytes);
+    }
+    /* What a header alone cannot express. */
+    unsigned char lengths[5][10] = {{1, 225, 245, 5, 0, 0, 0, 0, '{', '}'}, {255, 255, 255, 255, 255, 255, 255, 255, '{', '}'},
+                                    {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, {0, 225, 245, 5, 0, 0, 0, 0, '{', '}'},
+                                    {0, 0, 0, 0, 0, 0, 0, 128, '{', '}'}};
+    rejected(lengths[0], 10, "the header length 100000001 is above the limit of 100000000");
+    rejected(lengths[1], 10, "the header length 18446744073709551615 is above the limit");
+    rejected(lengths[2], 10, "the header length 3 goes beyond the end of the file, which has 10 bytes");
+    rejected(lengths[3], 10, "the header length 100000000 goes beyond the end");
+    rejected(lengths[4], 10, "is above the limit");
+    for (size_t few = 0; few < 8; few++) rejected(lengths[2], few, "bytes are too few");
+    rejected((const unsigned char *)"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16, "this is no safetensors file");
+    unsigned char deep[8 + 1000] = {232, 3};
+    memset(deep + 8, '[', 1000);
+    memcpy(deep + 8, "{\"t\":", 5);
+    rejected(deep, sizeof deep, "nested more than 64 levels");
+}
+
+/* Every truncation and every flipped bit is refused, or changes nothing. */
+static void test_damage(void) {
+    mirt__safetensors_content content = sample();
+    mirt__safetensors file;
+    size_t size;
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK, "a sample");
+    unsigned char *bytes = slurp(&size);
+    int accepted = 0, different = 0, silent = 0;
+    for (size_t length = 0; length < size; length++) {
+        unsigned char *part = (unsigned char *)malloc(length + 1); /* so that the sanitizer sees a read behind the end */
+        memcpy(part, bytes, length);
+        if (mirt__safetensors_open_memory(&file, part, length) == MIRT_OK) {
+            accepted++;
+            mirt__safetensors_close(&file);
+        } else if (mirt_last_status() != MIRT_E_FORMAT || strlen(mirt_last_error()) < 20) {
+            silent++;
+        }
+        free(part);
+    }
+    ok(size > 500 && accepted == 0 && silent == 0, "all %d truncations are refused with a reason", (int)size);
+    accepted = 0;
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+        if (mirt__safetensors_open_memory(&file, bytes, size) == MIRT_OK) {
+            accepted++;
+            different += !is_sample(&file);
+            mirt__safetensors_close(&file);
+        } else if (mirt_last_status() != MIRT_E_FORMAT || strlen(mirt_last_error()) < 20) {
+            silent++;
+        }
+        bytes[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+    }
+    ok(different == 0 && silent == 0, "all %d flipped bits are refused with a reason, or harmless (%d)", (int)(8 * size), accepted);
+    /* Without checksums a flip may go unnoticed, but must stay harmless for the program. */
+    unsigned char *plain = build(&good_files[6], &size);
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        plain[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+        if (mirt__safetensors_open_memory(&file, plain, size) == MIRT_OK) mirt__safetensors_close(&file);
+        plain[bit / 8] ^= (unsigned char)(1u << (bit % 8));
+    }
+    ok(live_blocks == 0, "flips in a file without checksums do no harm");
+    free(plain);
+    free(bytes);
+}
+
+/* Bytes changed at random, checksums switched off by their absence: no crash. */
+static void test_noise(void) {
+    uint32_t state = 12345;
+    int accepted = 0, rounds = 20000;
+    for (int round = 0; round < rounds; round++) {
+        size_t size;
+        mirt__safetensors file;
+        unsigned char *bytes = build(&good_files[round % MIRT__COUNT(good_files)], &size);
+        for (int i = 0; i < 1 + round % 4; i++) {
+            static const char alphabet[] = "{}[]\",:0123456789-eE.\\u t\xc3\xff";
+            state = state * 1664525u + 1013904223u;
+            size_t at = (state >> 8) % size;
+            state = state * 1664525u + 1013904223u;
+            bytes[at] = state >> 31 ? (unsigned char)(state >> 16) : (unsigned char)alphabet[(state >> 16) % (sizeof alphabet - 1)];
+        }
+        if (mirt__safetensors_open_memory(&file, bytes, size) == MIRT_OK) {
+            accepted++;
+            mirt__safetensors_close(&file);
+        }
+        free(bytes);
+    }
+    ok(live_blocks == 0 && accepted < rounds, "%d noisy files, %d accepted, no crash", rounds, accepted);
+}
+
+/* ---- failing system ---- */
+
+static void test_short_transfers(void) {
+    mirt__safetensors_content content = sample();
+    mirt__safetensors file;
+    transfer_limit = 7;
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK && mirt__safetensors_open(&file, path) == MIRT_OK && is_sample(&file),
+       "7 bytes a call");
+    mirt__safetensors_close(&file);
+    transfer_limit = 0;
+    int k = 0, wrong = 0;
+    call_errno = EINTR;
+    do {
+        calls_left = ++k;
+        wrong += mirt__safetensors_write(path, &content) != MIRT_OK && strcmp(last_call, "rename") != 0;
+        if (mirt__safetensors_open(&file, path) != MIRT_OK || !is_sample(&file)) wrong++;
+        mirt__safetensors_close(&file);
+    } while (calls_left <= 0);
+    calls_left = 0;
+    ok(k > 10 && wrong == 0 && open_files == 0, "each of %d calls interrupted once", k - 1);
+}
+
+static void test_io_failures(void) {
+    static const char old[] = "what was there before";
+    static const int reasons[] = {EIO, ENOSPC, EACCES};
+    mirt__safetensors_content content = sample();
+    mirt__safetensors file;
+    size_t size;
+    for (int r = 0; r < MIRT__COUNT(reasons); r++) {
+        char seen[256] = "";
+        call_errno = reasons[r];
+        for (int k = 1;; k++) {
+            spill(old, sizeof old);
+            calls_left = k;
+            mirt_status status = mirt__safetensors_write(path, &content);
+            bool done = calls_left > 0;
+            calls_left = 0;
+            unsigned char *bytes = slurp(&size);
+            bool is_old = size == sizeof old && !memcmp(bytes, old, size);
+            free(bytes);
+            bool is_new = mirt__safetensors_open(&file, path) == MIRT_OK && is_sample(&file);
+            if (is_new) mirt__safetensors_close(&file);
+            bool intact = live_blocks == 0 && open_files == 0 && temporaries() == 0;
+            if (done) {
+                ok(status == MIRT_OK && is_new && intact && k > 10, "errno %d: %d calls failed, the last run succeeds",
+                   reasons[r], k - 1);
+                break;
+            }
+            /* Once renamed, the file is the new one: only its directory's sync or close can fail still. */
+            bool late = strstr(seen, "rename") != NULL;
+            bool harmless = (late && !strcmp(last_call, "close")) || (!strcmp(last_call, "open") && reasons[r] == EACCES && is_new);
+            if (harmless) ok(status == MIRT_OK && is_new && intact, "call %d, %s, does not matter", k, last_call);
+            else ok(status == MIRT_E_IO && (late ? is_new : is_old) && intact, "call %d, %s, fails", k, last_call);
+            size_t used = strlen(seen);
+            snprintf(seen + used, sizeof seen - used, "%s ", last_call);
+        }
+        ok(strstr(seen, "open") && strstr(seen, "write") && strstr(seen, "fsync") && strstr(seen, "close") && strstr(seen, "rename"),
+           "calls that failed: %s", seen);
+    }
+    call_errno = EIO;
+    for (int k = 1;; k++) {
+        calls_left = k;
+        mirt_status status = mirt__safetensors_open(&file, path);
+        bool done = calls_left > 0;
+        calls_left = 0;
+        bool closing = !done && !strcmp(last_call, "close");
+        ok(status == (done || closing ? MIRT_OK : MIRT_E_IO), "reading, call %d: %s", k, status ? mirt_last_error() : "fine");
+        if (status == MIRT_OK) mirt__safetensors_close(&file);
+        ok(live_blocks == 0 && open_files == 0, "nothing leaks");
+        if (done) break;
+    }
+}
+
+static void test_allocation_failures(void) {
+    static const char old[] = "old";
+    mirt__safetensors_content content = sample();
+    mirt__safetensors file;
+    size_t size;
+    int wrong = 0, k;
+    for (k = 1;; k++) {
+        spill(old, sizeof old);
+        allocations_left = k;
+        mirt_status status = mirt__safetensors_write(path, &content);
+        bool done = allocations_left > 0;
+        allocations_left = 0;
+        unsigned char *bytes = slurp(&size);
+        free(bytes);
+        wrong += live_blocks != 0 || open_files != 0 || temporaries() != 0;
+        if (done) {
+            wrong += status != MIRT_OK;
+            break;
+        }
+        wrong += status != MIRT_E_NOMEM || size != sizeof old || mirt_last_status() != status;
+    }
+    ok(wrong == 0 && k > 5, "writing: each of %d allocations fails", k - 1);
+    wrong = 0;
+    for (k = 1;; k++) {
+        allocations_left = k;
+        mirt_status status = mirt__safetensors_open(&file, path);
+        bool done = allocations_left > 0;
+        allocations_left = 0;
+        if (done) {
+            wrong += status != MIRT_OK || !is_sample(&file);
+            mirt__safetensors_close(&file);
+            break;
+        }
+        wrong += status != MIRT_E_NOMEM || mirt_last_status() != status || live_blocks != 0 || open_files != 0;
+    }
+    ok(wrong == 0 && k > 50 && live_blocks == 0, "reading: each of %d allocations fails", k - 1);
+}
+
+static void test_file_limit(void) {
+    unsigned char *data;
+    size_t size;
+    spill("12345", 5);
+    ok(mirt__file_read(path, 5, &data, &size) == MIRT_OK && size == 5 && !memcmp(data, "12345", 6), "as large as the limit");
+    mirt__aligned_free(data);
+    ok(mirt__file_read(path, 4, &data, &size) == MIRT_E_FORMAT && !data && says("larger than the 4 bytes"), "%s", mirt_last_error());
+    ok(mirt__file_read("/dev/zero", 100000, &data, &size) == MIRT_E_FORMAT && !data, "an endless file: %s", mirt_last_error());
+    ok(mirt__file_read("/dev/null", 4, &data, &size) == MIRT_OK && size == 0 && data[0] == 0, "an empty file");
+    mirt__aligned_free(data);
+}
+
+/* ---- other programs' files ---- */
+
+static void test_foreign_file(void) {
+    const char *name = getenv("MIRRORTRAIN_TEST_SAFETENSORS");
+    mirt__safetensors file;
+    if (!name || access(name, R_OK) != 0) {
+        skip("MIRRORTRAIN_TEST_SAFETENSORS names no file");
+        return;
+    }
+    mirt_status status = mirt__safetensors_open(&file, name);
+    ok(status == MIRT_OK, "%s: %s", name, status ? mirt_last_error() : "read");
+    if (status != MIRT_OK) return;
+    char shape[MIRT__ST_SHAPE_TEXT];
+    ok(file.count > 0, "%d tensors, the first %s %s %s", file.count, file.tensor[0].name,
+       mirt__st_dtype_name(file.tensor[0].dtype), mirt__st_shape_text(&file.tensor[0], shape));
+    mirt__safetensors_close(&file);
+}
+
+static void test_python(void) {
+    static const char script[] =
+        "import sys, numpy as np\n"
+        "from safetensors import safe_open\n"
+        "from safetensors.numpy import load_file, save_file\n"
+        "path = sys.argv[1]\n"
+        "a = load_file(path)\n"
+        "assert list(a['dense/kernel'].ravel()) == [1.5, -2, np.float32(3e-8), 4, 5, 0] and a['dense/kernel'].shape == (2, 3)\n"
+        "assert a['step'].shape == () and a['step'] == 469 and a['step'].dtype == np.int32\n"
+        "assert list(a['pixels \"\\u00e4\"']) == [0, 255, 32, 48, 7] and a['empty'].shape == (0, 7)\n"
+        "assert list(a['wide']) == [0.1, -1e300]\n"
+        "meta = safe_open(path, 'np').metadata()\n"
+        "assert meta['architecture'] == '{\"layers\":[\"Dense \\u00e4\\\\n\"]}' and len(meta['mirrortrain.sha256']) == 64\n"
+        "import hashlib; raw = open(path, 'rb').read(); n = 8 + int.from_bytes(raw[:8], 'little')\n"
+        "assert hashlib.sha256(raw[n:]).hexdigest() == meta['mirrortrain.sha256']\n"
+        "save_file({k: v for k, v in a.items()} | {'half': np.arange(3, dtype=np.float16)}, path, {'by': 'python'})\n";
+    const char *python = getenv("PEER_PYTHON");
+    char command[2048], program[600];
+    if (python) snprintf(command, sizeof command, "'%s' -c 'import numpy, safetensors' 2>/dev/null", python);
+    if (!python || system(command) != 0) {
+        skip("PEER_PYTHON is no Python with numpy and safetensors");
+        return;
+    }
+    mirt__safetensors_content content = sample();
+    mirt__safetensors file;
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK, "a file for Python");
+    snprintf(program, sizeof program, "%s/check.py", directory);
+    FILE *out = fopen(program, "w");
+    if (!ok(out && fputs(script, out) >= 0 && fclose(out) == 0, "a program for Python")) return;
+    snprintf(command, sizeof command, "'%s' '%s' '%s'", python, program, path);
+    ok(system(command) == 0, "Python reads the same values");
+    unlink(program);
+    mirt_status status = mirt__safetensors_open(&file, path);
+    ok(status == MIRT_OK && file.count == 6, "what Python writes is read: %s", status ? mirt_last_error() : "");
+    if (status != MIRT_OK) return;
+    const mirt__safetensor *k = mirt__safetensors_find(&file, "dense/kernel"), *h = mirt__safetensors_find(&file, "half");
+    ok(k && k->rank == 2 && k->dim[1] == 3 && !memcmp(k->data, kernel, sizeof kernel) && h && h->dtype == MIRT__ST_F16 &&
+           !strcmp(mirt__safetensors_metadata(&file, "by"), "python") && !file.sha256[0], "with the same values");
+    mirt__safetensors_close(&file);
+}
+
+int main(void) {
+    const char *base = getenv("TMPDIR");
+    snprintf(directory, sizeof directory, "%s/mirrortrain-formats-XXXXXX", base && *base ? base : "/tmp");
+    if (!mkdtemp(directory)) {
+        ok(0, "no temporary directory %s", directory);
+        return done_testing();
+    }
+    snprintf(path, sizeof path, "%s/sample.safetensors", directory);
+    test_json_rejects();
+    test_json_reads();
+    test_json_writes();
+    test_labels();
+    test_digests();
+    test_round_trip();
+    test_write_rejects();
+    test_hostile();
+    test_damage();
+    test_noise();
+    test_short_transfers();
+    test_io_failures();
+    test_allocation_failures();
+    test_file_limit();
+    test_foreign_file();
+    test_python();
+    unlink(path);
+    ok(rmdir(directory) == 0, "nothing is left in %s", directory);
+    return done_testing();
+}

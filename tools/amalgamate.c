@@ -1,0 +1,296 @@
+/* Writes mirrortrain.h and mirrortrain.c from src/.
+
+       amalgamate [--check] SRC_DIR OUT_DIR
+
+   SRC_DIR/FILES lists the source files, one path a line, in the order in which they are laid out;
+   its first line is the public API, which comes first in the header, verbatim but for its line
+   @MANUAL@, which stands for SRC_DIR/manual.txt. Of the other files only #include "..." lines are
+   changed: a file that stands earlier in the list is already there, a .inc file is copied in, and
+   anything else is an error. SRC_DIR/../LICENSE ends the header.
+
+   --check compares with what is in OUT_DIR instead. Exit status: 0 ok, 1 stale or failed, 2 usage. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FILES 500
+#define MAX_PATH_LENGTH 512
+#define MAX_INC_DEPTH 8
+
+typedef struct text {
+    char *data;
+    size_t size, capacity;
+} text;
+
+typedef struct source_list {
+    char path[MAX_FILES][MAX_PATH_LENGTH]; /* relative to SRC_DIR */
+    int count;
+} source_list;
+
+static void die(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fputs("amalgamate: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(1);
+}
+
+static void append(text *t, const char *data, size_t size) {
+    if (t->capacity - t->size <= size) {
+        t->capacity = 2 * (t->size + size) + 1;
+        t->data = (char *)realloc(t->data, t->capacity);
+        if (!t->data) die("out of memory");
+    }
+    memcpy(t->data + t->size, data, size);
+    t->size += size;
+    t->data[t->size] = 0;
+}
+
+static void append_string(text *t, const char *string) {
+    append(t, string, strlen(string));
+}
+
+static void join(char out[MAX_PATH_LENGTH], const char *directory, const char *path) {
+    int length = snprintf(out, MAX_PATH_LENGTH, "%s/%s", directory, path);
+    if (length < 0 || length >= MAX_PATH_LENGTH) die("%s/%s: path is too long", directory, path);
+}
+
+/* False if the file does not exist; every other failure ends the program. */
+static bool read_file(const char *path, text *out) {
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        if (errno == ENOENT) return false;
+        die("%s: %s", path, strerror(errno));
+    }
+    char block[65536];
+    size_t size;
+    append(out, "", 0);
+    while ((size = fread(block, 1, sizeof block, file)) > 0) append(out, block, size);
+    if (ferror(file)) die("%s: cannot be read", path);
+    fclose(file);
+    if (strlen(out->data) != out->size) die("%s: holds a zero byte", path);
+    return true;
+}
+
+static text read_existing(const char *path) {
+    text t = {0};
+    if (!read_file(path, &t)) die("%s: no such file", path);
+    if (t.size && t.data[t.size - 1] != '\n') append_string(&t, "\n");
+    return t;
+}
+
+/* The line at *cursor, with its '\n', which *cursor moves past; 0 at the end. */
+static size_t next_line(const char **cursor, const char **line) {
+    const char *end = strchr(*cursor, '\n');
+    *line = *cursor;
+    if (!end) return 0;
+    *cursor = end + 1;
+    return (size_t)(*cursor - *line);
+}
+
+static bool is_blank(const char *line, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\n') return false;
+    }
+    return true;
+}
+
+static void read_list(const char *src, source_list *list) {
+    char path[MAX_PATH_LENGTH];
+    join(path, src, "FILES");
+    text t = read_existing(path);
+    const char *cursor = t.data, *line;
+    size_t size;
+    for (int number = 1; (size = next_line(&cursor, &line)) > 0; number++) {
+        while (size > 0 && strchr(" \t\r\n", line[size - 1])) size--;
+        if (size == 0 || line[0] == '#') continue;
+        if (size >= MAX_PATH_LENGTH) die("%s:%d: path is too long", path, number);
+        if (list->count == MAX_FILES) die("%s:%d: more than %d files; raise MAX_FILES", path, number, MAX_FILES);
+        memcpy(list->path[list->count], line, size);
+        list->path[list->count][size] = 0;
+        for (int i = 0; i < list->count; i++) {
+            if (strcmp(list->path[i], list->path[list->count]) == 0) die("%s:%d: %s is listed twice", path, number, list->path[i]);
+        }
+        list->count++;
+    }
+    if (list->count == 0) die("%s: lists no file", path);
+    free(t.data);
+}
+
+/* "ops/pool.c" and "../graph/graph.h" give "graph/graph.h"; false if it leaves SRC_DIR. */
+static bool resolve(char out[MAX_PATH_LENGTH], const char *from, const char *name) {
+    char joined[MAX_PATH_LENGTH];
+    const char *slash = strrchr(from, '/');
+    int directory = slash ? (int)(slash - from) + 1 : 0;
+    int length = snprintf(joined, sizeof joined, "%.*s%s", directory, from, name);
+    if (length < 0 || length >= MAX_PATH_LENGTH) return false;
+    size_t size = 0;
+    for (const char *part = joined; *part;) {
+        size_t part_size = strcspn(part, "/");
+        if (part_size == 2 && memcmp(part, "..", 2) == 0) {
+            if (size == 0) return false;
+            size--;
+            while (size > 0 && out[size - 1] != '/') size--;
+        } else if (part_size > 0 && !(part_size == 1 && part[0] == '.')) {
+            memcpy(out + size, part, part_size);
+            size += part_size;
+            if (part[part_size] == '/') out[size++] = '/';
+        }
+        part += part_size + (part[part_size] == '/');
+    }
+    out[size] = 0;
+    return size > 0;
+}
+
+/* The name of an #include "name" line. */
+static bool local_include(const char *line, size_t size, char name[MAX_PATH_LENGTH]) {
+    size_t i = 0, length = 0;
+    while (i < size && (line[i] == ' ' || line[i] == '\t')) i++;
+    if (i >= size || line[i++] != '#') return false;
+    while (i < size && (line[i] == ' ' || line[i] == '\t')) i++;
+    if (size - i < 8 || memcmp(line + i, "include", 7) != 0) return false;
+    i += 7;
+    while (i < size && (line[i] == ' ' || line[i] == '\t')) i++;
+    if (i >= size || line[i++] != '"') return false;
+    while (i < size && line[i] != '"' && length < MAX_PATH_LENGTH - 1) name[length++] = line[i++];
+    name[length] = 0;
+    return true;
+}
+
+static bool ends_in(const char *path, const char *suffix) {
+    size_t a = strlen(path), b = strlen(suffix);
+    return a >= b && strcmp(path + a - b, suffix) == 0;
+}
+
+/* Appends the file `path`; list->path[0 .. known) are there already. */
+static void append_source(text *out, const char *src, const char *path, const source_list *list, int known, int depth) {
+    char full[MAX_PATH_LENGTH];
+    join(full, src, path);
+    if (depth > MAX_INC_DEPTH) die("%s: .inc files include each other", full);
+    text t = read_existing(full);
+    const char *cursor = t.data, *line;
+    size_t size;
+    bool after_blank = true; /* what an #include leaves behind must not be two empty lines */
+    for (int number = 1; (size = next_line(&cursor, &line)) > 0; number++) {
+        char name[MAX_PATH_LENGTH], target[MAX_PATH_LENGTH];
+        if (local_include(line, size, name)) {
+            if (!resolve(target, path, name)) die("%s:%d: \"%s\" is outside of %s", full, number, name, src);
+            if (ends_in(target, ".inc")) {
+                append_source(out, src, target, list, known, depth + 1);
+                after_blank = false;
+                continue;
+            }
+            int i = 0;
+            while (i < known && strcmp(list->path[i], target) != 0) i++;
+            if (i == known) {
+                die("%s:%d: includes \"%s\", which %s/FILES does not list before %s", full, number, name, src, list->path[known]);
+            }
+            continue;
+        }
+        bool blank = is_blank(line, size);
+        if (!(blank && after_blank)) append(out, line, size);
+        after_blank = blank;
+    }
+    free(t.data);
+}
+
+static void append_manual(text *out, const char *src) {
+    char path[MAX_PATH_LENGTH];
+    join(path, src, "manual.txt");
+    text t = read_existing(path);
+    const char *cursor = t.data, *line;
+    size_t size;
+    for (int number = 1; (size = next_line(&cursor, &line)) > 0; number++) {
+        for (size_t i = 0; i + 1 < size; i++) {
+            if ((line[i] == '*' && line[i + 1] == '/') || (line[i] == '/' && line[i + 1] == '*')) {
+                die("%s:%d: a comment mark would end or confuse the comment that the manual stands in", path, number);
+            }
+        }
+        if (!is_blank(line, size)) append_string(out, "   ");
+        append(out, line, size);
+    }
+    free(t.data);
+}
+
+static void append_api(text *out, const char *src, const char *api) {
+    char path[MAX_PATH_LENGTH];
+    join(path, src, api);
+    text t = read_existing(path);
+    const char *cursor = t.data, *line;
+    size_t size;
+    int manuals = 0;
+    while ((size = next_line(&cursor, &line)) > 0) {
+        if (size == 9 && memcmp(line, "@MANUAL@", 8) == 0) {
+            append_manual(out, src);
+            manuals++;
+        } else {
+            append(out, line, size);
+        }
+    }
+    if (manuals != 1) die("%s: has %d lines @MANUAL@, not one", path, manuals);
+    free(t.data);
+}
+
+static text make_header(const char *src) {
+    static source_list list;
+    text out = {0};
+    read_list(src, &list);
+    append_api(&out, src, list.path[0]);
+    append_string(&out,
+        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n");
+    for (int i = 1; i < list.count; i++) {
+        append_string(&out, "\n/* >>section ");
+        append_string(&out, list.path[i]);
+        append_string(&out, " */\n\n");
+        append_source(&out, src, list.path[i], &list, i, 0);
+    }
+    append_string(&out, "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n\n/*\n");
+    char path[MAX_PATH_LENGTH];
+    join(path, src, "../LICENSE");
+    text licence = read_existing(path);
+    append(&out, licence.data, licence.size);
+    free(licence.data);
+    append_string(&out, "*/\n");
+    return out;
+}
+
+/* Leaves a file alone that holds `wanted` already, so that nothing is built again for nothing.
+   True if it did, or if `check` forbids writing and it did not. */
+static bool update(const char *path, const text *wanted, bool check) {
+    text old = {0};
+    bool same = read_file(path, &old) && old.size == wanted->size && memcmp(old.data, wanted->data, old.size) == 0;
+    free(old.data);
+    if (same || check) return same;
+    FILE *file = fopen(path, "wb");
+    if (!file) die("%s: %s", path, strerror(errno));
+    bool written = fwrite(wanted->data, 1, wanted->size, file) == wanted->size;
+    if (fclose(file) != 0 || !written) die("%s: cannot be written", path);
+    return true;
+}
+
+int main(int argc, char **argv) {
+    bool check = argc == 4 && strcmp(argv[1], "--check") == 0;
+    if (!check && argc != 3) {
+        fputs("usage: amalgamate [--check] SRC_DIR OUT_DIR\n", stderr);
+        return 2;
+    }
+    const char *src = argv[argc - 2], *out = argv[argc - 1];
+    text header = make_header(src), unit = {0};
+    append_string(&unit, "#define MIRRORTRAIN_IMPLEMENTATION\n#include \"mirrortrain.h\"\n");
+    char header_path[MAX_PATH_LENGTH], unit_path[MAX_PATH_LENGTH];
+    join(header_path, out, "mirrortrain.h");
+    join(unit_path, out, "mirrortrain.c");
+    const char *stale = NULL;
+    if (!update(unit_path, &unit, check)) stale = "mirrortrain.c";
+    if (!update(header_path, &header, check)) stale = "mirrortrain.h";
+    free(header.data);
+    free(unit.data);
+    if (!stale) return 0;
+    fprintf(stderr, "%s is out of date: run `make header` and commit it\n", stale);
+    return 1;
+}
