@@ -7,7 +7,8 @@
 # make matrix        all compilers and languages, exported symbols, compile time
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
-# make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python
+# make fuzz          feeds damaged files to the readers for FUZZ_SECONDS; needs clang
+# make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 # make install       the header and the program, below PREFIX
 #
 # Every variable may be set on the command line: make CC=clang CFLAGS="-O2 -g".
@@ -17,9 +18,13 @@ CFLAGS = -O2
 LDLIBS = -lm -lpthread
 JOBS = 2
 PEER_PYTHON = python3
+FUZZ_CC = clang
+FUZZ_SECONDS = 60
 PREFIX = /usr/local
 
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror
+# Tests may build parts of the library, and leave others unused.
+TEST_WARNINGS = $(WARNINGS) -Wno-unused-function
 # Sanitizers want a compiler that has them; gcc and clang do.
 SANITIZE_CC = $(CC)
 ARM64_CC = aarch64-linux-gnu-gcc
@@ -28,7 +33,7 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 ARM64_TESTS = $(filter test_kernels test_ops test_gemm test_conv test_team,$(TESTS))
-TEST_HEADERS = mirrortrain.h tests/tap.h $(wildcard tests/golden/*.h)
+TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
 CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/show.c
 
 all: build/mirrortrain
@@ -57,7 +62,7 @@ test:
 
 build/tests/%: tests/%.c $(TEST_HEADERS)
 	@mkdir -p build/tests
-	$(CC) -std=c11 $(CFLAGS) -g $(WARNINGS) $< -o $@ $(LDLIBS)
+	$(CC) -std=c11 $(CFLAGS) -g $(TEST_WARNINGS) $< -o $@ $(LDLIBS)
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
@@ -89,10 +94,20 @@ test-arm64:
 
 build/arm64/%: tests/%.c $(TEST_HEADERS)
 	@mkdir -p build/arm64
-	$(ARM64_CC) -std=c11 -O2 $(WARNINGS) $< -o $@ $(LDLIBS)
+	$(ARM64_CC) -std=c11 -O2 $(TEST_WARNINGS) $< -o $@ $(LDLIBS)
+
+fuzz: build/fuzz_model build/tests/test_hostile
+	@mkdir -p build/fuzz/seeds build/fuzz/found
+	@build/tests/test_hostile --seeds build/fuzz/seeds
+	build/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+		-artifact_prefix=build/fuzz/ build/fuzz/found build/fuzz/seeds
+
+build/fuzz_model: tests/fuzz_model.c mirrortrain.h
+	@mkdir -p build
+	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ $(LDLIBS)
 
 bench: build/mirrortrain
-	$(PEER_PYTHON) bench/bench.py
+	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py
 
 install: build/mirrortrain
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
@@ -102,4 +117,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize matrix examples test-arm64 bench install clean
+.PHONY: all header check-header test test-long sanitize matrix examples test-arm64 fuzz bench install clean

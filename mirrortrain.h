@@ -10,7 +10,190 @@
    All other files include it without the define. Then:
        cc -O2 program.c -o program -lm -lpthread
 
-   (manual)
+   WHAT IT DOES
+   ============
+   A program records its network once; mirrortrain differentiates it, plans its
+   memory, gives one copy of the weights to every device, adds up the gradients
+   of all replicas in every step, and replays that step as fast as the machine
+   allows. Layers, losses, optimizers, names and defaults are those of Keras:
+
+   - layers: input, rescale, dense, conv2d, max and average pooling, global
+     average pooling, flatten, dropout, activation; arithmetic with broadcasting,
+     matmul, reductions, reshape, cast and one_hot for layers of your own
+   - losses: binary, categorical and sparse categorical cross-entropy, mean
+     squared error; optimizers: Adam, SGD with momentum and Nesterov
+   - the mirrored strategy: any number of replicas on any number of devices; a
+     CPU device is a set of cores with threads of its own
+   - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
+     library; cache, shuffle, batch, prefetch
+   - fit, evaluate, predict, callbacks, history; one step by hand
+   - one .safetensors file a model, with its architecture: loading needs no model
+     code
+
+   Trained weights are the same bits for 1, 2, 3 ... devices and any number of
+   threads, as long as the number of replicas stays the same. The gradient is the
+   sum over the global batch divided by its true size, whatever the remainder.
+
+   WHAT IT DOES NOT DO
+   ===================
+   - GPUs, several machines, batch normalization, images in other formats than
+     IDX: not in this version
+   - float64, float16 and bfloat16: tensors are float32, int32 or uint8
+   - change the program behind your back: no files but those you name, no
+     network, no signal handlers, no output but through the log, and never exit
+     or abort
+
+   STEP BY STEP
+   ============
+   A whole program. It is also the shape of most others:
+
+       begin example
+       #define MIRRORTRAIN_IMPLEMENTATION
+       #include "mirrortrain.h"
+       #include <stdio.h>
+
+       int main(void) {
+           // 1. A strategy: where to train. NULL: all cores as one device; "2": two devices.
+           mirt_strategy *strategy = mirt_mirrored("2");
+           int batch = 32 * mirt_num_replicas(strategy); // a batch is always the global batch
+
+           // 2. Data: stages, each owning the one before. MNIST: mirt_mnist("data/mnist", MIRT_TRAIN).
+           mirt_dataset *train = mirt_drawn_digits(2000, 0, MIRT_TRAIN);
+           mirt_dataset *test = mirt_drawn_digits(500, 0, MIRT_TEST);
+           train = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(train), 2000), batch), MIRT_AUTOTUNE);
+           test = mirt_batch(test, batch);
+
+           // 3. A model: recorded once. In descriptors zero means default.
+           mirt_model *model = mirt_model_create(strategy, "digits");
+           mirt_tensor *x = mirt_input(model, MIRT_SHAPE(28, 28, 1));
+           x = mirt_rescale(x, 1.0f / 255, 0);
+           x = mirt_conv2d(x, &(mirt_conv2d_desc){.filters = 8, .kernel = {3, 3}, .activation = MIRT_RELU});
+           x = mirt_max_pool2d(x, NULL);
+           x = mirt_dropout(mirt_flatten(x), 0.25f);
+           x = mirt_dense(x, &(mirt_dense_desc){.units = 10});
+           mirt_model_output(model, x);
+
+           // 4. Optimizer, loss, metrics.
+           mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(1e-3f),
+               .loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, .from_logits = true, .metrics = {MIRT_ACCURACY}});
+
+           // 5. Train. Errors of all calls above were handed on to here.
+           mirt_history *history = mirt_fit(model, train, &(mirt_fit_desc){.epochs = 2, .validation = test});
+           if (!history) {
+               fprintf(stderr, "%s\n", mirt_last_error());
+               return 1;
+           }
+           printf("accuracy %.3f\n", mirt_history_last(history, "val_accuracy"));
+
+           // 6. Save, and load under another strategy: the same bits.
+           mirt_logs logs;
+           mirt_strategy *other = mirt_mirrored(NULL);
+           mirt_model *loaded = NULL;
+           if (mirt_save(model, "digits.safetensors", MIRT_SAVE_ALL) == MIRT_OK) loaded = mirt_load(other, "digits.safetensors");
+           if (!loaded || mirt_evaluate(loaded, test, &logs) != MIRT_OK) {
+               fprintf(stderr, "%s\n", mirt_last_error());
+               return 1;
+           }
+           printf("loaded: %s %.3f\n", logs.name[1], logs.value[1]);
+
+           // 7. What a strategy or dataset created dies with it.
+           mirt_dataset_destroy(train);
+           mirt_dataset_destroy(test);
+           mirt_strategy_destroy(other);
+           mirt_strategy_destroy(strategy);
+           return 0;
+       }
+       end example
+
+   Data in memory goes straight in, borrowed, not copied; one step at a time, if
+   the loop is to be yours:
+
+       begin example
+       #define MIRRORTRAIN_IMPLEMENTATION
+       #include "mirrortrain.h"
+       #include <stdio.h>
+
+       int main(void) {
+           static float x[64][2], y[64][1];
+           for (int i = 0; i < 64; i++) {
+               x[i][0] = (float)(i % 8) / 8;
+               x[i][1] = (float)(i / 8) / 8;
+               y[i][0] = 3 * x[i][0] - 2 * x[i][1] + 1;
+           }
+           mirt_array inputs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(64, 2));
+           mirt_array labels = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(64, 1));
+
+           mirt_strategy *strategy = mirt_mirrored(NULL);
+           mirt_model *model = mirt_model_create(strategy, "plane");
+           mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(2)), &(mirt_dense_desc){.units = 1}));
+           mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.3f, 0.9f, false), .loss = MIRT_MEAN_SQUARED_ERROR});
+
+           double loss = 0;
+           for (int step = 0; step < 200; step++) {
+               if (mirt_train_step(model, inputs, labels, &loss) != MIRT_OK) {
+                   fprintf(stderr, "%s\n", mirt_last_error());
+                   return 1;
+               }
+           }
+           float kernel[2], bias[1];
+           mirt_get_weight(model, "dense/kernel", 0, kernel, 2);
+           mirt_get_weight(model, "dense/bias", 0, bias, 1);
+           printf("loss %.2g: %.2f x0 %+.2f x1 %+.2f\n", loss, kernel[0], kernel[1], bias[0]);
+           mirt_strategy_destroy(strategy);
+           return loss < 1e-4 ? 0 : 1;
+       }
+       end example
+
+   From C++, which has no compound literals before C++20, fill a descriptor
+   first: `mirt_dense_desc d = {}; d.units = 64; x = mirt_dense(x, &d);`
+
+   ERRORS
+   ======
+   Functions return a mirt_status, or a pointer that is NULL when they failed;
+   mirt_last_error() then says what went wrong in one sentence that names the
+   culprit, and mirt_last_status() gives the code. Both belong to the calling
+   thread. Recording and data stages are sticky: a call that is given NULL
+   returns NULL, so that a chain is checked once, at mirt_compile or mirt_fit.
+   A call that failed has changed nothing; a fit that failed keeps the weights
+   of its last whole step.
+
+   THREADS
+   =======
+   A strategy, and all that was created from it, belongs to one thread at a time;
+   so does a dataset. Different strategies may be used by different threads at
+   once: there is no global state but the error text of each thread and what was
+   found out about the processor. A strategy starts its threads when it is
+   created: they sleep between steps, or spin for microseconds where cores are
+   free. Callbacks and the log run in the thread that called the library.
+
+   MEMORY
+   ======
+   What a strategy creates dies with it, and so do its models; a dataset owns the
+   stages it was made from. Arrays are borrowed. mirt_fit, mirt_evaluate and
+   mirt_predict allocate before their first step and in no step; the same sizes
+   are not asked for twice. mirt_plan_memory and mirt_summary say how many bytes
+   that is. Weights, gradients and optimizer slots are one block each, and
+   activations share one by their lifetimes.
+
+   CONFIGURATION
+   =============
+   Define these before the implementation; they change nothing that other files
+   see.
+
+   MIRRORTRAIN_IMPLEMENTATION   create the implementation here
+   MIRRORTRAIN_STATIC           make all functions static, for a private copy
+                                (define it wherever the header is included)
+   MIRRORTRAIN_MALLOC(size), MIRRORTRAIN_FREE(pointer)
+                                both or none; instead of malloc and free
+   MIRRORTRAIN_NO_SIMD          plain C kernels only
+   MIRRORTRAIN_NO_THREADS       no threads: one device of one thread
+
+   The implementation sets _POSIX_C_SOURCE, so include it before any system
+   header. With gcc it optimizes its kernels itself; with clang compile it at -O2
+   or above. -march is never needed: the processor is asked at run time.
+
+   Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
+   reference) picks the kernels, MIRT_CORES the number of cores to pretend.
 */
 #ifndef MIRRORTRAIN_H
 #define MIRRORTRAIN_H
@@ -375,13 +558,14 @@ typedef struct mirt_logs {
     double value[2 * MIRT_MAX_METRICS + 4];
 } mirt_logs;
 
-/* What a callback sees. `batch` and `step` are 0-based; `step` counts from the start of training. */
+/* What a callback sees. `epoch` and `batch` are 0-based; `step` counts the steps applied since the
+   start of training, over all fits. */
 typedef struct mirt_event {
     mirt_model *model;
     int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
     int64_t batch, batches;
     int64_t step;
-    const mirt_logs *logs; /* batch end: so far in this epoch; epoch end: with validation */
+    const mirt_logs *logs; /* batch end: so far in this epoch, and "batch_loss"; epoch end: with validation */
     double seconds;        /* since the epoch began */
 } mirt_event;
 
@@ -519,6 +703,12 @@ MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *nam
 
 #if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)
 #define MIRRORTRAIN_IMPLEMENTED
+
+/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */
+#if defined(__NVCC__) && defined(__CUDACC__)
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675
+#endif
 
 /* >>section base/base.h */
 
@@ -1771,7 +1961,7 @@ typedef struct mirt__update {
     mirt__real *weight[MIRT__MAX_PARTS];
     mirt__real *slot[2];
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float beta_1, beta_2, epsilon, momentum;
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, computed by the caller in double */
     bool nesterov;
 } mirt__update;
 
@@ -1923,10 +2113,11 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 /* What the fast kernels are made of. The loops over tiles, images and panels are written once, in
    fast_*.c, on top of the few primitives that each instruction set implements (simd.c). */
 
-/* One tile of c in registers: c[i][j] (+)= sum over the runs of a[i] times b. */
+/* One tile of c in registers: c[i][column + j] (+)= sum over the runs of a[i] times b[j]. */
 typedef struct mirt__tile {
     const float *a[MIRT__TILE_ROWS];
     float *c[MIRT__TILE_ROWS];
+    int64_t column;
     const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
     int64_t run_count, a_step;
     const float *b;
@@ -1934,7 +2125,7 @@ typedef struct mirt__tile {
     bool fresh; /* from zero, not from c */
 } mirt__tile;
 
-/* One row of pooling windows of a convolution, `vectors` vectors of channels. */
+/* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
     const float *a; /* the first window's patch */
     int64_t pitch, ci, windows, k;
@@ -1958,7 +2149,10 @@ typedef struct mirt__pool_windows {
 
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
-    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1] */
+    int pool_vectors;         /* vectors of channels in pool_row */
+    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* `count` elements of the reader from element `at` on, as floats */
@@ -1968,7 +2162,9 @@ typedef struct mirt__simd {
                    int64_t rows, int64_t columns);
     /* sum[j] (+)= the chain over p of b[p * b_row + j] */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
-    void (*pool_row)(const mirt__pool_row *row, int vectors);
+    void (*pool_row)(const mirt__pool_row *row);
+    /* For each window and k the values at the window's four places, side by side. */
+    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
     void (*accumulate)(float *into, const float *from, int64_t count);
 } mirt__simd;
@@ -2179,6 +2375,15 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
     return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
 }
+
+/* >>section base/cold_begin.inc */
+
+/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
+   without optimization (for debuggers) nothing changes. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+#endif
 
 /* >>section kernels/reference.c */
 
@@ -2422,12 +2627,12 @@ MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
 }
 
 MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
-    const mirt__real rate = u->learning_rate, beta_1 = u->beta_1, beta_2 = u->beta_2, epsilon = u->epsilon;
+    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
     (void)where;
     for (int64_t i = u->begin; i < u->end; i++) {
         mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * (1 - beta_1);
-        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * (1 - beta_2);
+        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
+        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
         u->slot[0][i] = m;
         u->slot[1][i] = v;
         mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));
@@ -2649,7 +2854,8 @@ static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_gr
                 int64_t window = ((row * (s->oh / 2) + wy) * (s->ow / 2) + wx) * s->co + o;
                 int place = g->which[window];
                 if (place == 4) continue;
-                sum += (double)g->dy[window] * mirt__ref_pixel(s, &g->x, row, 2 * wy + place / 2 + ky, 2 * wx + place % 2 + kx, c);
+                int64_t iy = 2 * wy + place / 2 + ky, ix = 2 * wx + place % 2 + kx;
+                sum += (double)g->dy[window] * mirt__ref_pixel(s, &g->x, row, iy, ix, c);
             }
         }
     }
@@ -2699,7 +2905,8 @@ static mirt__ref_window mirt__ref_window_of(const mirt__pool2d *p, int64_t oy, i
 
 /* Calls `visit` for every window and channel: `at` is its place in the output, `base` that of
    x[row, 0, 0, channel]. */
-static void mirt__ref_each_window(const mirt__pool2d *p, void (*visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base)) {
+typedef void (*mirt__ref_visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base);
+static void mirt__ref_each_window(const mirt__pool2d *p, mirt__ref_visit visit) {
     int64_t at = 0;
     for (int64_t row = 0; row < p->rows; row++) {
         for (int64_t oy = 0; oy < p->oh; oy++) {
@@ -2974,6 +3181,12 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *wh
     }
 }
 
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
 /* >>section kernels/common_elementwise.c */
 
 /* Shared by the fast tables: elementwise kernels, conversions, dropout. */
@@ -2985,7 +3198,7 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *wh
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
 #endif
 
 typedef struct mirt__common_pieces {
@@ -3144,27 +3357,56 @@ MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *
     mirt__common_range(where, count, MIRT__GRAIN, mirt__common_binary_range, &b);
 }
 
-/* Rows [begin, end). Four neighbours share one draw. */
+#define MIRT__DRAWS 16 /* Philox blocks drawn side by side */
+
+/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, c1, c2, c3}, here so that the
+   compiler can do several at once; each block's four words follow each other. */
+static void mirt__common_draw(uint32_t block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key, uint32_t *word) {
+    for (int i = 0; i < MIRT__DRAWS; i++) {
+        uint32_t x0 = block + (uint32_t)i, x1 = c1, x2 = c2, x3 = c3, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        for (int round = 0; round < 10; round++) {
+            const uint64_t p0 = (uint64_t)0xD2511F53u * x0, p1 = (uint64_t)0xCD9E8D57u * x2;
+            x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
+            x1 = (uint32_t)p1;
+            x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
+            x3 = (uint32_t)p0;
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        word[4 * i] = x0;
+        word[4 * i + 1] = x1;
+        word[4 * i + 2] = x2;
+        word[4 * i + 3] = x3;
+    }
+}
+
 static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__dropout *d = (const mirt__dropout *)args;
-    const uint32_t key[2] = {(uint32_t)d->key, (uint32_t)(d->key >> 32)};
-    const float rate = d->rate, kept = 1 - rate;
+    const float kept = 1 - d->rate;
+    const int32_t limit = (int32_t)ceilf(d->rate * 16777216.0f); /* unit >= rate, without the fraction */
+    uint32_t word[4 * MIRT__DRAWS];
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const uint64_t row = (uint64_t)(d->first_row + r);
-        const float *x = d->x + r * d->n;
-        float *y = d->y + r * d->n;
-        for (int64_t j = 0; j < d->n; j += 4) {
-            const uint32_t counter[4] = {(uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step};
-            uint32_t word[4];
-            mirt__philox(counter, key, word);
-            for (int64_t i = j; i < j + 4 && i < d->n; i++) {
-                const float unit = (float)(word[i - j] >> 8) * (1.0f / 16777216.0f);
-                y[i] = unit >= rate ? x[i] / kept : 0;
+        for (int64_t j = 0; j < d->n; j += 4 * MIRT__DRAWS) {
+            const int64_t count = d->n - j < 4 * MIRT__DRAWS ? d->n - j : 4 * MIRT__DRAWS;
+            const float *x = d->x + r * d->n + j;
+            float *y = d->y + r * d->n + j;
+            mirt__common_draw((uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step, d->key, word);
+            MIRT__INDEPENDENT
+            for (int64_t i = 0; i < count; i++) {
+                /* Whether to keep an element cannot be predicted: bits cut off instead of a branch. */
+                const float scaled = x[i] / kept;
+                uint32_t bits;
+                memcpy(&bits, &scaled, sizeof bits);
+                bits &= (int32_t)(word[i] >> 8) >= limit ? UINT32_MAX : 0;
+                memcpy(&y[i], &bits, sizeof bits);
             }
         }
     }
 }
+
+#undef MIRT__DRAWS
 
 MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where) {
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, args);
@@ -3246,7 +3488,7 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
 #endif
 
 /* A set of dimensions: sizes and steps in x, outermost first. */
@@ -3471,7 +3713,7 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
 #endif
 
 /* The part [*first, *last) of a window's kernel that lies inside the input. */
@@ -3500,7 +3742,8 @@ static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_wind
     return ((w->y + ky) * p->w + w->x + kx) * p->c;
 }
 
-static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image, float *y, int32_t *which) {
+static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image,
+                                    float *y, int32_t *which) {
     const int64_t channels = p->c;
     const int32_t first = (int32_t)(w->ky * p->kw + w->kx);
     memcpy(y, image + mirt__common_pixel(p, w, w->ky, w->kx), (size_t)channels * sizeof(float));
@@ -3557,7 +3800,8 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
 }
 
 /* One window's gradient, added to the pixel that was its maximum. */
-static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, const int32_t *which, float *image) {
+static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy,
+                                  const int32_t *which, float *image) {
     for (int64_t ky = w->ky; ky < w->ky1; ky++) {
         for (int64_t kx = w->kx; kx < w->kx1; kx++) {
             float *dx = image + mirt__common_pixel(p, w, ky, kx);
@@ -3644,7 +3888,7 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
 #endif
 
 #define MIRT__SMALLEST 1e-7f
@@ -3885,16 +4129,24 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* These functions need the optimizer even where the including program goes without it, and the
+/* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* the vectors are written out: O3 only takes longer */
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
+#if !defined(__clang__)
+/* gcc 12 warns of the undefined registers that its own intrinsics start from. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 
 #if defined(__clang__)
@@ -3909,6 +4161,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #define MIRT__LANES 16
 #define MIRT__ROWS 6
 #define MIRT__VECTORS 4
+#define MIRT__POOL_VECTORS 1
 #define MIRT__TRANSPOSE 8
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
@@ -3937,6 +4190,7 @@ MIRT__INLINE __mmask16 mirt__greater_avx512(__m512 a, __m512 b) { return _mm512_
 MIRT__INLINE __m512 mirt__select_avx512(__mmask16 mask, __m512 yes, __m512 no) {
     return _mm512_mask_blend_ps(mask, no, yes);
 }
+MIRT__INLINE __m512 mirt__max_avx512(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
 MIRT__INLINE __m512 mirt__relu_avx512(__m512 x) { return _mm512_max_ps(_mm512_setzero_ps(), x); }
 MIRT__INLINE __m512 mirt__from_u8_avx512(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
@@ -3944,8 +4198,14 @@ MIRT__INLINE __m512 mirt__from_u8_avx512(const uint8_t *p) {
 MIRT__INLINE __m512 mirt__from_i32_avx512(const int32_t *p) {
     return _mm512_cvtepi32_ps(_mm512_loadu_si512((const void *)p));
 }
-MIRT__INLINE void mirt__store_bytes_avx512(uint8_t *p, __m512 x, int64_t count) {
-    _mm_mask_storeu_epi8(p, mirt__first_avx512(count), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(x)));
+/* The place of a window's maximum, from: right of left, above and below; below of above; over 0. */
+MIRT__INLINE void mirt__store_place_avx512(uint8_t *p, __mmask16 right, __mmask16 right_below, __mmask16 below,
+                                           __mmask16 live, int64_t count) {
+    __m128i above = _mm_maskz_set1_epi8(right, 1);
+    __m128i place = _mm_mask_mov_epi8(_mm_set1_epi8(2), right_below, _mm_set1_epi8(3));
+    place = _mm_mask_mov_epi8(_mm_set1_epi8(4), live, _mm_mask_mov_epi8(above, below, place));
+    if (count == 16) _mm_storeu_si128((__m128i *)(void *)p, place);
+    else _mm_mask_storeu_epi8(p, mirt__first_avx512(count), place);
 }
 MIRT__INLINE __m512i mirt__load_which_avx512(const uint8_t *p, int64_t count) {
     return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mirt__first_avx512(count), p));
@@ -3957,56 +4217,73 @@ MIRT__INLINE __m512i mirt__place_avx512(__m512i which) { return which; }
 MIRT__INLINE __m512 mirt__pick_avx512(const float *four, __m512i place) {
     return _mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_loadu_ps(four)), place);
 }
-/* Eight by eight floats, for the instruction sets that have AVX. */
+/* Two pairs of `above` and `below` each, as fours `next` floats apart. */
+MIRT__INLINE void mirt__pair_avx512(float *to, int64_t next, const float *above, const float *below) {
+    __m128 a = _mm_loadu_ps(above), b = _mm_loadu_ps(below);
+    _mm_storeu_ps(to, _mm_movelh_ps(a, b));
+    _mm_storeu_ps(to + next, _mm_movehl_ps(b, a));
+}
+/* Eight by eight floats, for the instruction sets that have AVX: half the rows at a time in each
+   half of the registers. */
+MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * from_row), 1);
+}
+MIRT__INLINE void MIRT__K(transpose_half)(float *to, const float *from, int64_t from_row) {
+    const __m256 a0 = MIRT__K(two_rows)(from, from_row), a1 = MIRT__K(two_rows)(from + from_row, from_row);
+    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row), a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
+    const __m256 b0 = _mm256_unpacklo_ps(a0, a1), b1 = _mm256_unpackhi_ps(a0, a1);
+    const __m256 b2 = _mm256_unpacklo_ps(a2, a3), b3 = _mm256_unpackhi_ps(a2, a3);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(b0, b2, 0x44));
+    _mm256_storeu_ps(to + MIRT__PANEL, _mm256_shuffle_ps(b0, b2, 0xee));
+    _mm256_storeu_ps(to + 2 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0x44));
+    _mm256_storeu_ps(to + 3 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0xee));
+}
 MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t from_row) {
-    __m256 a[8], b[8];
-    for (int i = 0; i < 4; i++) {
-        a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row)),
-                                    _mm_loadu_ps(from + (i + 4) * from_row), 1);
-        a[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row + 4)),
-                                        _mm_loadu_ps(from + (i + 4) * from_row + 4), 1);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-        b[i + 2] = _mm256_unpacklo_ps(a[i + 2], a[i + 3]);
-        b[i + 3] = _mm256_unpackhi_ps(a[i + 2], a[i + 3]);
-        _mm256_storeu_ps(to + i * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0x44));
-        _mm256_storeu_ps(to + (i + 1) * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0xee));
-        _mm256_storeu_ps(to + (i + 2) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44));
-        _mm256_storeu_ps(to + (i + 3) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee));
-    }
+    MIRT__K(transpose_half)(to, from, from_row);
+    MIRT__K(transpose_half)(to + 4 * MIRT__PANEL, from + 4, from_row);
 }
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
-/* With constant arguments the accumulators live in registers. */
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
-    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
-    const float *a[MIRT__ROWS];
-    for (int i = 0; i < rows; i++) {
-        a[i] = tile->a[i];
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
-        }
+/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
+   and `vectors` the unused ones vanish. */
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) \
+    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
+        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
+        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
+        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
     }
+#define MIRT__SPILL(i, j) \
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH(MIRT__CLEAR)
+    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
-            for (int i = 0; i < rows; i++) {
-                MIRT__VEC x = MIRT__K(set)(a[i][at]);
-                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
-            }
+            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
+            MIRT__EACH_ROW(MIRT__STEP)
             at += a_step;
             b += b_row;
         }
     }
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
-    }
+    MIRT__EACH(MIRT__SPILL)
 }
 
 #define MIRT__TILE(rows, vectors) \
@@ -4024,13 +4301,20 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__TILE_NAMES(vectors) \
     {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
 #endif
+#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16
 MIRT__TILES(2)
+#endif
 #if MIRT__VECTORS == 4
 MIRT__TILES(4)
+#endif
+#if MIRT__VECTORS == 2
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
+#elif MIRT__LANES < 16
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -4040,6 +4324,14 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        for (int64_t p = 0; p < k; p++) {
+            MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
+        }
+    }
+}
+
 static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
     for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
@@ -4052,32 +4344,42 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
-    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
-    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
-    uint8_t some_bytes[MIRT__LANES] = {0};
-    int32_t some_words[MIRT__LANES] = {0};
-    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
-        memcpy(to, x, (size_t)count * sizeof(float));
-        return;
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__VEC y = MIRT__K(from_u8)(x + i);
+        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
     }
+    if (i == count) return;
+    uint8_t some[MIRT__LANES] = {0};
+    memcpy(some, x + i, (size_t)(count - i));
+    MIRT__VEC y = MIRT__K(from_u8)(some);
+    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+}
+MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int64_t n = count - i;
-        MIRT__VEC y;
-        if (reader->dtype == MIRT_UINT8) {
-            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
-            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
-        } else if (reader->dtype == MIRT_INT32) {
-            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
-            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
-        } else {
-            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        int32_t some[MIRT__LANES] = {0};
+        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
+        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
+        MIRT__VEC y = MIRT__K(from_i32)(some);
+        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+    }
+}
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    if (reader->dtype == MIRT_UINT8) {
+        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
+    } else if (reader->dtype == MIRT_INT32) {
+        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
+    } else if (!reader->affine) {
+        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+    } else {
+        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+        const float *x = (const float *)reader->data + at;
+        for (int64_t i = 0; i < count; i += MIRT__LANES) {
+            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
         }
-        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
-        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
-        else MIRT__K(store)(to + i, y);
     }
 }
 
@@ -4128,13 +4430,18 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
     int64_t j = 0;
-    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
-        MIRT__VEC s[4];
-        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
-        for (int64_t p = 0; p < k; p++) {
-            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { /* two chains hide half of the latency */
+        MIRT__VEC s0 = MIRT__K(zero)(), s1 = s0;
+        if (!fresh) {
+            s0 = MIRT__K(load)(sum + j);
+            s1 = MIRT__K(load)(sum + j + MIRT__LANES);
         }
-        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+        for (int64_t p = 0; p < k; p++) {
+            s0 = MIRT__K(add)(s0, MIRT__K(load)(b + p * b_row + j));
+            s1 = MIRT__K(add)(s1, MIRT__K(load)(b + p * b_row + j + MIRT__LANES));
+        }
+        MIRT__K(store)(sum + j, s0);
+        MIRT__K(store)(sum + j + MIRT__LANES, s1);
     }
     for (; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
@@ -4144,49 +4451,55 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
-   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
-MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+/* The place of the maximum among the four sums of a window, and its store. */
+MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
+                                      MIRT__VEC bias, int64_t count) {
+    s0 = MIRT__K(add)(s0, bias);
+    s1 = MIRT__K(add)(s1, bias);
+    s2 = MIRT__K(add)(s2, bias);
+    s3 = MIRT__K(add)(s3, bias);
+    const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
+    const MIRT__VEC best = MIRT__K(max)(under, above);
+    MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
+    if (!which) return;
+    MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
+                         MIRT__K(greater)(best, zero), count);
+}
+
+/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC bias[2], sum[4][2];
-    for (int j = 0; j < vectors; j++) {
-        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
-    }
+    MIRT__VEC bias0 = zero, bias1 = zero;
+    if (row->bias) bias0 = MIRT__K(load_up_to)(row->bias, vectors > 1 ? MIRT__LANES : last);
+    if (row->bias && vectors > 1) bias1 = MIRT__K(load_up_to)(row->bias + MIRT__LANES, last);
     const int32_t *offset = row->offset;
-    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const int64_t k = row->k, b_row = row->b_row, co = row->co, next = 2 * row->ci;
     const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
     float *y = row->y;
     uint8_t *which = row->which;
     for (int64_t w = 0; w < row->windows; w++) {
         const float *b = row->b;
-        for (int i = 0; i < 4; i++) {
-            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
-        }
+        MIRT__VEC s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero, s31 = zero;
         for (int64_t p = 0; p < k; p++) {
             const int64_t at = offset[p];
             const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
             const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
-            for (int j = 0; j < vectors; j++) {
-                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
-                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
-                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
-                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
-                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            const MIRT__VEC b0 = MIRT__K(load)(b), b1 = vectors > 1 ? MIRT__K(load)(b + MIRT__LANES) : zero;
+            s00 = MIRT__K(fma)(x0, b0, s00);
+            s10 = MIRT__K(fma)(x1, b0, s10);
+            s20 = MIRT__K(fma)(x2, b0, s20);
+            s30 = MIRT__K(fma)(x3, b0, s30);
+            if (vectors > 1) {
+                s01 = MIRT__K(fma)(x0, b1, s01);
+                s11 = MIRT__K(fma)(x1, b1, s11);
+                s21 = MIRT__K(fma)(x2, b1, s21);
+                s31 = MIRT__K(fma)(x3, b1, s31);
             }
             b += b_row;
         }
-        for (int j = 0; j < vectors; j++) {
-            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
-            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
-            for (int i = 1; i < 4; i++) {
-                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
-                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
-                best = MIRT__K(select)(more, other, best);
-                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
-            }
-            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
-            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
-            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        MIRT__K(pool_store)(y, which, s00, s10, s20, s30, bias0, vectors > 1 ? MIRT__LANES : last);
+        if (vectors > 1) {
+            MIRT__K(pool_store)(y + MIRT__LANES, which ? which + MIRT__LANES : NULL, s01, s11, s21, s31, bias1, last);
         }
         a0 += next;
         a1 += next;
@@ -4196,45 +4509,74 @@ MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t 
         if (which) which += co;
     }
 }
-static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
-    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
-    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
-    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
-    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+static void MIRT__K(pool_row)(const mirt__pool_row *row) {
+    const int64_t last = row->columns > MIRT__LANES ? row->columns - MIRT__LANES : row->columns;
+    if (last == MIRT__LANES && row->columns == MIRT__POOL_VECTORS * MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, MIRT__LANES);
+    } else if (row->columns > MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, last);
+    } else {
+        MIRT__K(pool_row_of)(row, 1, last);
+    }
+}
+
+static void MIRT__K(lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                                 const int32_t *offset) {
+    int64_t w = 0;
+    for (; ci == 1 && w + 2 <= windows; w += 2, x += 4, block += 8 * k) {
+        for (int64_t p = 0; p < k; p++) MIRT__K(pair)(block + 4 * p, 4 * k, x + offset[p], x + offset[p] + pitch);
+    }
+    for (; w < windows; w++, x += 2 * ci) {
+        for (int64_t p = 0; p < k; p++, block += 4) {
+            const float *at = x + offset[p];
+            block[0] = at[0];
+            block[1] = at[ci];
+            block[2] = at[pitch];
+            block[3] = at[pitch + ci];
+        }
+    }
 }
 
 /* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) MIRT__VEC s##t = MIRT__K(load_up_to)(to + (taps > t ? t : 0) * s->co, columns);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, s##t);
+#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_up_to)(to + t * s->co, s##t, columns);
 MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
                                      const int taps) {
-    MIRT__VEC sum[9], bias = MIRT__K(zero)();
     float *to = s->dkernel + first * s->co + column;
-    const bool with_bias = first == 0 && s->db;
-    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
-    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
     const float *block = s->block + first * 4, *dy = s->dy + column;
     const uint8_t *which = s->which + column;
+    MIRT__VEC bias = MIRT__K(zero)();
+    if (s->db) bias = MIRT__K(load_up_to)(s->db + column, columns);
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
     for (int64_t w = 0; w < s->windows; w++) {
-        const bool whole = columns == MIRT__LANES;
-        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
-        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) at = MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, MIRT__K(load_up_to)(dy, columns));
         const MIRT__K(which) place = MIRT__K(place)(at);
-        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        MIRT__EACH_TAP(MIRT__TAP)
         bias = MIRT__K(add)(bias, g);
         block += 4 * s->k;
         dy += s->co;
         which += s->co;
     }
-    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
-    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+    if (first == 0 && s->db) MIRT__K(store_up_to)(s->db + column, bias, columns);
 }
 static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
-    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
-        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
-        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
-        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
-        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    int64_t j = 0, first;
+    for (; j + MIRT__LANES <= windows->co; j += MIRT__LANES) {
+        for (first = 0; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 9);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 1);
     }
+    if (j == windows->co) return;
+    for (first = 0; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 3);
+    for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 1);
 }
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -4244,7 +4586,7 @@ static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t co
     for (; i < count; i++) into[i] += from[i];
 }
 
-static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
     MIRT__VEC part[MIRT__MAX_PARTS];
     int root = 0;
     part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
@@ -4284,8 +4626,8 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
 
 MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
-    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
+    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
     const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
     MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
     m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
@@ -4303,8 +4645,9 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 }
 
 static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
-    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(accumulate_range)
 };
 
@@ -4348,13 +4691,24 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 };
 
 #undef MIRT__VEC
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__STEP
+#undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
 #undef MIRT__TILE_NAMES
+#undef MIRT__NO_TILES
 #undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
+#undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
 #undef MIRT__K
@@ -4373,6 +4727,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #define MIRT__LANES 8
 #define MIRT__ROWS 6
 #define MIRT__VECTORS 2
+#define MIRT__POOL_VECTORS 2
 #define MIRT__TRANSPOSE 8
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
@@ -4401,6 +4756,7 @@ MIRT__INLINE __m256 mirt__div_avx2(__m256 a, __m256 b) { return _mm256_div_ps(a,
 MIRT__INLINE __m256 mirt__sqrt_avx2(__m256 a) { return _mm256_sqrt_ps(a); }
 MIRT__INLINE __m256 mirt__greater_avx2(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
 MIRT__INLINE __m256 mirt__select_avx2(__m256 mask, __m256 yes, __m256 no) { return _mm256_blendv_ps(no, yes, mask); }
+MIRT__INLINE __m256 mirt__max_avx2(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
 MIRT__INLINE __m256 mirt__relu_avx2(__m256 x) { return _mm256_max_ps(_mm256_setzero_ps(), x); }
 MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
@@ -4408,11 +4764,19 @@ MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
 MIRT__INLINE __m256 mirt__from_i32_avx2(const int32_t *p) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
-MIRT__INLINE void mirt__store_bytes_avx2(uint8_t *p, __m256 x, int64_t count) {
-    __m256i words = _mm256_cvttps_epi32(x);
-    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    long long bytes = _mm_cvtsi128_si64(_mm_packus_epi16(halves, halves));
-    memcpy(p, &bytes, (size_t)count);
+MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live, int64_t count) {
+    __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
+    __m256i place = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_castps_si256(right_below));
+    place = _mm256_blendv_epi8(above, place, _mm256_castps_si256(below));
+    place = _mm256_blendv_epi8(_mm256_set1_epi32(4), place, _mm256_castps_si256(live));
+    __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(place), _mm256_extracti128_si256(place, 1));
+    __m128i bytes = _mm_packus_epi16(halves, halves);
+    if (count == 8) {
+        _mm_storel_epi64((__m128i *)(void *)p, bytes);
+    } else {
+        long long some = _mm_cvtsi128_si64(bytes);
+        memcpy(p, &some, (size_t)count);
+    }
 }
 MIRT__INLINE __m256i mirt__load_which_avx2(const uint8_t *p, int64_t count) {
     long long bytes = 0;
@@ -4426,56 +4790,72 @@ MIRT__INLINE __m256i mirt__place_avx2(__m256i which) { return which; }
 MIRT__INLINE __m256 mirt__pick_avx2(const float *four, __m256i place) {
     return _mm256_permutevar_ps(_mm256_broadcast_ps((const __m128 *)(const void *)four), place);
 }
-/* Eight by eight floats, for the instruction sets that have AVX. */
+MIRT__INLINE void mirt__pair_avx2(float *to, int64_t next, const float *above, const float *below) {
+    __m128 a = _mm_loadu_ps(above), b = _mm_loadu_ps(below);
+    _mm_storeu_ps(to, _mm_movelh_ps(a, b));
+    _mm_storeu_ps(to + next, _mm_movehl_ps(b, a));
+}
+/* Eight by eight floats, for the instruction sets that have AVX: half the rows at a time in each
+   half of the registers. */
+MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * from_row), 1);
+}
+MIRT__INLINE void MIRT__K(transpose_half)(float *to, const float *from, int64_t from_row) {
+    const __m256 a0 = MIRT__K(two_rows)(from, from_row), a1 = MIRT__K(two_rows)(from + from_row, from_row);
+    const __m256 a2 = MIRT__K(two_rows)(from + 2 * from_row, from_row), a3 = MIRT__K(two_rows)(from + 3 * from_row, from_row);
+    const __m256 b0 = _mm256_unpacklo_ps(a0, a1), b1 = _mm256_unpackhi_ps(a0, a1);
+    const __m256 b2 = _mm256_unpacklo_ps(a2, a3), b3 = _mm256_unpackhi_ps(a2, a3);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(b0, b2, 0x44));
+    _mm256_storeu_ps(to + MIRT__PANEL, _mm256_shuffle_ps(b0, b2, 0xee));
+    _mm256_storeu_ps(to + 2 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0x44));
+    _mm256_storeu_ps(to + 3 * MIRT__PANEL, _mm256_shuffle_ps(b1, b3, 0xee));
+}
 MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t from_row) {
-    __m256 a[8], b[8];
-    for (int i = 0; i < 4; i++) {
-        a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row)),
-                                    _mm_loadu_ps(from + (i + 4) * from_row), 1);
-        a[i + 4] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from + i * from_row + 4)),
-                                        _mm_loadu_ps(from + (i + 4) * from_row + 4), 1);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-        b[i + 2] = _mm256_unpacklo_ps(a[i + 2], a[i + 3]);
-        b[i + 3] = _mm256_unpackhi_ps(a[i + 2], a[i + 3]);
-        _mm256_storeu_ps(to + i * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0x44));
-        _mm256_storeu_ps(to + (i + 1) * MIRT__PANEL, _mm256_shuffle_ps(b[i], b[i + 2], 0xee));
-        _mm256_storeu_ps(to + (i + 2) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44));
-        _mm256_storeu_ps(to + (i + 3) * MIRT__PANEL, _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee));
-    }
+    MIRT__K(transpose_half)(to, from, from_row);
+    MIRT__K(transpose_half)(to + 4 * MIRT__PANEL, from + 4, from_row);
 }
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
-/* With constant arguments the accumulators live in registers. */
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
-    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
-    const float *a[MIRT__ROWS];
-    for (int i = 0; i < rows; i++) {
-        a[i] = tile->a[i];
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
-        }
+/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
+   and `vectors` the unused ones vanish. */
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) \
+    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
+        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
+        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
+        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
     }
+#define MIRT__SPILL(i, j) \
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH(MIRT__CLEAR)
+    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
-            for (int i = 0; i < rows; i++) {
-                MIRT__VEC x = MIRT__K(set)(a[i][at]);
-                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
-            }
+            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
+            MIRT__EACH_ROW(MIRT__STEP)
             at += a_step;
             b += b_row;
         }
     }
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
-    }
+    MIRT__EACH(MIRT__SPILL)
 }
 
 #define MIRT__TILE(rows, vectors) \
@@ -4493,13 +4873,20 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__TILE_NAMES(vectors) \
     {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
 #endif
+#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16
 MIRT__TILES(2)
+#endif
 #if MIRT__VECTORS == 4
 MIRT__TILES(4)
+#endif
+#if MIRT__VECTORS == 2
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
+#elif MIRT__LANES < 16
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -4509,6 +4896,14 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        for (int64_t p = 0; p < k; p++) {
+            MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
+        }
+    }
+}
+
 static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
     for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
@@ -4521,32 +4916,42 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
-    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
-    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
-    uint8_t some_bytes[MIRT__LANES] = {0};
-    int32_t some_words[MIRT__LANES] = {0};
-    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
-        memcpy(to, x, (size_t)count * sizeof(float));
-        return;
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__VEC y = MIRT__K(from_u8)(x + i);
+        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
     }
+    if (i == count) return;
+    uint8_t some[MIRT__LANES] = {0};
+    memcpy(some, x + i, (size_t)(count - i));
+    MIRT__VEC y = MIRT__K(from_u8)(some);
+    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+}
+MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int64_t n = count - i;
-        MIRT__VEC y;
-        if (reader->dtype == MIRT_UINT8) {
-            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
-            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
-        } else if (reader->dtype == MIRT_INT32) {
-            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
-            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
-        } else {
-            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        int32_t some[MIRT__LANES] = {0};
+        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
+        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
+        MIRT__VEC y = MIRT__K(from_i32)(some);
+        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+    }
+}
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    if (reader->dtype == MIRT_UINT8) {
+        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
+    } else if (reader->dtype == MIRT_INT32) {
+        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
+    } else if (!reader->affine) {
+        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+    } else {
+        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+        const float *x = (const float *)reader->data + at;
+        for (int64_t i = 0; i < count; i += MIRT__LANES) {
+            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
         }
-        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
-        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
-        else MIRT__K(store)(to + i, y);
     }
 }
 
@@ -4597,13 +5002,18 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
     int64_t j = 0;
-    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
-        MIRT__VEC s[4];
-        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
-        for (int64_t p = 0; p < k; p++) {
-            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { /* two chains hide half of the latency */
+        MIRT__VEC s0 = MIRT__K(zero)(), s1 = s0;
+        if (!fresh) {
+            s0 = MIRT__K(load)(sum + j);
+            s1 = MIRT__K(load)(sum + j + MIRT__LANES);
         }
-        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+        for (int64_t p = 0; p < k; p++) {
+            s0 = MIRT__K(add)(s0, MIRT__K(load)(b + p * b_row + j));
+            s1 = MIRT__K(add)(s1, MIRT__K(load)(b + p * b_row + j + MIRT__LANES));
+        }
+        MIRT__K(store)(sum + j, s0);
+        MIRT__K(store)(sum + j + MIRT__LANES, s1);
     }
     for (; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
@@ -4613,49 +5023,55 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
-   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
-MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+/* The place of the maximum among the four sums of a window, and its store. */
+MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
+                                      MIRT__VEC bias, int64_t count) {
+    s0 = MIRT__K(add)(s0, bias);
+    s1 = MIRT__K(add)(s1, bias);
+    s2 = MIRT__K(add)(s2, bias);
+    s3 = MIRT__K(add)(s3, bias);
+    const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
+    const MIRT__VEC best = MIRT__K(max)(under, above);
+    MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
+    if (!which) return;
+    MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
+                         MIRT__K(greater)(best, zero), count);
+}
+
+/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC bias[2], sum[4][2];
-    for (int j = 0; j < vectors; j++) {
-        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
-    }
+    MIRT__VEC bias0 = zero, bias1 = zero;
+    if (row->bias) bias0 = MIRT__K(load_up_to)(row->bias, vectors > 1 ? MIRT__LANES : last);
+    if (row->bias && vectors > 1) bias1 = MIRT__K(load_up_to)(row->bias + MIRT__LANES, last);
     const int32_t *offset = row->offset;
-    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const int64_t k = row->k, b_row = row->b_row, co = row->co, next = 2 * row->ci;
     const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
     float *y = row->y;
     uint8_t *which = row->which;
     for (int64_t w = 0; w < row->windows; w++) {
         const float *b = row->b;
-        for (int i = 0; i < 4; i++) {
-            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
-        }
+        MIRT__VEC s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero, s31 = zero;
         for (int64_t p = 0; p < k; p++) {
             const int64_t at = offset[p];
             const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
             const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
-            for (int j = 0; j < vectors; j++) {
-                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
-                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
-                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
-                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
-                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            const MIRT__VEC b0 = MIRT__K(load)(b), b1 = vectors > 1 ? MIRT__K(load)(b + MIRT__LANES) : zero;
+            s00 = MIRT__K(fma)(x0, b0, s00);
+            s10 = MIRT__K(fma)(x1, b0, s10);
+            s20 = MIRT__K(fma)(x2, b0, s20);
+            s30 = MIRT__K(fma)(x3, b0, s30);
+            if (vectors > 1) {
+                s01 = MIRT__K(fma)(x0, b1, s01);
+                s11 = MIRT__K(fma)(x1, b1, s11);
+                s21 = MIRT__K(fma)(x2, b1, s21);
+                s31 = MIRT__K(fma)(x3, b1, s31);
             }
             b += b_row;
         }
-        for (int j = 0; j < vectors; j++) {
-            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
-            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
-            for (int i = 1; i < 4; i++) {
-                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
-                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
-                best = MIRT__K(select)(more, other, best);
-                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
-            }
-            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
-            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
-            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        MIRT__K(pool_store)(y, which, s00, s10, s20, s30, bias0, vectors > 1 ? MIRT__LANES : last);
+        if (vectors > 1) {
+            MIRT__K(pool_store)(y + MIRT__LANES, which ? which + MIRT__LANES : NULL, s01, s11, s21, s31, bias1, last);
         }
         a0 += next;
         a1 += next;
@@ -4665,45 +5081,74 @@ MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t 
         if (which) which += co;
     }
 }
-static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
-    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
-    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
-    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
-    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+static void MIRT__K(pool_row)(const mirt__pool_row *row) {
+    const int64_t last = row->columns > MIRT__LANES ? row->columns - MIRT__LANES : row->columns;
+    if (last == MIRT__LANES && row->columns == MIRT__POOL_VECTORS * MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, MIRT__LANES);
+    } else if (row->columns > MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, last);
+    } else {
+        MIRT__K(pool_row_of)(row, 1, last);
+    }
+}
+
+static void MIRT__K(lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                                 const int32_t *offset) {
+    int64_t w = 0;
+    for (; ci == 1 && w + 2 <= windows; w += 2, x += 4, block += 8 * k) {
+        for (int64_t p = 0; p < k; p++) MIRT__K(pair)(block + 4 * p, 4 * k, x + offset[p], x + offset[p] + pitch);
+    }
+    for (; w < windows; w++, x += 2 * ci) {
+        for (int64_t p = 0; p < k; p++, block += 4) {
+            const float *at = x + offset[p];
+            block[0] = at[0];
+            block[1] = at[ci];
+            block[2] = at[pitch];
+            block[3] = at[pitch + ci];
+        }
+    }
 }
 
 /* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) MIRT__VEC s##t = MIRT__K(load_up_to)(to + (taps > t ? t : 0) * s->co, columns);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, s##t);
+#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_up_to)(to + t * s->co, s##t, columns);
 MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
                                      const int taps) {
-    MIRT__VEC sum[9], bias = MIRT__K(zero)();
     float *to = s->dkernel + first * s->co + column;
-    const bool with_bias = first == 0 && s->db;
-    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
-    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
     const float *block = s->block + first * 4, *dy = s->dy + column;
     const uint8_t *which = s->which + column;
+    MIRT__VEC bias = MIRT__K(zero)();
+    if (s->db) bias = MIRT__K(load_up_to)(s->db + column, columns);
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
     for (int64_t w = 0; w < s->windows; w++) {
-        const bool whole = columns == MIRT__LANES;
-        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
-        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) at = MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, MIRT__K(load_up_to)(dy, columns));
         const MIRT__K(which) place = MIRT__K(place)(at);
-        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        MIRT__EACH_TAP(MIRT__TAP)
         bias = MIRT__K(add)(bias, g);
         block += 4 * s->k;
         dy += s->co;
         which += s->co;
     }
-    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
-    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+    if (first == 0 && s->db) MIRT__K(store_up_to)(s->db + column, bias, columns);
 }
 static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
-    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
-        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
-        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
-        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
-        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    int64_t j = 0, first;
+    for (; j + MIRT__LANES <= windows->co; j += MIRT__LANES) {
+        for (first = 0; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 9);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 1);
     }
+    if (j == windows->co) return;
+    for (first = 0; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 3);
+    for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 1);
 }
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -4713,7 +5158,7 @@ static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t co
     for (; i < count; i++) into[i] += from[i];
 }
 
-static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
     MIRT__VEC part[MIRT__MAX_PARTS];
     int root = 0;
     part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
@@ -4753,8 +5198,8 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
 
 MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
-    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
+    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
     const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
     MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
     m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
@@ -4772,8 +5217,9 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 }
 
 static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
-    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(accumulate_range)
 };
 
@@ -4817,13 +5263,24 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 };
 
 #undef MIRT__VEC
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__STEP
+#undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
 #undef MIRT__TILE_NAMES
+#undef MIRT__NO_TILES
 #undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
+#undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
 #undef MIRT__K
@@ -4832,6 +5289,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
+#pragma GCC diagnostic pop
 #endif
 #endif
 
@@ -4844,6 +5302,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #define MIRT__LANES 4
 #define MIRT__ROWS 6
 #define MIRT__VECTORS 4
+#define MIRT__POOL_VECTORS 2
 #define MIRT__TRANSPOSE 4
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
@@ -4875,7 +5334,8 @@ MIRT__INLINE uint32x4_t mirt__greater_neon(float32x4_t a, float32x4_t b) { retur
 MIRT__INLINE float32x4_t mirt__select_neon(uint32x4_t mask, float32x4_t yes, float32x4_t no) {
     return vbslq_f32(mask, yes, no);
 }
-/* Not vmaxq: -0 and NaN stay, as on x86. */
+/* Not vmaxq: equal values, NaN and -0 come out as on x86. */
+MIRT__INLINE float32x4_t mirt__max_neon(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 MIRT__INLINE float32x4_t mirt__relu_neon(float32x4_t x) {
     return vbslq_f32(vcltq_f32(x, vdupq_n_f32(0.0f)), vdupq_n_f32(0.0f), x);
 }
@@ -4885,8 +5345,10 @@ MIRT__INLINE float32x4_t mirt__from_u8_neon(const uint8_t *p) {
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
 }
 MIRT__INLINE float32x4_t mirt__from_i32_neon(const int32_t *p) { return vcvtq_f32_s32(vld1q_s32(p)); }
-MIRT__INLINE void mirt__store_bytes_neon(uint8_t *p, float32x4_t x, int64_t count) {
-    uint16x4_t words = vmovn_u32(vcvtq_u32_f32(x));
+MIRT__INLINE void mirt__store_place_neon(uint8_t *p, uint32x4_t right, uint32x4_t right_below, uint32x4_t below,
+                                         uint32x4_t live, int64_t count) {
+    uint32x4_t place = vbslq_u32(below, vsubq_u32(vdupq_n_u32(2), right_below), vshrq_n_u32(right, 31));
+    uint16x4_t words = vmovn_u32(vbslq_u32(live, place, vdupq_n_u32(4)));
     uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(words, words))), 0);
     memcpy(p, &bytes, (size_t)count);
 }
@@ -4915,36 +5377,53 @@ MIRT__INLINE void mirt__transpose_block_neon(float *to, const float *from, int64
     vst1q_f32(to + 2 * MIRT__PANEL, vcombine_f32(vget_high_f32(low.val[0]), vget_high_f32(high.val[0])));
     vst1q_f32(to + 3 * MIRT__PANEL, vcombine_f32(vget_high_f32(low.val[1]), vget_high_f32(high.val[1])));
 }
+MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, const float *below) {
+    float32x4_t a = vld1q_f32(above), b = vld1q_f32(below);
+    vst1q_f32(to, vcombine_f32(vget_low_f32(a), vget_low_f32(b)));
+    vst1q_f32(to + next, vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
+}
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
-/* With constant arguments the accumulators live in registers. */
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
-    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
-    const float *a[MIRT__ROWS];
-    for (int i = 0; i < rows; i++) {
-        a[i] = tile->a[i];
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
-        }
+/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
+   and `vectors` the unused ones vanish. */
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) \
+    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
+        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
+        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
+        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
     }
+#define MIRT__SPILL(i, j) \
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH(MIRT__CLEAR)
+    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
-            for (int i = 0; i < rows; i++) {
-                MIRT__VEC x = MIRT__K(set)(a[i][at]);
-                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
-            }
+            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
+            MIRT__EACH_ROW(MIRT__STEP)
             at += a_step;
             b += b_row;
         }
     }
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
-    }
+    MIRT__EACH(MIRT__SPILL)
 }
 
 #define MIRT__TILE(rows, vectors) \
@@ -4962,13 +5441,20 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__TILE_NAMES(vectors) \
     {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
 #endif
+#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16
 MIRT__TILES(2)
+#endif
 #if MIRT__VECTORS == 4
 MIRT__TILES(4)
+#endif
+#if MIRT__VECTORS == 2
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
+#elif MIRT__LANES < 16
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -4978,6 +5464,14 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        for (int64_t p = 0; p < k; p++) {
+            MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
+        }
+    }
+}
+
 static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
     for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
@@ -4990,32 +5484,42 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
-    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
-    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
-    uint8_t some_bytes[MIRT__LANES] = {0};
-    int32_t some_words[MIRT__LANES] = {0};
-    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
-        memcpy(to, x, (size_t)count * sizeof(float));
-        return;
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__VEC y = MIRT__K(from_u8)(x + i);
+        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
     }
+    if (i == count) return;
+    uint8_t some[MIRT__LANES] = {0};
+    memcpy(some, x + i, (size_t)(count - i));
+    MIRT__VEC y = MIRT__K(from_u8)(some);
+    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+}
+MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int64_t n = count - i;
-        MIRT__VEC y;
-        if (reader->dtype == MIRT_UINT8) {
-            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
-            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
-        } else if (reader->dtype == MIRT_INT32) {
-            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
-            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
-        } else {
-            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        int32_t some[MIRT__LANES] = {0};
+        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
+        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
+        MIRT__VEC y = MIRT__K(from_i32)(some);
+        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+    }
+}
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    if (reader->dtype == MIRT_UINT8) {
+        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
+    } else if (reader->dtype == MIRT_INT32) {
+        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
+    } else if (!reader->affine) {
+        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+    } else {
+        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+        const float *x = (const float *)reader->data + at;
+        for (int64_t i = 0; i < count; i += MIRT__LANES) {
+            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
         }
-        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
-        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
-        else MIRT__K(store)(to + i, y);
     }
 }
 
@@ -5066,13 +5570,18 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
     int64_t j = 0;
-    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
-        MIRT__VEC s[4];
-        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
-        for (int64_t p = 0; p < k; p++) {
-            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { /* two chains hide half of the latency */
+        MIRT__VEC s0 = MIRT__K(zero)(), s1 = s0;
+        if (!fresh) {
+            s0 = MIRT__K(load)(sum + j);
+            s1 = MIRT__K(load)(sum + j + MIRT__LANES);
         }
-        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+        for (int64_t p = 0; p < k; p++) {
+            s0 = MIRT__K(add)(s0, MIRT__K(load)(b + p * b_row + j));
+            s1 = MIRT__K(add)(s1, MIRT__K(load)(b + p * b_row + j + MIRT__LANES));
+        }
+        MIRT__K(store)(sum + j, s0);
+        MIRT__K(store)(sum + j + MIRT__LANES, s1);
     }
     for (; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
@@ -5082,49 +5591,55 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
-   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
-MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+/* The place of the maximum among the four sums of a window, and its store. */
+MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
+                                      MIRT__VEC bias, int64_t count) {
+    s0 = MIRT__K(add)(s0, bias);
+    s1 = MIRT__K(add)(s1, bias);
+    s2 = MIRT__K(add)(s2, bias);
+    s3 = MIRT__K(add)(s3, bias);
+    const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
+    const MIRT__VEC best = MIRT__K(max)(under, above);
+    MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
+    if (!which) return;
+    MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
+                         MIRT__K(greater)(best, zero), count);
+}
+
+/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC bias[2], sum[4][2];
-    for (int j = 0; j < vectors; j++) {
-        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
-    }
+    MIRT__VEC bias0 = zero, bias1 = zero;
+    if (row->bias) bias0 = MIRT__K(load_up_to)(row->bias, vectors > 1 ? MIRT__LANES : last);
+    if (row->bias && vectors > 1) bias1 = MIRT__K(load_up_to)(row->bias + MIRT__LANES, last);
     const int32_t *offset = row->offset;
-    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const int64_t k = row->k, b_row = row->b_row, co = row->co, next = 2 * row->ci;
     const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
     float *y = row->y;
     uint8_t *which = row->which;
     for (int64_t w = 0; w < row->windows; w++) {
         const float *b = row->b;
-        for (int i = 0; i < 4; i++) {
-            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
-        }
+        MIRT__VEC s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero, s31 = zero;
         for (int64_t p = 0; p < k; p++) {
             const int64_t at = offset[p];
             const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
             const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
-            for (int j = 0; j < vectors; j++) {
-                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
-                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
-                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
-                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
-                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            const MIRT__VEC b0 = MIRT__K(load)(b), b1 = vectors > 1 ? MIRT__K(load)(b + MIRT__LANES) : zero;
+            s00 = MIRT__K(fma)(x0, b0, s00);
+            s10 = MIRT__K(fma)(x1, b0, s10);
+            s20 = MIRT__K(fma)(x2, b0, s20);
+            s30 = MIRT__K(fma)(x3, b0, s30);
+            if (vectors > 1) {
+                s01 = MIRT__K(fma)(x0, b1, s01);
+                s11 = MIRT__K(fma)(x1, b1, s11);
+                s21 = MIRT__K(fma)(x2, b1, s21);
+                s31 = MIRT__K(fma)(x3, b1, s31);
             }
             b += b_row;
         }
-        for (int j = 0; j < vectors; j++) {
-            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
-            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
-            for (int i = 1; i < 4; i++) {
-                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
-                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
-                best = MIRT__K(select)(more, other, best);
-                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
-            }
-            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
-            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
-            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        MIRT__K(pool_store)(y, which, s00, s10, s20, s30, bias0, vectors > 1 ? MIRT__LANES : last);
+        if (vectors > 1) {
+            MIRT__K(pool_store)(y + MIRT__LANES, which ? which + MIRT__LANES : NULL, s01, s11, s21, s31, bias1, last);
         }
         a0 += next;
         a1 += next;
@@ -5134,45 +5649,74 @@ MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t 
         if (which) which += co;
     }
 }
-static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
-    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
-    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
-    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
-    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+static void MIRT__K(pool_row)(const mirt__pool_row *row) {
+    const int64_t last = row->columns > MIRT__LANES ? row->columns - MIRT__LANES : row->columns;
+    if (last == MIRT__LANES && row->columns == MIRT__POOL_VECTORS * MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, MIRT__LANES);
+    } else if (row->columns > MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, last);
+    } else {
+        MIRT__K(pool_row_of)(row, 1, last);
+    }
+}
+
+static void MIRT__K(lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                                 const int32_t *offset) {
+    int64_t w = 0;
+    for (; ci == 1 && w + 2 <= windows; w += 2, x += 4, block += 8 * k) {
+        for (int64_t p = 0; p < k; p++) MIRT__K(pair)(block + 4 * p, 4 * k, x + offset[p], x + offset[p] + pitch);
+    }
+    for (; w < windows; w++, x += 2 * ci) {
+        for (int64_t p = 0; p < k; p++, block += 4) {
+            const float *at = x + offset[p];
+            block[0] = at[0];
+            block[1] = at[ci];
+            block[2] = at[pitch];
+            block[3] = at[pitch + ci];
+        }
+    }
 }
 
 /* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) MIRT__VEC s##t = MIRT__K(load_up_to)(to + (taps > t ? t : 0) * s->co, columns);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, s##t);
+#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_up_to)(to + t * s->co, s##t, columns);
 MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
                                      const int taps) {
-    MIRT__VEC sum[9], bias = MIRT__K(zero)();
     float *to = s->dkernel + first * s->co + column;
-    const bool with_bias = first == 0 && s->db;
-    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
-    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
     const float *block = s->block + first * 4, *dy = s->dy + column;
     const uint8_t *which = s->which + column;
+    MIRT__VEC bias = MIRT__K(zero)();
+    if (s->db) bias = MIRT__K(load_up_to)(s->db + column, columns);
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
     for (int64_t w = 0; w < s->windows; w++) {
-        const bool whole = columns == MIRT__LANES;
-        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
-        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) at = MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, MIRT__K(load_up_to)(dy, columns));
         const MIRT__K(which) place = MIRT__K(place)(at);
-        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        MIRT__EACH_TAP(MIRT__TAP)
         bias = MIRT__K(add)(bias, g);
         block += 4 * s->k;
         dy += s->co;
         which += s->co;
     }
-    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
-    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+    if (first == 0 && s->db) MIRT__K(store_up_to)(s->db + column, bias, columns);
 }
 static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
-    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
-        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
-        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
-        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
-        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    int64_t j = 0, first;
+    for (; j + MIRT__LANES <= windows->co; j += MIRT__LANES) {
+        for (first = 0; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 9);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 1);
     }
+    if (j == windows->co) return;
+    for (first = 0; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 3);
+    for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 1);
 }
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -5182,7 +5726,7 @@ static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t co
     for (; i < count; i++) into[i] += from[i];
 }
 
-static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
     MIRT__VEC part[MIRT__MAX_PARTS];
     int root = 0;
     part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
@@ -5222,8 +5766,8 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
 
 MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
-    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
+    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
     const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
     MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
     m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
@@ -5241,8 +5785,9 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 }
 
 static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
-    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(accumulate_range)
 };
 
@@ -5286,13 +5831,24 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 };
 
 #undef MIRT__VEC
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__STEP
+#undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
 #undef MIRT__TILE_NAMES
+#undef MIRT__NO_TILES
 #undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
+#undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
 #undef MIRT__K
@@ -5305,6 +5861,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #define MIRT__LANES 4
 #define MIRT__ROWS 4
 #define MIRT__VECTORS 2
+#define MIRT__POOL_VECTORS 2
 #define MIRT__TRANSPOSE 4
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
@@ -5333,8 +5890,8 @@ MIRT__INLINE void mirt__store_some_plain(float *p, mirt__vector_plain x, int64_t
 }
 MIRT__INLINE mirt__vector_plain mirt__fma_plain(mirt__vector_plain a, mirt__vector_plain b, mirt__vector_plain c) {
 #ifdef FP_FAST_FMAF
-    for (int i = 0; i < 4; i++) c[i] = fmaf(a[i], b[i], c[i]);
-    return c;
+    const mirt__vector_plain y = {fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]), fmaf(a[3], b[3], c[3])};
+    return y;
 #else
     return a * b + c;
 #endif
@@ -5344,14 +5901,17 @@ MIRT__INLINE mirt__vector_plain mirt__sub_plain(mirt__vector_plain a, mirt__vect
 MIRT__INLINE mirt__vector_plain mirt__mul_plain(mirt__vector_plain a, mirt__vector_plain b) { return a * b; }
 MIRT__INLINE mirt__vector_plain mirt__div_plain(mirt__vector_plain a, mirt__vector_plain b) { return a / b; }
 MIRT__INLINE mirt__vector_plain mirt__sqrt_plain(mirt__vector_plain a) {
-    for (int i = 0; i < 4; i++) a[i] = sqrtf(a[i]);
-    return a;
+    const mirt__vector_plain y = {sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])};
+    return y;
 }
 MIRT__INLINE mirt__mask_plain mirt__greater_plain(mirt__vector_plain a, mirt__vector_plain b) {
     return (mirt__mask_plain)(a > b);
 }
 MIRT__INLINE mirt__vector_plain mirt__select_plain(mirt__mask_plain mask, mirt__vector_plain yes, mirt__vector_plain no) {
     return (mirt__vector_plain)((mask & (mirt__mask_plain)yes) | (~mask & (mirt__mask_plain)no));
+}
+MIRT__INLINE mirt__vector_plain mirt__max_plain(mirt__vector_plain a, mirt__vector_plain b) {
+    return mirt__select_plain((mirt__mask_plain)(a > b), a, b);
 }
 MIRT__INLINE mirt__vector_plain mirt__relu_plain(mirt__vector_plain x) {
     return (mirt__vector_plain)(~(mirt__mask_plain)(x < mirt__zero_plain()) & (mirt__mask_plain)x);
@@ -5364,12 +5924,17 @@ MIRT__INLINE mirt__vector_plain mirt__from_i32_plain(const int32_t *p) {
     mirt__vector_plain x = {(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
     return x;
 }
-MIRT__INLINE void mirt__store_bytes_plain(uint8_t *p, mirt__vector_plain x, int64_t count) {
-    for (int64_t i = 0; i < count; i++) p[i] = (uint8_t)x[i];
+MIRT__INLINE void mirt__store_place_plain(uint8_t *p, mirt__mask_plain right, mirt__mask_plain right_below,
+                                          mirt__mask_plain below, mirt__mask_plain live, int64_t count) {
+    const mirt__mask_plain four = {4, 4, 4, 4}, place = (below & (2 - right_below)) | (~below & -right);
+    const mirt__mask_plain known = (live & place) | (~live & four);
+    p[0] = (uint8_t)known[0];
+    if (count > 1) p[1] = (uint8_t)known[1];
+    if (count > 2) p[2] = (uint8_t)known[2];
+    if (count > 3) p[3] = (uint8_t)known[3];
 }
 MIRT__INLINE mirt__mask_plain mirt__load_which_plain(const uint8_t *p, int64_t count) {
-    mirt__mask_plain which = {0, 0, 0, 0};
-    for (int64_t i = 0; i < count; i++) which[i] = p[i];
+    const mirt__mask_plain which = {p[0], count > 1 ? p[1] : 4, count > 2 ? p[2] : 4, count > 3 ? p[3] : 4};
     return which;
 }
 MIRT__INLINE mirt__vector_plain mirt__live_plain(mirt__mask_plain which, mirt__vector_plain x) {
@@ -5389,36 +5954,54 @@ MIRT__INLINE void mirt__transpose_block_plain(float *to, const float *from, int6
         for (int p = 0; p < 4; p++) to[p * MIRT__PANEL + j] = from[j * from_row + p];
     }
 }
+MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, const float *below) {
+    memcpy(to, above, 2 * sizeof(float));
+    memcpy(to + 2, below, 2 * sizeof(float));
+    memcpy(to + next, above + 2, 2 * sizeof(float));
+    memcpy(to + next + 2, below + 2, 2 * sizeof(float));
+}
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
-/* With constant arguments the accumulators live in registers. */
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
-    MIRT__VEC sum[MIRT__ROWS][MIRT__VECTORS], right[MIRT__VECTORS];
-    const float *a[MIRT__ROWS];
-    for (int i = 0; i < rows; i++) {
-        a[i] = tile->a[i];
-        for (int j = 0; j < vectors; j++) {
-            sum[i][j] = tile->fresh ? MIRT__K(zero)() : MIRT__K(load)(tile->c[i] + j * MIRT__LANES);
-        }
+/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
+   and `vectors` the unused ones vanish. */
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) \
+    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
+        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
+        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
+        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
     }
+#define MIRT__SPILL(i, j) \
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
+MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH(MIRT__CLEAR)
+    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
-            for (int j = 0; j < vectors; j++) right[j] = MIRT__K(load)(b + j * MIRT__LANES);
-            for (int i = 0; i < rows; i++) {
-                MIRT__VEC x = MIRT__K(set)(a[i][at]);
-                for (int j = 0; j < vectors; j++) sum[i][j] = MIRT__K(fma)(x, right[j], sum[i][j]);
-            }
+            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
+            MIRT__EACH_ROW(MIRT__STEP)
             at += a_step;
             b += b_row;
         }
     }
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) MIRT__K(store)(tile->c[i] + j * MIRT__LANES, sum[i][j]);
-    }
+    MIRT__EACH(MIRT__SPILL)
 }
 
 #define MIRT__TILE(rows, vectors) \
@@ -5436,13 +6019,20 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__TILE_NAMES(vectors) \
     {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
 #endif
+#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16
 MIRT__TILES(2)
+#endif
 #if MIRT__VECTORS == 4
 MIRT__TILES(4)
+#endif
+#if MIRT__VECTORS == 2
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
+#elif MIRT__LANES < 16
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), {NULL, NULL, NULL, NULL, NULL, NULL}}
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -5452,6 +6042,14 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+        for (int64_t p = 0; p < k; p++) {
+            MIRT__K(store)(to + p * MIRT__PANEL + j, MIRT__K(load_up_to)(from + p * from_row + j, columns - j));
+        }
+    }
+}
+
 static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     int64_t whole_k = k - k % MIRT__TRANSPOSE, whole_columns = columns - columns % MIRT__TRANSPOSE;
     for (int64_t j = 0; j < whole_columns; j += MIRT__TRANSPOSE) {
@@ -5464,32 +6062,42 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    const float *x = (const float *)reader->data + (reader->dtype == MIRT_FLOAT32 ? at : 0);
-    const uint8_t *bytes = (const uint8_t *)reader->data + (reader->dtype == MIRT_UINT8 ? at : 0);
-    const int32_t *words = (const int32_t *)reader->data + (reader->dtype == MIRT_INT32 ? at : 0);
-    uint8_t some_bytes[MIRT__LANES] = {0};
-    int32_t some_words[MIRT__LANES] = {0};
-    if (reader->dtype == MIRT_FLOAT32 && !reader->affine) {
-        memcpy(to, x, (size_t)count * sizeof(float));
-        return;
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
+        MIRT__VEC y = MIRT__K(from_u8)(x + i);
+        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
     }
+    if (i == count) return;
+    uint8_t some[MIRT__LANES] = {0};
+    memcpy(some, x + i, (size_t)(count - i));
+    MIRT__VEC y = MIRT__K(from_u8)(some);
+    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+}
+MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int64_t n = count - i;
-        MIRT__VEC y;
-        if (reader->dtype == MIRT_UINT8) {
-            if (n < MIRT__LANES) memcpy(some_bytes, bytes + i, (size_t)n);
-            y = MIRT__K(from_u8)(n < MIRT__LANES ? some_bytes : bytes + i);
-        } else if (reader->dtype == MIRT_INT32) {
-            if (n < MIRT__LANES) memcpy(some_words, words + i, (size_t)n * sizeof(int32_t));
-            y = MIRT__K(from_i32)(n < MIRT__LANES ? some_words : words + i);
-        } else {
-            y = n < MIRT__LANES ? MIRT__K(load_some)(x + i, n) : MIRT__K(load)(x + i);
+        int32_t some[MIRT__LANES] = {0};
+        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
+        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
+        MIRT__VEC y = MIRT__K(from_i32)(some);
+        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+    }
+}
+static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    if (reader->dtype == MIRT_UINT8) {
+        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
+    } else if (reader->dtype == MIRT_INT32) {
+        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
+    } else if (!reader->affine) {
+        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+    } else {
+        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+        const float *x = (const float *)reader->data + at;
+        for (int64_t i = 0; i < count; i += MIRT__LANES) {
+            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
         }
-        if (reader->affine) y = MIRT__K(fma)(y, scale, offset);
-        if (n < MIRT__LANES) MIRT__K(store_some)(to + i, y, n);
-        else MIRT__K(store)(to + i, y);
     }
 }
 
@@ -5540,13 +6148,18 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
     int64_t j = 0;
-    for (; j + 4 * MIRT__LANES <= columns; j += 4 * MIRT__LANES) {
-        MIRT__VEC s[4];
-        for (int v = 0; v < 4; v++) s[v] = fresh ? MIRT__K(zero)() : MIRT__K(load)(sum + j + v * MIRT__LANES);
-        for (int64_t p = 0; p < k; p++) {
-            for (int v = 0; v < 4; v++) s[v] = MIRT__K(add)(s[v], MIRT__K(load)(b + p * b_row + j + v * MIRT__LANES));
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { /* two chains hide half of the latency */
+        MIRT__VEC s0 = MIRT__K(zero)(), s1 = s0;
+        if (!fresh) {
+            s0 = MIRT__K(load)(sum + j);
+            s1 = MIRT__K(load)(sum + j + MIRT__LANES);
         }
-        for (int v = 0; v < 4; v++) MIRT__K(store)(sum + j + v * MIRT__LANES, s[v]);
+        for (int64_t p = 0; p < k; p++) {
+            s0 = MIRT__K(add)(s0, MIRT__K(load)(b + p * b_row + j));
+            s1 = MIRT__K(add)(s1, MIRT__K(load)(b + p * b_row + j + MIRT__LANES));
+        }
+        MIRT__K(store)(sum + j, s0);
+        MIRT__K(store)(sum + j + MIRT__LANES, s1);
     }
     for (; j < columns; j += MIRT__LANES) {
         int64_t n = columns - j < MIRT__LANES ? columns - j : MIRT__LANES;
@@ -5556,49 +6169,55 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The four places of a window are the rows of a small tile; maximum and place follow in registers.
-   `last` channels of the last vector exist. A constant k makes the chains overlap between windows. */
-MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t k, const int vectors, const int64_t last) {
+/* The place of the maximum among the four sums of a window, and its store. */
+MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
+                                      MIRT__VEC bias, int64_t count) {
+    s0 = MIRT__K(add)(s0, bias);
+    s1 = MIRT__K(add)(s1, bias);
+    s2 = MIRT__K(add)(s2, bias);
+    s3 = MIRT__K(add)(s3, bias);
+    const MIRT__VEC zero = MIRT__K(zero)(), above = MIRT__K(max)(s1, s0), under = MIRT__K(max)(s3, s2);
+    const MIRT__VEC best = MIRT__K(max)(under, above);
+    MIRT__K(store_up_to)(y, MIRT__K(max)(best, zero), count);
+    if (!which) return;
+    MIRT__K(store_place)(which, MIRT__K(greater)(s1, s0), MIRT__K(greater)(s3, s2), MIRT__K(greater)(under, above),
+                         MIRT__K(greater)(best, zero), count);
+}
+
+/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC bias[2], sum[4][2];
-    for (int j = 0; j < vectors; j++) {
-        bias[j] = row->bias ? MIRT__K(load_some)(row->bias + j * MIRT__LANES, j + 1 < vectors ? MIRT__LANES : last) : zero;
-    }
+    MIRT__VEC bias0 = zero, bias1 = zero;
+    if (row->bias) bias0 = MIRT__K(load_up_to)(row->bias, vectors > 1 ? MIRT__LANES : last);
+    if (row->bias && vectors > 1) bias1 = MIRT__K(load_up_to)(row->bias + MIRT__LANES, last);
     const int32_t *offset = row->offset;
-    const int64_t b_row = row->b_row, co = row->co, next = 2 * row->ci;
+    const int64_t k = row->k, b_row = row->b_row, co = row->co, next = 2 * row->ci;
     const float *a0 = row->a, *a1 = a0 + row->ci, *a2 = a0 + row->pitch, *a3 = a2 + row->ci;
     float *y = row->y;
     uint8_t *which = row->which;
     for (int64_t w = 0; w < row->windows; w++) {
         const float *b = row->b;
-        for (int i = 0; i < 4; i++) {
-            for (int j = 0; j < vectors; j++) sum[i][j] = zero;
-        }
+        MIRT__VEC s00 = zero, s01 = zero, s10 = zero, s11 = zero, s20 = zero, s21 = zero, s30 = zero, s31 = zero;
         for (int64_t p = 0; p < k; p++) {
             const int64_t at = offset[p];
             const MIRT__VEC x0 = MIRT__K(set)(a0[at]), x1 = MIRT__K(set)(a1[at]);
             const MIRT__VEC x2 = MIRT__K(set)(a2[at]), x3 = MIRT__K(set)(a3[at]);
-            for (int j = 0; j < vectors; j++) {
-                const MIRT__VEC right = MIRT__K(load)(b + j * MIRT__LANES);
-                sum[0][j] = MIRT__K(fma)(x0, right, sum[0][j]);
-                sum[1][j] = MIRT__K(fma)(x1, right, sum[1][j]);
-                sum[2][j] = MIRT__K(fma)(x2, right, sum[2][j]);
-                sum[3][j] = MIRT__K(fma)(x3, right, sum[3][j]);
+            const MIRT__VEC b0 = MIRT__K(load)(b), b1 = vectors > 1 ? MIRT__K(load)(b + MIRT__LANES) : zero;
+            s00 = MIRT__K(fma)(x0, b0, s00);
+            s10 = MIRT__K(fma)(x1, b0, s10);
+            s20 = MIRT__K(fma)(x2, b0, s20);
+            s30 = MIRT__K(fma)(x3, b0, s30);
+            if (vectors > 1) {
+                s01 = MIRT__K(fma)(x0, b1, s01);
+                s11 = MIRT__K(fma)(x1, b1, s11);
+                s21 = MIRT__K(fma)(x2, b1, s21);
+                s31 = MIRT__K(fma)(x3, b1, s31);
             }
             b += b_row;
         }
-        for (int j = 0; j < vectors; j++) {
-            const int64_t count = j + 1 < vectors ? MIRT__LANES : last;
-            MIRT__VEC best = MIRT__K(add)(sum[0][j], bias[j]), place = zero;
-            for (int i = 1; i < 4; i++) {
-                const MIRT__VEC other = MIRT__K(add)(sum[i][j], bias[j]);
-                const MIRT__K(mask) more = MIRT__K(greater)(other, best);
-                best = MIRT__K(select)(more, other, best);
-                place = MIRT__K(select)(more, MIRT__K(set)((float)i), place);
-            }
-            place = MIRT__K(select)(MIRT__K(greater)(best, zero), place, MIRT__K(set)(4.0f));
-            MIRT__K(store_up_to)(y + j * MIRT__LANES, MIRT__K(relu)(best), count);
-            if (which) MIRT__K(store_bytes)(which + j * MIRT__LANES, place, count);
+        MIRT__K(pool_store)(y, which, s00, s10, s20, s30, bias0, vectors > 1 ? MIRT__LANES : last);
+        if (vectors > 1) {
+            MIRT__K(pool_store)(y + MIRT__LANES, which ? which + MIRT__LANES : NULL, s01, s11, s21, s31, bias1, last);
         }
         a0 += next;
         a1 += next;
@@ -5608,45 +6227,74 @@ MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int64_t 
         if (which) which += co;
     }
 }
-static void MIRT__K(pool_row)(const mirt__pool_row *row, int vectors) {
-    const int64_t last = row->columns - (vectors - 1) * MIRT__LANES;
-    if (vectors == 2 && last == MIRT__LANES && row->k == 9) MIRT__K(pool_row_of)(row, 9, 2, MIRT__LANES);
-    else if (vectors == 2) MIRT__K(pool_row_of)(row, row->k, 2, last);
-    else MIRT__K(pool_row_of)(row, row->k, 1, last);
+static void MIRT__K(pool_row)(const mirt__pool_row *row) {
+    const int64_t last = row->columns > MIRT__LANES ? row->columns - MIRT__LANES : row->columns;
+    if (last == MIRT__LANES && row->columns == MIRT__POOL_VECTORS * MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, MIRT__LANES);
+    } else if (row->columns > MIRT__LANES) {
+        MIRT__K(pool_row_of)(row, MIRT__POOL_VECTORS, last);
+    } else {
+        MIRT__K(pool_row_of)(row, 1, last);
+    }
+}
+
+static void MIRT__K(lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k,
+                                 const int32_t *offset) {
+    int64_t w = 0;
+    for (; ci == 1 && w + 2 <= windows; w += 2, x += 4, block += 8 * k) {
+        for (int64_t p = 0; p < k; p++) MIRT__K(pair)(block + 4 * p, 4 * k, x + offset[p], x + offset[p] + pitch);
+    }
+    for (; w < windows; w++, x += 2 * ci) {
+        for (int64_t p = 0; p < k; p++, block += 4) {
+            const float *at = x + offset[p];
+            block[0] = at[0];
+            block[1] = at[ci];
+            block[2] = at[pitch];
+            block[3] = at[pitch + ci];
+        }
+    }
 }
 
 /* `taps` steps of k from `first` on, one vector of `columns` channels from `column` on. */
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) MIRT__VEC s##t = MIRT__K(load_up_to)(to + (taps > t ? t : 0) * s->co, columns);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, s##t);
+#define MIRT__TAP_STORE(t) if (taps > t) MIRT__K(store_up_to)(to + t * s->co, s##t, columns);
 MIRT__INLINE void MIRT__K(pool_taps)(const mirt__pool_windows *s, int64_t first, int64_t column, int64_t columns,
                                      const int taps) {
-    MIRT__VEC sum[9], bias = MIRT__K(zero)();
     float *to = s->dkernel + first * s->co + column;
-    const bool with_bias = first == 0 && s->db;
-    for (int t = 0; t < taps; t++) sum[t] = MIRT__K(load_some)(to + t * s->co, columns);
-    if (with_bias) bias = MIRT__K(load_some)(s->db + column, columns);
     const float *block = s->block + first * 4, *dy = s->dy + column;
     const uint8_t *which = s->which + column;
+    MIRT__VEC bias = MIRT__K(zero)();
+    if (s->db) bias = MIRT__K(load_up_to)(s->db + column, columns);
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
     for (int64_t w = 0; w < s->windows; w++) {
-        const bool whole = columns == MIRT__LANES;
-        const MIRT__K(which) at = whole ? MIRT__K(load_which)(which, MIRT__LANES) : MIRT__K(load_which)(which, columns);
-        const MIRT__VEC g = MIRT__K(live)(at, whole ? MIRT__K(load)(dy) : MIRT__K(load_some)(dy, columns));
+        const MIRT__K(which) at = MIRT__K(load_which)(which, columns);
+        const MIRT__VEC g = MIRT__K(live)(at, MIRT__K(load_up_to)(dy, columns));
         const MIRT__K(which) place = MIRT__K(place)(at);
-        for (int t = 0; t < taps; t++) sum[t] = MIRT__K(fma)(MIRT__K(pick)(block + 4 * t, place), g, sum[t]);
+        MIRT__EACH_TAP(MIRT__TAP)
         bias = MIRT__K(add)(bias, g);
         block += 4 * s->k;
         dy += s->co;
         which += s->co;
     }
-    for (int t = 0; t < taps; t++) MIRT__K(store_some)(to + t * s->co, sum[t], columns);
-    if (with_bias) MIRT__K(store_some)(s->db + column, bias, columns);
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+    if (first == 0 && s->db) MIRT__K(store_up_to)(s->db + column, bias, columns);
 }
 static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
-    for (int64_t j = 0; j < windows->co; j += MIRT__LANES) {
-        int64_t columns = windows->co - j < MIRT__LANES ? windows->co - j : MIRT__LANES, first = 0;
-        for (; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, columns, 9);
-        for (; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, columns, 3);
-        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, columns, 1);
+    int64_t j = 0, first;
+    for (; j + MIRT__LANES <= windows->co; j += MIRT__LANES) {
+        for (first = 0; first + 9 <= windows->k; first += 9) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 9);
+        for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, MIRT__LANES, 1);
     }
+    if (j == windows->co) return;
+    for (first = 0; first + 3 <= windows->k; first += 3) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 3);
+    for (; first < windows->k; first++) MIRT__K(pool_taps)(windows, first, j, windows->co - j, 1);
 }
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -5656,7 +6304,7 @@ static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t co
     for (; i < count; i++) into[i] += from[i];
 }
 
-static MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
+static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update *args, int64_t i, int64_t n) {
     MIRT__VEC part[MIRT__MAX_PARTS];
     int root = 0;
     part[0] = MIRT__K(load_up_to)(args->part[0] + i, n);
@@ -5696,8 +6344,8 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
 
 MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)((float)(1.0 - (double)args->beta_1));
-    const MIRT__VEC new_2 = MIRT__K(set)((float)(1.0 - (double)args->beta_2));
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
+    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
     const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
     MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
     m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
@@ -5715,8 +6363,9 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 }
 
 static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__TILE_TABLE,
-    MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row), MIRT__K(pool_windows),
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(accumulate_range)
 };
 
@@ -5760,13 +6409,24 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 };
 
 #undef MIRT__VEC
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__STEP
+#undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
 #undef MIRT__TILE_NAMES
+#undef MIRT__NO_TILES
 #undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
+#undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
 #undef MIRT__K
@@ -5786,18 +6446,21 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 
 #ifndef MIRT__REAL_DOUBLE
 
-#if !defined(__clang__) && defined(__GNUC__)
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
 static int64_t mirt__fast_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
-static int64_t mirt__fast_max(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* The part of the runs between two spills. */
 typedef struct mirt__fast_block {
     mirt__run runs[MIRT__BLOCK_RUNS];
@@ -5835,15 +6498,11 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
     for (int64_t r = 0; r < block->count; r++) {
         const int64_t k = block->runs[r].length;
         const float *from = p->b + block->runs[r].b + j * p->b_col;
-        if (p->b_col != 1) {
-            simd->transpose(to, from, p->b_col, k, columns);
+        if (p->b_col == 1) {
+            simd->copy_rows(to, from, p->b_row, k, columns);
         } else {
-            for (int64_t i = 0; i < k; i++) {
-                memcpy(to + i * MIRT__PANEL, from + i * p->b_row, (size_t)columns * sizeof(float));
-            }
-        }
-        if (filled > columns) {
-            for (int64_t i = 0; i < k; i++) {
+            simd->transpose(to, from, p->b_col, k, columns);
+            for (int64_t i = 0; i < k && filled > columns; i++) {
                 memset(to + i * MIRT__PANEL + columns, 0, (size_t)(filled - columns) * sizeof(float));
             }
         }
@@ -5851,32 +6510,35 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
     }
 }
 
-/* Up to 64 columns of up to six rows of c. tile->c are the places of column j. */
+/* The columns of a tile that do not fill their vectors, by way of scratch. */
+static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
+    mirt__tile edge = *tile;
+    edge.column = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        edge.c[i] = spare + i * MIRT__PANEL;
+        if (!tile->fresh) memcpy(edge.c[i], tile->c[i] + tile->column, (size_t)columns * sizeof(float));
+    }
+    simd->tile[kind][rows - 1](&edge);
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(tile->c[i] + tile->column, edge.c[i], (size_t)columns * sizeof(float));
+    }
+}
+
+/* Up to a panel's columns of up to six rows of c. */
 static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t rows, int64_t columns, float *spare) {
-    float *const *const c = tile->c;
-    float *at[MIRT__TILE_ROWS];
-    for (int64_t i = 0; i < rows; i++) at[i] = c[i];
     const float *b = tile->b;
+    const int widest = simd->vectors == 4 ? 2 : 1;
     for (int64_t j = 0; j < columns;) {
-        int64_t vectors = (columns - j + simd->lanes - 1) / simd->lanes, kind = 0;
-        vectors = mirt__fast_min(vectors, simd->vectors);
-        while (2 << kind <= vectors) kind++;
-        const int64_t wide = simd->lanes << kind, valid = mirt__fast_min(wide, columns - j);
+        int kind = widest;
+        /* No vector may be without a column. */
+        while (((int64_t)simd->lanes << kind) - simd->lanes >= columns - j || !simd->tile[kind][0]) kind--;
+        const int64_t wide = (int64_t)simd->lanes << kind;
         tile->b = b + j;
-        if (valid == wide) {
-            for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i] + j;
-            simd->tile[kind][rows - 1](tile);
-        } else {
-            for (int64_t i = 0; i < rows; i++) {
-                tile->c[i] = spare + i * MIRT__PANEL;
-                if (!tile->fresh) memcpy(tile->c[i], at[i] + j, (size_t)valid * sizeof(float));
-            }
-            simd->tile[kind][rows - 1](tile);
-            for (int64_t i = 0; i < rows; i++) memcpy(at[i] + j, tile->c[i], (size_t)valid * sizeof(float));
-        }
+        tile->column = j;
+        if (columns - j >= wide) simd->tile[kind][rows - 1](tile);
+        else mirt__fast_tile_edge(simd, tile, rows, kind, columns - j, spare);
         j += wide;
     }
-    for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i];
     tile->b = b;
 }
 
@@ -5918,7 +6580,7 @@ MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p)
         for (bool more = true; more;) {
             more = mirt__fast_next_block(p, &run, &skip, &block);
             /* Rows of b that are far apart cost more than a copy when there are many rows of a. */
-            if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 48)) {
+            if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 96)) {
                 tile.b = p->b + (block.count > 0 ? block.runs[0].b : 0) + j;
                 tile.b_row = p->b_row;
             } else {
@@ -6019,6 +6681,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
+    if (args->m < 1 && args->column_sum) simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
     if (args->m < 1 || args->n < 1) return;
     const int64_t threads = mirt__team_size(where->team);
     mirt__gemm_job job;
@@ -6029,8 +6692,7 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {
-        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k)
-                             : mirt__fast_max(MIRT__STRIP / mirt__fast_max(args->k, 1) / 12 * 12, 96);
+        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k) : args->m;
         if (job.strip && threads == 1) job.columns = args->n;
     } else {
         job.rows = threads == 1 && !job.strip ? args->m : 8 * MIRT__GRAD_COLUMNS;
@@ -6087,7 +6749,9 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #undef MIRT__RANGE
 
-#if !defined(__clang__) && defined(__GNUC__)
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 
@@ -6100,9 +6764,16 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #ifndef MIRT__REAL_DOUBLE
 
-#if !defined(__clang__) && defined(__GNUC__)
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
 typedef struct mirt__conv_job {
@@ -6143,6 +6814,10 @@ static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job,
 static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
+    if (from == column && end == column + columns && columns == w && row >= 0 && row + rows <= h) {
+        simd->read(to, reader, (image * h + row) * w * c, rows * w * c);
+        return;
+    }
     for (int64_t y = row; y < row + rows; y++, to += columns * c) {
         if (y < 0 || y >= h || from >= end) {
             memset(to, 0, (size_t)(columns * c) * sizeof(float));
@@ -6498,7 +7173,7 @@ static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
     const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
     const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
     const int64_t pooled = s->oh / 2 * 2, rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
-    const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = 2 * simd->lanes;
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = (int64_t)simd->pool_vectors * simd->lanes;
     int32_t *offset = (int32_t *)(void *)scratch.panel;
     float *panel = scratch.panel + k;
     mirt__pool_row row;
@@ -6526,7 +7201,7 @@ static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
             row.a = x + r * row.pitch;
             row.y = args->y + at;
             row.which = args->which ? args->which + at : NULL;
-            simd->pool_row(&row, row.columns > simd->lanes ? 2 : 1);
+            simd->pool_row(&row);
         }
     }
 }
@@ -6537,25 +7212,6 @@ MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_poo
     job.pool = args;
     job.blocks_per_image = (args->s.oh / 2 * 2 + job.blocks.forward_rows - 1) / job.blocks.forward_rows;
     mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_pool_task, &job);
-}
-
-/* For each window and k the values at the window's four places, side by side. */
-static void mirt__conv_lay_windows(const mirt__conv *s, const float *x, int64_t pitch, int64_t windows, int64_t k,
-                                   const int32_t *offset, float *block) {
-    for (int64_t w = 0; w < windows; w++, x += 2 * s->ci) {
-        for (int64_t p = 0; p < k; p++, block += 4) {
-            const float *at = x + offset[p];
-            if (s->ci == 1) {
-                memcpy(block, at, 2 * sizeof(float));
-                memcpy(block + 2, at + pitch, 2 * sizeof(float));
-            } else {
-                block[0] = at[0];
-                block[1] = at[s->ci];
-                block[2] = at[pitch];
-                block[3] = at[pitch + s->ci];
-            }
-        }
-    }
 }
 
 static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
@@ -6585,8 +7241,8 @@ static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
             for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
                 const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;
                 for (int64_t line = 0; line < lines; line++) {
-                    mirt__conv_lay_windows(s, x + (r + line) * 2 * pitch, pitch, across, k, offset,
-                                           block + line * across * k * 4);
+                    job->simd->lay_windows(block + line * across * k * 4, x + (r + line) * 2 * pitch, pitch, s->ci,
+                                           across, k, offset);
                 }
                 const int64_t at = ((image * down + y / 2 + r) * across) * s->co;
                 windows.windows = lines * across;
@@ -6608,7 +7264,9 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
     mirt__conv_chunks_finish(&job, args->dkernel, args->db);
 }
 
-#if !defined(__clang__) && defined(__GNUC__)
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
 
@@ -6661,6 +7319,15 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 
 #undef MIRT__TABLES_X86
 
+/* >>section base/cold_begin.inc */
+
+/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
+   without optimization (for debuggers) nothing changes. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+#endif
+
 /* >>section data/data.h */
 
 #ifndef MIRT__DATA_H
@@ -6692,6 +7359,9 @@ MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
    borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
+
+/* The spec of samples in arrays, as mirt_arrays takes them. */
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec);
 
 /* The rest is for stages. */
 
@@ -6925,6 +7595,7 @@ static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
     const mirt_shape *shape = &array->shape;
+    if (mirt__dtype_size(array->dtype) == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
     /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
@@ -6947,25 +7618,29 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec) {
+    memset(spec, 0, sizeof *spec);
     mirt_status status = mirt__arrays_check("x", x);
     if (status != MIRT_OK) return status;
     if (!x->data) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
-    spec.x_dtype = x->dtype;
-    spec.x_shape = mirt__arrays_sample_shape(&x->shape);
-    spec.samples = x->shape.dim[0];
-    spec.has_y = y->data != NULL;
-    if (spec.has_y) {
-        status = mirt__arrays_check("y", y);
-        if (status != MIRT_OK) return status;
-        if (y->shape.dim[0] != spec.samples)
-            return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
-                              (long long)spec.samples, (long long)y->shape.dim[0]);
-        spec.y_dtype = y->dtype;
-        spec.y_shape = mirt__arrays_sample_shape(&y->shape);
-    }
+    spec->x_dtype = x->dtype;
+    spec->x_shape = mirt__arrays_sample_shape(&x->shape);
+    spec->samples = x->shape.dim[0];
+    spec->has_y = y->data != NULL;
+    if (!spec->has_y) return MIRT_OK;
+    status = mirt__arrays_check("y", y);
+    if (status != MIRT_OK) return status;
+    if (y->shape.dim[0] != spec->samples)
+        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
+                          (long long)spec->samples, (long long)y->shape.dim[0]);
+    spec->y_dtype = y->dtype;
+    spec->y_shape = mirt__arrays_sample_shape(&y->shape);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
+    mirt__data_spec spec;
+    if (mirt__arrays_spec(x, y, &spec) != MIRT_OK) return mirt_last_status();
     block->x = (const unsigned char *)x->data;
     block->y = (const unsigned char *)y->data;
     block->base.contiguous = true;
@@ -8134,6 +8809,11 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
         if (size != (uint32_t)file->size)
             return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
                               file->path, (unsigned long long)file->size, (unsigned long)size);
+        /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
+        long packed = ftell(stream);
+        if (packed < 0 || file->size / 1032 > (uint64_t)packed)
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %ld bytes cannot hold the %llu that its dimensions need", file->path, packed,
+                              (unsigned long long)file->size);
         return MIRT_OK;
     }
     long size = -1;
@@ -9839,6 +10519,10 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 
 #define MIRT__MAX_IN 6
 #define MIRT__MAX_OUT 4
+/* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
+   machine, and so small that sums and products of a few cannot overflow. */
+#define MIRT__MAX_ELEMENTS ((int64_t)1 << 40)
+#define MIRT__MAX_BYTES ((int64_t)1 << 46)
 
 typedef struct mirt__graph mirt__graph;
 typedef struct mirt__node mirt__node;
@@ -10111,8 +10795,9 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
-/* Shared by convolution and pooling: one spatial axis of output and the zeros before it, as
-   TensorFlow; false with the error set when nothing comes out. */
+/* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
+   spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding);
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
@@ -10560,12 +11245,13 @@ MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape)
 
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
     if (!x) return NULL;
-    if (mirt__is_batched(&x->shape)) {
-        if (shape.rank == MIRT_MAX_RANK) {
-            mirt__fail(MIRT_E_SHAPE, "reshape: a batched tensor can have %d axes besides its rows", MIRT_MAX_RANK - 1);
-            mirt__graph_poison(x->node->graph);
-            return NULL;
-        }
+    bool batched = mirt__is_batched(&x->shape);
+    if (shape.rank < 0 || shape.rank > MIRT_MAX_RANK - batched) {
+        mirt__fail(MIRT_E_SHAPE, "reshape: %d axes; at most %d are possible%s", shape.rank, MIRT_MAX_RANK - batched, batched ? " besides the rows" : "");
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    if (batched) {
         for (int i = shape.rank; i > 0; i--) shape.dim[i] = shape.dim[i - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
@@ -10573,7 +11259,10 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
     return mirt__reshape_op(x, &shape);
 }
 
-static bool mirt__cast_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->in[0]->shape); }
+static bool mirt__cast_shape(mirt__node *node) {
+    if (!mirt__dtype_size(node->a.dtype)) return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+    return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
+}
 
 static void mirt__cast_run(const mirt__call *call) {
     mirt__cast c;
@@ -10790,6 +11479,17 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. */
 
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
+    const double most = 1 << 28;
+    if (padding != MIRT_VALID && padding != MIRT_SAME) return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
+    for (int i = 0; i < 2; i++) {
+        if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1) return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
+        if ((double)kernel[i] * dilation[i] > most) return mirt__fail(MIRT_E_SHAPE, "a window that reaches over %.0f pixels is too large", (double)kernel[i] * dilation[i]), false;
+    }
+    if ((double)kernel[0] * kernel[1] > most) return mirt__fail(MIRT_E_SHAPE, "a window of %dx%d is too large", kernel[0], kernel[1]), false;
+    return true;
+}
+
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before) {
     int64_t reach = (int64_t)(kernel - 1) * dilation + 1;
@@ -10832,9 +11532,9 @@ static bool mirt__conv2d_check(const mirt__node *node) {
         char tx[96];
         return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)", mirt__shape_text(&x->shape, tx)), false;
     }
-    if (a->strides[0] < 1 || a->strides[1] < 1 || a->dilation[0] < 1 || a->dilation[1] < 1 || a->groups < 1) {
-        return mirt__fail(MIRT_E_INVALID, "strides, dilation and groups must be positive"), false;
-    }
+    const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
+    if (!mirt__window_check(kernel, a->strides, a->dilation, a->padding)) return false;
+    if (a->groups < 1) return mirt__fail(MIRT_E_INVALID, "%d groups: there must be at least one", a->groups), false;
     if (x->shape.dim[3] != k->shape.dim[2] * a->groups || k->shape.dim[3] % a->groups) {
         return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
                           (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]), false;
@@ -10842,13 +11542,23 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     return true;
 }
 
+/* Kernels copy padded strips of an image and count their elements: those have to stay countable. */
+static bool mirt__conv_countable(const mirt__conv *s) {
+    double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h, w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
+    double strip = h * w * (double)(s->ci + s->co), windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
+    if (strip < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
+    return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw, s->dilation_h, s->dilation_w,
+                      (long long)s->h, (long long)s->w, (long long)s->ci), false;
+}
+
 static bool mirt__conv2d_shape(mirt__node *node) {
     if (!mirt__conv2d_check(node)) return false;
     mirt__conv s;
     if (!mirt__conv_geometry(node, &node->in[0]->shape, &node->in[1]->shape, 1, &s)) {
         return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh, s.kw,
-                          s.dilation_h * s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
+                          s.dilation_h > 1 || s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
     }
+    if (!mirt__conv_countable(&s)) return false;
     mirt_shape y = node->in[0]->shape;
     y.dim[1] = s.oh;
     y.dim[2] = s.ow;
@@ -11031,9 +11741,8 @@ static bool mirt__pool_shape(mirt__node *node) {
     char text[96];
     if (!mirt__need_float(node, 1)) return false;
     if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
-    if (node->a.kernel[0] < 1 || node->a.kernel[1] < 1 || node->a.strides[0] < 1 || node->a.strides[1] < 1) {
-        return mirt__fail(MIRT_E_INVALID, "pool size and strides must be positive"), false;
-    }
+    const int undilated[2] = {1, 1};
+    if (!mirt__window_check(node->a.kernel, node->a.strides, undilated, node->a.padding)) return false;
     if (!mirt__pool_geometry(node, &y, 1, &p)) {
         return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw, (long long)p.h, (long long)p.w), false;
     }
@@ -11304,7 +12013,11 @@ MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows) {
 }
 
 MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape) {
-    if (mirt__shape_count(shape) < 0) return mirt__fail(MIRT_E_SHAPE, "a tensor of this shape has too many elements"), false;
+    int64_t count = mirt__shape_count(shape);
+    if (count < 0 || count > MIRT__MAX_ELEMENTS) {
+        char text[96];
+        return mirt__fail(MIRT_E_SHAPE, "a tensor of shape %s has too many elements", mirt__shape_text(shape, text)), false;
+    }
     mirt_tensor *t = (mirt_tensor *)mirt__pool_alloc(&node->graph->pool, sizeof *t);
     if (!t) return false;
     t->node = node;
@@ -11684,6 +12397,18 @@ static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     return mirt__runs(node) && t->space == MIRT__SPACE_NONE && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
+/* Whether the bytes of every tensor at `rows` rows can be counted with. */
+static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            int64_t row = (int64_t)mirt__tensor_bytes(graph->node[i]->out[k], 1);
+            if (row == 0 || rows <= MIRT__MAX_BYTES / row) continue;
+            return mirt__fail(MIRT_E_NOMEM, "batches of %lld samples need more memory than any machine has", (long long)rows), false;
+        }
+    }
+    return true;
+}
+
 static int mirt__plan_collect(mirt__graph *graph, int64_t max_rows, mirt_tensor **list) {
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
@@ -11762,7 +12487,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows)) return false;
     mirt__plan_lifetimes(&program->graph);
     if (!mirt__plan_arena(program)) return false;
     mirt__plan_aliases_and_workspace(program);
@@ -11969,6 +12694,7 @@ struct mirt_model {
     mirt_tensor *input, *output;
 
     bool compiled;
+    bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
     mirt_compile_desc config;
     size_t weight_bytes;      /* of one copy of all variables */
     char *weight[MIRT__MAX_DEVICES];
@@ -12005,9 +12731,9 @@ MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initialize
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
-/* Fills the numbers of `update` for 0-based `step` and returns the kernel. */
+/* Fills the numbers of `update` for the model's step at learning rate `rate` and returns the kernel. */
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update);
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
 
 /* --- losses.c --- */
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
@@ -12118,7 +12844,7 @@ MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barri
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
-    for (int i = 0; i < cores && i < capacity; i++) {
+    for (int i = 0; out && i < cores && i < capacity; i++) {
         snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
         snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, mirt__kernels_best()->name);
         out[i].cores = 1;
@@ -12190,9 +12916,10 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s", mirt_version(),
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s%s", mirt_version(),
               desc->devices ? "" : "no GPU code in this build, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
-              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s");
+              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
+              s->num_replicas == 1 ? "" : ", gradients summed in one fixed tree (the same bits on any number of devices)");
     if ((int64_t)s->num_devices * s->threads > cores) {
         mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
                   s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
@@ -12207,6 +12934,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->kernels = mirt__kernels_best();
     s->num_devices = 1;
     if (desc->devices && mirt__parse_devices(desc->devices, &s->num_devices) != MIRT_OK) return mirt_last_status();
+    if ((int)desc->collective < 0 || desc->collective > MIRT_TREE) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
@@ -12286,6 +13014,9 @@ MIRT_API mirt_initializer mirt_he_normal(void) { return mirt_variance_scaling(2,
 
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *i) {
     if ((int)i->kind < 0 || i->kind >= MIRT__INIT_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no initializer number %d", (int)i->kind);
+    if ((int)i->mode < 0 || i->mode > MIRT_FAN_AVG) return mirt__fail(MIRT_E_INVALID, "there is no fan mode number %d", (int)i->mode);
+    if ((int)i->distribution < 0 || i->distribution > MIRT_DIST_UNIFORM) return mirt__fail(MIRT_E_INVALID, "there is no distribution number %d", (int)i->distribution);
+    if (!isfinite(i->a) || !isfinite(i->b)) return mirt__fail(MIRT_E_INVALID, "an initializer's numbers are %g and %g; they must be finite", (double)i->a, (double)i->b);
     bool spread = i->kind == MIRT_INIT_NORMAL || i->kind == MIRT_INIT_TRUNCATED_NORMAL;
     if (spread && !(i->b >= 0)) return mirt__fail(MIRT_E_INVALID, "an initializer's standard deviation is %g; it cannot be negative", (double)i->b);
     if (i->kind == MIRT_INIT_VARIANCE_SCALING && !(i->a > 0)) {
@@ -12375,7 +13106,7 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0)) {
+    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
                           (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
     }
@@ -12401,15 +13132,22 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
 
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update) {
+/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
+static double mirt__as_written(float beta) {
+    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
+    return (float)rounded == beta ? rounded : (double)beta;
+}
+
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
-    double rate = mirt_get_learning_rate(model), t = (double)(model->step + 1);
+    double t = (double)(model->step + 1);
     for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)model->slot[i];
-    update->beta_1 = o->beta_1;
-    update->beta_2 = o->beta_2;
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
     update->momentum = o->momentum;
     update->nesterov = o->nesterov;
+    /* the powers are of the float32 numbers, as in Keras */
     if (o->kind == MIRT_ADAM) rate *= sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t));
     update->learning_rate = (float)rate;
     return o->kind == MIRT_ADAM ? kernels->adam : kernels->sgd;
@@ -12504,6 +13242,9 @@ static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer,
     const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)desc;
     (void)model;
     (void)layer;
+    if (!isfinite(d->scale) || !isfinite(d->offset)) {
+        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset), (mirt_tensor *)NULL;
+    }
     return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
 }
 
@@ -12711,11 +13452,16 @@ MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind)
 
 /* >>section nn/model.c */
 
+/* Names end up in files, and a search for a free or taken name looks at every layer. */
+#define MIRT__NAME_BYTES 200
+#define MIRT__MAX_LAYERS 10000
+
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
         if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "mirt_model_create: no strategy");
         return NULL;
     }
+    if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
     mirt__graph_init(&model->graph, model);
@@ -12770,10 +13516,19 @@ static const char *mirt__layer_default_name(mirt_model *model, const char *base)
     return mirt__pool_strdup(&model->graph.pool, name);
 }
 
+static bool mirt__layer_name_check(const mirt_model *model, const char *name) {
+    char label[MIRT__JSON_LABEL];
+    size_t size = strlen(name);
+    mirt__json_label(name, label);
+    if (size == 0 || size > MIRT__NAME_BYTES || strchr(name, '/') || !mirt__utf8_valid(name, size)) {
+        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", label, MIRT__NAME_BYTES), false;
+    }
+    return !mirt__layer_name_taken(model, name) || (mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", label), false);
+}
+
 static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
-    if (name && (!name[0] || strchr(name, '/'))) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must not be empty or hold a '/'", name), (mirt__layer *)NULL;
-    if (name && mirt__layer_name_taken(model, name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", name), (mirt__layer *)NULL;
-    if (model->compiled) return mirt__fail(MIRT_E_STATE, "the model is compiled; layers come before mirt_compile"), (mirt__layer *)NULL;
+    if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
+    if (name && !mirt__layer_name_check(model, name)) return NULL;
     mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(&model->graph.pool, sizeof *layer);
     if (!layer) return NULL;
     layer->cls = cls;
@@ -12792,6 +13547,9 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
     if (x) model = x->node->graph->model;
     if (model->graph.status != MIRT_OK) return NULL;
+    if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
+        return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
+    }
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
     layer->in = x;
@@ -12809,13 +13567,13 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
 
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
                                           const mirt_initializer *initializer, double fan_in, double fan_out) {
-    char full[256];
+    char full[256], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
     if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
         !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has too many elements", name), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)), (mirt_tensor *)NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
@@ -12840,6 +13598,10 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer,
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
     if (!model || !output) return;
+    if (model->compiled) {
+        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
+        return;
+    }
     if (output->node->graph != &model->graph) {
         mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
         mirt__model_poison(model);
@@ -12847,6 +13609,9 @@ MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
     }
     model->output = output;
 }
+
+#undef MIRT__NAME_BYTES
+#undef MIRT__MAX_LAYERS
 
 /* >>compile */
 
@@ -12869,6 +13634,20 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     return desc->loss ? mirt__labels_wanted(model, &dtype, &per_sample) : MIRT_OK;
 }
 
+/* Zeroed optimizer state; false with the error set and nothing made. */
+static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[2]) {
+    slot[0] = slot[1] = NULL;
+    for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
+        slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        if (!slot[i]) {
+            mirt__aligned_free(slot[0]);
+            return false;
+        }
+        memset(slot[i], 0, model->weight_bytes);
+    }
+    return true;
+}
+
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "mirt_compile: no model");
     mirt_compile_desc d;
@@ -12877,17 +13656,17 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     if (d.optimizer.kind == MIRT_ADAM && d.optimizer.learning_rate == 0 && d.optimizer.beta_1 == 0 && d.optimizer.beta_2 == 0 && !d.optimizer.schedule) {
         d.optimizer = mirt_adam(1e-3f);
     }
-    if (mirt__compile_check(model, &d) != MIRT_OK) return mirt_last_status();
-    if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
+    mirt_compile_desc before = model->config;
+    char *slot[2];
+    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || !mirt__slots_create(model, &d.optimizer, slot)) {
+        model->config = before;
+        return mirt_last_status();
+    }
     mirt__trainer_free(model);
     for (int i = 0; i < 2; i++) {
         mirt__aligned_free(model->slot[i]);
-        model->slot[i] = NULL;
-    }
-    for (int i = 0; i < mirt__optimizer_slots(&d.optimizer); i++) {
-        model->slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
-        if (!model->slot[i]) return mirt_last_status();
-        memset(model->slot[i], 0, model->weight_bytes);
+        model->slot[i] = slot[i];
     }
     model->step = 0;
     model->rate_set = false;
@@ -12940,9 +13719,9 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
     const char *nearest = NULL;
     for (int i = 0; i < model->num_variables; i++) {
-        const char *candidate = model->variable[i].name;
-        if (strcmp(candidate, name) == 0) return i;
-        if (!nearest) nearest = mirt__nearest(name, &candidate, 1);
+        const char *pair[2] = {nearest, model->variable[i].name};
+        if (strcmp(pair[1], name) == 0) return i;
+        nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
     }
     mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
                nearest ? "\"?" : "");
@@ -12964,6 +13743,7 @@ static const mirt__variable *mirt__variable_checked(mirt_model *model, const cha
 }
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     const mirt__variable *v = mirt__variable_checked(model, name, device, count);
     if (!v) return mirt_last_status();
     const mirt__real *from = mirt__weight_at(model, device, v);
@@ -12972,6 +13752,7 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
     if (!v) return mirt_last_status();
     for (int d = 0; d < model->strategy->num_devices; d++) {
@@ -13167,7 +13948,8 @@ static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *o
         if (good) out[i] = item->integer;
     }
     if (good) return (int)array->count;
-    mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
+    if (minimum == maximum) mirt__fail(MIRT_E_FORMAT, "%s must be %d positive integers", key, minimum);
+    else mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
     return -1;
 }
 
@@ -13235,17 +14017,18 @@ static const mirt__layer *mirt__layer_named(const mirt_model *model, const char 
     return NULL;
 }
 
-static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json) {
+/* Layer number `number` of the file. */
+static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, size_t number) {
     union {
         char bytes[MIRT__MAX_DESC];
         double align;
     } desc;
     char label[MIRT__JSON_LABEL];
     memset(&desc, 0, sizeof desc);
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "a layer is not an object");
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number);
     const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
     const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
-    if (!class_name || !name || !config) return mirt_last_status();
+    if (!class_name || !name || !config) return mirt__fail_at("layer number %zu", number);
     mirt__json_label(name->string, label);
     const mirt__layer_class *cls = mirt__layer_class_by_name(class_name->string);
     if (!cls) {
@@ -13257,7 +14040,9 @@ static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json) {
     }
     const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
     bool is_input = strcmp(class_name->string, "InputLayer") == 0;
-    if (!from != is_input) return mirt__fail(MIRT_E_FORMAT, "layer %s: its input is not a layer before it", label);
+    if (is_input ? input != NULL : !from) {
+        return mirt__fail(MIRT_E_FORMAT, "layer %s: %s", label, is_input ? "an InputLayer has no input" : "its input is not a layer before it");
+    }
     return mirt__layer_add(model, cls, from ? from->out : NULL, desc.bytes, name->string) ? MIRT_OK : mirt_last_status();
 }
 
@@ -13269,7 +14054,7 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     if (!layers || !output || !name) return mirt_last_status();
     if (!(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
     for (size_t i = 0; i < layers->count; i++) {
-        if (mirt__layer_read(model, layers->item[i]) != MIRT_OK) return mirt_last_status();
+        if (mirt__layer_read(model, layers->item[i], i + 1) != MIRT_OK) return mirt_last_status();
     }
     const mirt__layer *last = mirt__layer_named(model, output->string);
     if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));
@@ -13364,6 +14149,7 @@ struct mirt__trainer {
     const char *x;   /* its samples */
     char *output;    /* where predictions go */
     mirt__exchange exchange;
+    double rate;     /* asked for on the caller's thread: schedules are the user's code */
 };
 
 /* Sums over samples in their order. */
@@ -13445,6 +14231,19 @@ static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *
     return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
 }
 
+/* Where probabilities come straight from a softmax or sigmoid, the loss is computed from what went
+   into it, which loses no digits. Keras does the same. */
+static mirt_tensor *mirt__loss_input(const mirt_model *model, mirt_tensor *output, bool *from_logits) {
+    const mirt__node *node = output->node;
+    bool binary = model->config.loss == MIRT_BINARY_CROSSENTROPY;
+    bool softmax = !binary && model->config.loss != MIRT_MEAN_SQUARED_ERROR && node->id == MIRT__OP_softmax;
+    bool sigmoid = binary && node->id == MIRT__OP_unary && node->a.kind == MIRT__ACT_SIGMOID;
+    *from_logits = model->config.from_logits;
+    if (*from_logits || !(softmax || sigmoid)) return output;
+    *from_logits = true;
+    return node->in[0];
+}
+
 /* Loss and metrics of `output` against labels; keep[0] is the loss. */
 static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mirt_tensor *output, mirt_tensor **keep) {
     mirt_dtype dtype;
@@ -13455,7 +14254,9 @@ static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mi
     shape.dim[0] = MIRT_ROWS;
     if (dtype == MIRT_INT32) shape.rank = 1;
     mirt_tensor *labels = mirt__input_op(graph, MIRT__IO_LABELS, dtype, &shape);
-    keep[count++] = mirt__loss_op(model->config.loss, model->config.from_logits, output, labels);
+    bool from_logits;
+    mirt_tensor *x = mirt__loss_input(model, output, &from_logits);
+    keep[count++] = mirt__loss_op(model->config.loss, from_logits, x, labels);
     for (int i = 0; i < metrics; i++) keep[count++] = mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
     for (int i = 0; i < count; i++) {
         if (!keep[i]) return -1;
@@ -13549,7 +14350,7 @@ static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model,
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
         int64_t shares = k == MIRT__TRAIN ? s->num_replicas : s->num_devices;
         if (!needs->batch[k]) continue;
-        int64_t rows = (needs->batch[k] + shares - 1) / shares;
+        int64_t rows = needs->batch[k] / shares + (needs->batch[k] % shares != 0);
         if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();
     }
     return mirt__layout_compute(t, model);
@@ -13773,7 +14574,7 @@ static void mirt__device_update(void *arg, int device) {
     }
     u.copies = model->strategy->num_devices;
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)model->weight[d];
-    mirt__optimizer_update(model, model->strategy->kernels, &u)(&u, &where);
+    mirt__optimizer_update(model, model->strategy->kernels, model->trainer->rate, &u)(&u, &where);
 }
 
 static void mirt__device_train(void *arg, int device) {
@@ -13790,6 +14591,7 @@ static void mirt__plan_exchange(mirt_model *model) {
 
 MIRT__LIB void mirt__run_train(mirt_model *model) {
     mirt__plan_exchange(model);
+    model->trainer->rate = mirt_get_learning_rate(model);
     mirt__on_devices(model->strategy, mirt__device_train, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -13851,19 +14653,11 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
 /* >>the four stages */
 
 static mirt_status mirt__spec_of_arrays(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec, mirt__batch *batch) {
-    memset(spec, 0, sizeof *spec);
     memset(batch, 0, sizeof *batch);
     if (!x->data || x->shape.rank < 1 || x->shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
     if (!y->data || y->shape.rank < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    if (x->shape.dim[0] != y->shape.dim[0]) {
-        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld", (long long)x->shape.dim[0], (long long)y->shape.dim[0]);
-    }
-    spec->x_dtype = x->dtype;
-    spec->y_dtype = y->dtype;
-    spec->has_y = true;
-    spec->samples = spec->batch = batch->rows = x->shape.dim[0];
-    for (int i = 1; i < x->shape.rank; i++) spec->x_shape.dim[spec->x_shape.rank++] = x->shape.dim[i];
-    for (int i = 1; i < y->shape.rank; i++) spec->y_shape.dim[spec->y_shape.rank++] = y->shape.dim[i];
+    if (mirt__arrays_spec(x, y, spec) != MIRT_OK) return mirt_last_status();
+    spec->batch = batch->rows = spec->samples;
     batch->x = x->data;
     batch->y = y->data;
     return MIRT_OK;
@@ -13933,6 +14727,7 @@ MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
     if (mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce") != MIRT_OK) return mirt_last_status();
+    model->trainer->rate = mirt_get_learning_rate(model);
     mirt__on_devices(model->strategy, mirt__device_update, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -13963,6 +14758,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     if (!model || !model->trainer || (model->trainer->stage != MIRT__GRADIENTS && model->trainer->stage != MIRT__REDUCED)) {
         return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
     }
+    if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
     int index = mirt__variable_find(model, name);
     if (index < 0) return mirt_last_status();
     const mirt__variable *v = &model->variable[index];
@@ -14137,6 +14933,7 @@ typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
     mirt_dataset *train, *validation;
+    mirt__needs needs;
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
@@ -14161,7 +14958,7 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
 }
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
-    fit->event.step = fit->model->step;
+    if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
     for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
         mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
         if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
@@ -14182,10 +14979,9 @@ static int64_t mirt__largest_batch(const mirt_dataset *dataset) {
 
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    mirt__needs needs;
-    memset(&needs, 0, sizeof needs);
-    needs.x_dtype = spec->x_dtype;
-    needs.batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
+    mirt__needs *needs = &fit->needs;
+    needs->x_dtype = spec->x_dtype;
+    needs->batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
     if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
     if (fit->validation) {
         if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
@@ -14193,9 +14989,9 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
             return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
                               mirt__dtype_name(mirt__dataset_spec(fit->validation)->x_dtype), mirt__dtype_name(spec->x_dtype));
         }
-        needs.batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
+        needs->batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
     }
-    return mirt__trainer_prepare(fit->model, &needs);
+    return mirt__trainer_prepare(fit->model, needs);
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -14213,9 +15009,9 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     mirt_model *model = fit->model;
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__batch batch;
-    double began = mirt__now();
     memset(&fit->sums, 0, sizeof fit->sums);
     mirt_status status = mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
+    double began = mirt__now(); /* loading the data is no training step */
     fit->event.batch = 0;
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__dataset_next(fit->train, &batch);
@@ -14223,7 +15019,9 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         fit->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
         if (fit->stop) break;
-        status = mirt__begin_batch(model, spec, &batch, true);
+        /* a callback may have evaluated data of another dtype */
+        status = mirt__trainer_prepare(model, &fit->needs);
+        if (status == MIRT_OK) status = mirt__begin_batch(model, spec, &batch, true);
         if (status != MIRT_OK) break;
         mirt__run_train(model);
         double loss = mirt__add_results(model, &fit->sums);
@@ -14257,6 +15055,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     mirt__set_logs(fit, false, 0);
     if (fit->validation) {
         memset(&validation, 0, sizeof validation);
+        if (mirt__trainer_prepare(model, &fit->needs) != MIRT_OK) return mirt_last_status();
         if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, "val_", &fit->logs);
     }
@@ -14272,7 +15071,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     fit->event.model = fit->model;
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = (spec->samples + spec->batch - 1) / spec->batch;
+    fit->event.batches = spec->samples / spec->batch + (spec->samples % spec->batch != 0);
     fit->event.logs = &fit->logs;
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     for (int epoch = 0; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
@@ -14293,7 +15092,9 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt_last_status() == MIRT_OK ? mirt__fail(MIRT_E_INVALID, "mirt_fit: no data set") : 0, (mirt_history *)NULL;
     if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;
+    model->busy = true;
     mirt__free(model->history_logs);
     memset(&model->history, 0, sizeof model->history);
     model->history_logs = (mirt_logs *)mirt__calloc((size_t)epochs, sizeof *model->history_logs);
@@ -14305,6 +15106,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    model->busy = false;
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
     if (model->history.seconds > 0) model->history.images_per_second /= model->history.seconds;
@@ -14339,7 +15141,7 @@ static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__needs needs;
     memset(&needs, 0, sizeof needs);
     if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
-    needs.x_dtype = MIRT_UINT8;
+    needs.x_dtype = model->trainer ? model->trainer->needs.x_dtype : MIRT_UINT8; /* of the data seen so far */
     needs.batch[MIRT__TRAIN] = batch;
     return mirt__trainer_dry(model, &needs);
 }
@@ -14604,15 +15406,24 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 }
 
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
     int64_t step, epoch;
     if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
-    if (mirt__json_get_int(training, "iterations", 0, INT64_MAX - 1, &step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, INT64_MAX - 1, &epoch) != MIRT_OK) {
+    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
         return mirt_last_status();
     }
     model->step = step;
     model->epoch = epoch;
     return MIRT_OK;
+}
+
+/* Whatever is wrong with what a file describes is wrong with the file. */
+static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
+    mirt_status status = mirt_last_status();
+    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
+    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
+    return mirt_last_status();
 }
 
 static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
@@ -14622,14 +15433,15 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
         !(training = mirt__load_metadata(file, pool, "training"))) {
         return mirt_last_status();
     }
-    if (mirt__architecture_read(model, architecture) != MIRT_OK || mirt__compile_read(compile, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
+    if (mirt__compile_read(compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__optimizer_slots(&config.optimizer);
     if (mirt__load_check(file, model, slots) != MIRT_OK) return mirt_last_status();
-    if (mirt_compile(model, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots) != MIRT_OK) return mirt_last_status();
-    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->origin);
+    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
 }
 
 /* Closes `file`. */
@@ -14694,10 +15506,12 @@ static void mirt__build_mnist(mirt_model *model) {
     mirt_model_output(model, mirt_dense(x, &logits));
 }
 
-static const struct {
+typedef struct mirt__model_row {
     const char *name;
     void (*build)(mirt_model *model);
-} mirt__model_table[] = {
+} mirt__model_row;
+
+static const mirt__model_row mirt__model_table[] = {
     {"mnist", mirt__build_mnist},
 };
 
@@ -14715,6 +15529,16 @@ MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *nam
                nearest ? nearest : names[0], "\"?");
     return NULL;
 }
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+#if defined(__NVCC__) && defined(__CUDACC__)
+#pragma nv_diagnostic pop
+#endif
 
 #endif /* MIRRORTRAIN_IMPLEMENTATION */
 

@@ -2,6 +2,10 @@
 """Training rate of mirrortrain's MNIST convnet beside TensorFlow's and PyTorch's, in one run:
 windows of each take turns, medians are compared. Writes the figures to a JSON file.
 
+All train the same network in float32 with Adam at the same global batch. Ours shuffles all of the
+data, converts its bytes and reports accuracy in every step, and its clock leaves out reading the files;
+the peers take float32 batches from memory, in order, and only Keras' fit reports accuracy.
+
   bench.py --data DIR --peer-python "ENV_TF/bin/python ENV_TORCH/bin/python"
 """
 import argparse
@@ -65,10 +69,13 @@ def start_peer(python, module, script, args):
     """Starts a peer's script and lets it find its best modes; returns its runners, none without
     the package."""
     look = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('%s'))" % module
-    if subprocess.run([python, "-c", look], capture_output=True).returncode:
-        return None
+    try:
+        if subprocess.run([python, "-c", look], capture_output=True).returncode:
+            return None
+    except OSError as error:
+        sys.exit("bench: --peer-python %s does not run: %s" % (python, error))
     command = [python, os.path.join(HERE, script), "--serve", "--batch", ",".join(map(str, args.batch)),
-               "--threads", str(args.cores)] + (["--mnist", args.data] if args.data else [])
+               "--threads", str(args.cores), "--seconds", "2"] + (["--mnist", args.data] if args.data else [])
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                text=True)
     runners, trials = [], []
@@ -94,12 +101,18 @@ def main():
     parser.add_argument("--peer-python", default=os.environ.get("PEER_PYTHON", ""),
                         help="interpreters with tensorflow or torch, separated by spaces or colons")
     parser.add_argument("--batch", default="64,128", type=lambda text: [int(b) for b in text.split(",")])
-    parser.add_argument("--seconds", type=float, default=1.5, help="of one window")
-    parser.add_argument("--repeat", type=int, default=7, help="windows of each")
+    parser.add_argument("--seconds", type=float, default=1, help="of one window")
+    parser.add_argument("--repeat", type=int, default=5, help="windows of each")
     parser.add_argument("--out", default="build/bench.json")
     args = parser.parse_args()
     args.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
+    try:
+        subprocess.run(args.ours.split() + ["--version"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit("bench: %s does not run: %s" % (args.ours, error))
+
+    load = os.getloadavg()[0]  # of others: our own work comes after
     peers = []
     for module, script in (("tensorflow", "peer_tensorflow.py"), ("torch", "peer_pytorch.py")):
         found = None
@@ -128,8 +141,7 @@ def main():
         process.stdin.close()
         process.wait()
 
-    load = os.getloadavg()[0]
-    print("\nMNIST convnet, training images per second, median of %d windows of %g s; %s, %d cores, load %.1f"
+    print("\nMNIST convnet, training images per second, median of %d windows of %g s; %s, %d cores, load before %.1f"
           % (args.repeat, args.seconds, cpu_name(), args.cores, load))
     print("%-6s %-58s %10s %21s %9s" % ("batch", "", "images/s", "lowest .. highest", "ours is"))
     for row in table:

@@ -182,8 +182,8 @@ static void bench_update(int64_t count, int parts, int copies) {
         for (int64_t j = 0; j < count; j++) args.slot[i][j] = 0.25f;
     }
     args.learning_rate = 1e-3f;
-    args.beta_1 = 0.9f;
-    args.beta_2 = 0.999f;
+    args.new_1 = 0.1f;
+    args.new_2 = 0.001f;
     args.epsilon = 1e-7f;
     double adam = best(call_adam, &args), sgd = best(call_sgd, &args);
     printf("update of %d, %d parts, %d copies: adam %.4f ms %.1f GB/s, sgd momentum %.4f ms\n", (int)count, parts, copies,

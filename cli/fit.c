@@ -16,7 +16,7 @@ static double log_value(const mirt_logs *logs, const char *name) {
 
 static int print_step(const mirt_event *event, void *user) {
     (void)user;
-    printf("step %lld loss %.6f\n", (long long)event->step + 1, log_value(event->logs, "batch_loss"));
+    printf("step %lld loss %.6f\n", (long long)mirt_step(event->model), log_value(event->logs, "batch_loss"));
     return 0;
 }
 
@@ -72,21 +72,13 @@ static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, 
     mirt_history *history = mirt_fit(model, training, &desc);
     if (!history) return complain_of_library();
 
-    /* Stopped inside an epoch, fit has not validated the last weights. */
-    double loss = mirt_history_last(history, "val_loss"), accuracy = mirt_history_last(history, "val_accuracy");
-    if (isnan(loss)) {
-        mirt_logs logs;
-        if (mirt_evaluate(model, test, &logs) != MIRT_OK) return complain_of_library();
-        loss = log_value(&logs, "loss");
-        accuracy = log_value(&logs, "accuracy");
-    }
     if (o->save) {
         if (mirt_save(model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
         printf("saved: %s\n", o->save);
     }
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
-        mirt_history_last(history, "loss"), mirt_history_last(history, "accuracy"), loss, accuracy,
-        history->images_per_second, history->seconds);
+        mirt_history_last(history, "loss"), mirt_history_last(history, "accuracy"), mirt_history_last(history, "val_loss"),
+        mirt_history_last(history, "val_accuracy"), history->images_per_second, history->seconds);
     return EXIT_OK;
 }
 

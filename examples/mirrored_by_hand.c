@@ -10,6 +10,7 @@
 #include "../mirrortrain.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 7, IN = 4, KERNEL = IN };
@@ -29,7 +30,7 @@ int main(void) {
     /* y = 1 x0 - 2 x1 + 3 x2 - 4 x3, to be found from seven rows: four for one replica, three for the other. */
     float x[ROWS][IN], y[ROWS][1], copy[2][KERNEL];
     for (int i = 0; i < ROWS; i++) {
-        for (int k = 0; k < IN; k++) x[i][k] = (float)((i * 5 + k * 3 + i * k) % 7) / 3 - 1;
+        for (int k = 0; k < IN; k++) x[i][k] = (float)((i * (k + 2) + k * k) % 7) / 3 - 1;
         y[i][0] = 1 * x[i][0] - 2 * x[i][1] + 3 * x[i][2] - 4 * x[i][3];
     }
     mirt_array inputs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN));
@@ -67,7 +68,7 @@ int main(void) {
             fprintf(stderr, "step %d: the copies differ\n", step);
             return 1;
         }
-        if (step % 20 == 0 || step == 99) printf("step %3d: loss %.6f, both copies equal bit for bit\n", step, loss);
+        if (step % 20 == 0 || step == 99) printf("step %3d: loss %9.6f, both copies equal bit for bit\n", step, loss);
     }
     show("kernel      ", copy[0], 0);
     mirt_strategy_destroy(strategy);

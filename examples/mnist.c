@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     const char *dir = argc > 1 ? argv[1] : NULL;
     mirt_strategy *strategy = mirt_mirrored(argc > 2 ? argv[2] : NULL);
     int batch = 64 * mirt_num_replicas(strategy); /* a batch is always the global batch */
-    printf("%d replicas, global batch %d\n", mirt_num_replicas(strategy), batch);
+    printf("replicas: %d, global batch: %d\n", mirt_num_replicas(strategy), batch);
 
     mirt_dataset *train = dir ? mirt_mnist(dir, MIRT_TRAIN) : mirt_drawn_digits(12000, 0, MIRT_TRAIN);
     mirt_dataset *test = dir ? mirt_mnist(dir, MIRT_TEST) : mirt_drawn_digits(2000, 0, MIRT_TEST);

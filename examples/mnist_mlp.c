@@ -8,16 +8,19 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { CLASSES = 10, SIDE = 28, PIXELS = SIDE * SIDE, TRAIN = 6000, TEST = 1000 };
 
 /* A bar whose angle is the class, at a random place, in noise. */
 static void draw(unsigned char *image, int label, unsigned *seed) {
     double dx = cos(label * 3.14159265 / CLASSES), dy = sin(label * 3.14159265 / CLASSES);
-    for (int i = 0; i < PIXELS; i++) image[i] = (unsigned char)((*seed = *seed * 1664525u + 1013904223u) >> 26);
+    for (int i = 0; i < PIXELS; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        image[i] = (unsigned char)(*seed >> 25);
+    }
     double cx = 12 + (*seed >> 16) % 5, cy = 12 + (*seed >> 24) % 5;
     for (double t = -9; t <= 9; t += 0.25) image[(int)(cy + t * dy + 0.5) * SIDE + (int)(cx + t * dx + 0.5)] = 255;
 }
@@ -25,7 +28,10 @@ static void draw(unsigned char *image, int label, unsigned *seed) {
 /* `count` images and labels from an IDX pair without .gz, or drawn. False if a file is too short. */
 static int fill(const char *dir, const char *name, unsigned char *images, unsigned char *labels, int count) {
     unsigned seed = (unsigned)name[1];
-    for (int i = 0; !dir && i < count; i++) draw(images + (size_t)i * PIXELS, labels[i] = (unsigned char)(i % CLASSES), &seed);
+    for (int i = 0; !dir && i < count; i++) {
+        labels[i] = (unsigned char)(i % CLASSES);
+        draw(images + (size_t)i * PIXELS, labels[i], &seed);
+    }
     const struct { const char *kind; long header; unsigned char *to; size_t size; } file[2] = {
         {"images-idx3", 16, images, (size_t)count * PIXELS}, {"labels-idx1", 8, labels, (size_t)count}};
     for (int i = 0; dir && i < 2; i++) {

@@ -375,13 +375,14 @@ typedef struct mirt_logs {
     double value[2 * MIRT_MAX_METRICS + 4];
 } mirt_logs;
 
-/* What a callback sees. `batch` and `step` are 0-based; `step` counts from the start of training. */
+/* What a callback sees. `epoch` and `batch` are 0-based; `step` counts the steps applied since the
+   start of training, over all fits. */
 typedef struct mirt_event {
     mirt_model *model;
     int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
     int64_t batch, batches;
     int64_t step;
-    const mirt_logs *logs; /* batch end: so far in this epoch; epoch end: with validation */
+    const mirt_logs *logs; /* batch end: so far in this epoch, and "batch_loss"; epoch end: with validation */
     double seconds;        /* since the epoch began */
 } mirt_event;
 

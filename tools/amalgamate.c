@@ -113,7 +113,8 @@ static void read_list(const char *src, source_list *list) {
         if (list->count == MAX_FILES) die("%s:%d: more than %d files; raise MAX_FILES", path, number, MAX_FILES);
         memcpy(list->path[list->count], line, size);
         list->path[list->count][size] = 0;
-        for (int i = 0; i < list->count; i++) {
+        bool snippet = size > 4 && strcmp(list->path[list->count] + size - 4, ".inc") == 0; /* may stand anywhere, often */
+        for (int i = 0; i < list->count && !snippet; i++) {
             if (strcmp(list->path[i], list->path[list->count]) == 0) die("%s:%d: %s is listed twice", path, number, list->path[i]);
         }
         list->count++;
@@ -242,14 +243,18 @@ static text make_header(const char *src) {
     read_list(src, &list);
     append_api(&out, src, list.path[0]);
     append_string(&out,
-        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n");
+        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n"
+        "\n/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */\n"
+        "#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic push\n#pragma nv_diag_suppress 1675\n#endif\n");
     for (int i = 1; i < list.count; i++) {
         append_string(&out, "\n/* >>section ");
         append_string(&out, list.path[i]);
         append_string(&out, " */\n\n");
         append_source(&out, src, list.path[i], &list, i, 0);
     }
-    append_string(&out, "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n\n/*\n");
+    append_string(&out,
+        "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"
+        "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n\n/*\n");
     char path[MAX_PATH_LENGTH];
     join(path, src, "../LICENSE");
     text licence = read_existing(path);

@@ -30,6 +30,9 @@ MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out
    borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
 
+/* The spec of samples in arrays, as mirt_arrays takes them. */
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec);
+
 /* The rest is for stages. */
 
 typedef struct mirt__sample {

@@ -139,6 +139,7 @@ static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
     const mirt_shape *shape = &array->shape;
+    if (mirt__dtype_size(array->dtype) == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
     /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
@@ -161,25 +162,29 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec) {
+    memset(spec, 0, sizeof *spec);
     mirt_status status = mirt__arrays_check("x", x);
     if (status != MIRT_OK) return status;
     if (!x->data) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
-    spec.x_dtype = x->dtype;
-    spec.x_shape = mirt__arrays_sample_shape(&x->shape);
-    spec.samples = x->shape.dim[0];
-    spec.has_y = y->data != NULL;
-    if (spec.has_y) {
-        status = mirt__arrays_check("y", y);
-        if (status != MIRT_OK) return status;
-        if (y->shape.dim[0] != spec.samples)
-            return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
-                              (long long)spec.samples, (long long)y->shape.dim[0]);
-        spec.y_dtype = y->dtype;
-        spec.y_shape = mirt__arrays_sample_shape(&y->shape);
-    }
+    spec->x_dtype = x->dtype;
+    spec->x_shape = mirt__arrays_sample_shape(&x->shape);
+    spec->samples = x->shape.dim[0];
+    spec->has_y = y->data != NULL;
+    if (!spec->has_y) return MIRT_OK;
+    status = mirt__arrays_check("y", y);
+    if (status != MIRT_OK) return status;
+    if (y->shape.dim[0] != spec->samples)
+        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
+                          (long long)spec->samples, (long long)y->shape.dim[0]);
+    spec->y_dtype = y->dtype;
+    spec->y_shape = mirt__arrays_sample_shape(&y->shape);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
+    mirt__data_spec spec;
+    if (mirt__arrays_spec(x, y, &spec) != MIRT_OK) return mirt_last_status();
     block->x = (const unsigned char *)x->data;
     block->y = (const unsigned char *)y->data;
     block->base.contiguous = true;

@@ -132,6 +132,11 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
         if (size != (uint32_t)file->size)
             return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
                               file->path, (unsigned long long)file->size, (unsigned long)size);
+        /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
+        long packed = ftell(stream);
+        if (packed < 0 || file->size / 1032 > (uint64_t)packed)
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %ld bytes cannot hold the %llu that its dimensions need", file->path, packed,
+                              (unsigned long long)file->size);
         return MIRT_OK;
     }
     long size = -1;

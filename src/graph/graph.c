@@ -29,7 +29,11 @@ MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows) {
 }
 
 MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape) {
-    if (mirt__shape_count(shape) < 0) return mirt__fail(MIRT_E_SHAPE, "a tensor of this shape has too many elements"), false;
+    int64_t count = mirt__shape_count(shape);
+    if (count < 0 || count > MIRT__MAX_ELEMENTS) {
+        char text[96];
+        return mirt__fail(MIRT_E_SHAPE, "a tensor of shape %s has too many elements", mirt__shape_text(shape, text)), false;
+    }
     mirt_tensor *t = (mirt_tensor *)mirt__pool_alloc(&node->graph->pool, sizeof *t);
     if (!t) return false;
     t->node = node;

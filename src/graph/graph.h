@@ -8,6 +8,10 @@
 
 #define MIRT__MAX_IN 6
 #define MIRT__MAX_OUT 4
+/* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
+   machine, and so small that sums and products of a few cannot overflow. */
+#define MIRT__MAX_ELEMENTS ((int64_t)1 << 40)
+#define MIRT__MAX_BYTES ((int64_t)1 << 46)
 
 typedef struct mirt__graph mirt__graph;
 typedef struct mirt__node mirt__node;

@@ -66,6 +66,18 @@ static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     return mirt__runs(node) && t->space == MIRT__SPACE_NONE && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
+/* Whether the bytes of every tensor at `rows` rows can be counted with. */
+static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            int64_t row = (int64_t)mirt__tensor_bytes(graph->node[i]->out[k], 1);
+            if (row == 0 || rows <= MIRT__MAX_BYTES / row) continue;
+            return mirt__fail(MIRT_E_NOMEM, "batches of %lld samples need more memory than any machine has", (long long)rows), false;
+        }
+    }
+    return true;
+}
+
 static int mirt__plan_collect(mirt__graph *graph, int64_t max_rows, mirt_tensor **list) {
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
@@ -144,7 +156,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows)) return false;
     mirt__plan_lifetimes(&program->graph);
     if (!mirt__plan_arena(program)) return false;
     mirt__plan_aliases_and_workspace(program);

@@ -31,7 +31,8 @@ static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_wind
     return ((w->y + ky) * p->w + w->x + kx) * p->c;
 }
 
-static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image, float *y, int32_t *which) {
+static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image,
+                                    float *y, int32_t *which) {
     const int64_t channels = p->c;
     const int32_t first = (int32_t)(w->ky * p->kw + w->kx);
     memcpy(y, image + mirt__common_pixel(p, w, w->ky, w->kx), (size_t)channels * sizeof(float));
@@ -88,7 +89,8 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
 }
 
 /* One window's gradient, added to the pixel that was its maximum. */
-static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, const int32_t *which, float *image) {
+static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy,
+                                  const int32_t *which, float *image) {
     for (int64_t ky = w->ky; ky < w->ky1; ky++) {
         for (int64_t kx = w->kx; kx < w->kx1; kx++) {
             float *dx = image + mirt__common_pixel(p, w, ky, kx);

@@ -5,10 +5,11 @@
 
 #include "shapes.h"
 
-/* One tile of c in registers: c[i][j] (+)= sum over the runs of a[i] times b. */
+/* One tile of c in registers: c[i][column + j] (+)= sum over the runs of a[i] times b[j]. */
 typedef struct mirt__tile {
     const float *a[MIRT__TILE_ROWS];
     float *c[MIRT__TILE_ROWS];
+    int64_t column;
     const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
     int64_t run_count, a_step;
     const float *b;
@@ -16,7 +17,7 @@ typedef struct mirt__tile {
     bool fresh; /* from zero, not from c */
 } mirt__tile;
 
-/* One row of pooling windows of a convolution, `vectors` vectors of channels. */
+/* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
     const float *a; /* the first window's patch */
     int64_t pitch, ci, windows, k;
@@ -40,7 +41,10 @@ typedef struct mirt__pool_windows {
 
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
-    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1] */
+    int pool_vectors;         /* vectors of channels in pool_row */
+    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* `count` elements of the reader from element `at` on, as floats */
@@ -50,7 +54,9 @@ typedef struct mirt__simd {
                    int64_t rows, int64_t columns);
     /* sum[j] (+)= the chain over p of b[p * b_row + j] */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
-    void (*pool_row)(const mirt__pool_row *row, int vectors);
+    void (*pool_row)(const mirt__pool_row *row);
+    /* For each window and k the values at the window's four places, side by side. */
+    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
     void (*accumulate)(float *into, const float *from, int64_t count);
 } mirt__simd;

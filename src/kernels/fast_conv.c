@@ -5,9 +5,9 @@
 
 #ifndef MIRT__REAL_DOUBLE
 
+#include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
 typedef struct mirt__conv_job {
@@ -48,6 +48,10 @@ static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job,
 static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
+    if (from == column && end == column + columns && columns == w && row >= 0 && row + rows <= h) {
+        simd->read(to, reader, (image * h + row) * w * c, rows * w * c);
+        return;
+    }
     for (int64_t y = row; y < row + rows; y++, to += columns * c) {
         if (y < 0 || y >= h || from >= end) {
             memset(to, 0, (size_t)(columns * c) * sizeof(float));
@@ -403,7 +407,7 @@ static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
     const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
     const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
     const int64_t pooled = s->oh / 2 * 2, rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
-    const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = 2 * simd->lanes;
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = (int64_t)simd->pool_vectors * simd->lanes;
     int32_t *offset = (int32_t *)(void *)scratch.panel;
     float *panel = scratch.panel + k;
     mirt__pool_row row;
@@ -431,7 +435,7 @@ static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
             row.a = x + r * row.pitch;
             row.y = args->y + at;
             row.which = args->which ? args->which + at : NULL;
-            simd->pool_row(&row, row.columns > simd->lanes ? 2 : 1);
+            simd->pool_row(&row);
         }
     }
 }
@@ -442,25 +446,6 @@ MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_poo
     job.pool = args;
     job.blocks_per_image = (args->s.oh / 2 * 2 + job.blocks.forward_rows - 1) / job.blocks.forward_rows;
     mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_pool_task, &job);
-}
-
-/* For each window and k the values at the window's four places, side by side. */
-static void mirt__conv_lay_windows(const mirt__conv *s, const float *x, int64_t pitch, int64_t windows, int64_t k,
-                                   const int32_t *offset, float *block) {
-    for (int64_t w = 0; w < windows; w++, x += 2 * s->ci) {
-        for (int64_t p = 0; p < k; p++, block += 4) {
-            const float *at = x + offset[p];
-            if (s->ci == 1) {
-                memcpy(block, at, 2 * sizeof(float));
-                memcpy(block + 2, at + pitch, 2 * sizeof(float));
-            } else {
-                block[0] = at[0];
-                block[1] = at[s->ci];
-                block[2] = at[pitch];
-                block[3] = at[pitch + s->ci];
-            }
-        }
-    }
 }
 
 static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
@@ -490,8 +475,8 @@ static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
             for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
                 const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;
                 for (int64_t line = 0; line < lines; line++) {
-                    mirt__conv_lay_windows(s, x + (r + line) * 2 * pitch, pitch, across, k, offset,
-                                           block + line * across * k * 4);
+                    job->simd->lay_windows(block + line * across * k * 4, x + (r + line) * 2 * pitch, pitch, s->ci,
+                                           across, k, offset);
                 }
                 const int64_t at = ((image * down + y / 2 + r) * across) * s->co;
                 windows.windows = lines * across;
@@ -513,8 +498,6 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
     mirt__conv_chunks_finish(&job, args->dkernel, args->db);
 }
 
-#if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC pop_options
-#endif
+#include "optimize_end.inc"
 
 #endif

@@ -4,18 +4,14 @@
 
 #ifndef MIRT__REAL_DOUBLE
 
+#include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
 static int64_t mirt__fast_min(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
-static int64_t mirt__fast_max(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
 /* The part of the runs between two spills. */
 typedef struct mirt__fast_block {
     mirt__run runs[MIRT__BLOCK_RUNS];
@@ -53,15 +49,11 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
     for (int64_t r = 0; r < block->count; r++) {
         const int64_t k = block->runs[r].length;
         const float *from = p->b + block->runs[r].b + j * p->b_col;
-        if (p->b_col != 1) {
-            simd->transpose(to, from, p->b_col, k, columns);
+        if (p->b_col == 1) {
+            simd->copy_rows(to, from, p->b_row, k, columns);
         } else {
-            for (int64_t i = 0; i < k; i++) {
-                memcpy(to + i * MIRT__PANEL, from + i * p->b_row, (size_t)columns * sizeof(float));
-            }
-        }
-        if (filled > columns) {
-            for (int64_t i = 0; i < k; i++) {
+            simd->transpose(to, from, p->b_col, k, columns);
+            for (int64_t i = 0; i < k && filled > columns; i++) {
                 memset(to + i * MIRT__PANEL + columns, 0, (size_t)(filled - columns) * sizeof(float));
             }
         }
@@ -69,32 +61,35 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
     }
 }
 
-/* Up to 64 columns of up to six rows of c. tile->c are the places of column j. */
+/* The columns of a tile that do not fill their vectors, by way of scratch. */
+static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
+    mirt__tile edge = *tile;
+    edge.column = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        edge.c[i] = spare + i * MIRT__PANEL;
+        if (!tile->fresh) memcpy(edge.c[i], tile->c[i] + tile->column, (size_t)columns * sizeof(float));
+    }
+    simd->tile[kind][rows - 1](&edge);
+    for (int64_t i = 0; i < rows; i++) {
+        memcpy(tile->c[i] + tile->column, edge.c[i], (size_t)columns * sizeof(float));
+    }
+}
+
+/* Up to a panel's columns of up to six rows of c. */
 static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t rows, int64_t columns, float *spare) {
-    float *const *const c = tile->c;
-    float *at[MIRT__TILE_ROWS];
-    for (int64_t i = 0; i < rows; i++) at[i] = c[i];
     const float *b = tile->b;
+    const int widest = simd->vectors == 4 ? 2 : 1;
     for (int64_t j = 0; j < columns;) {
-        int64_t vectors = (columns - j + simd->lanes - 1) / simd->lanes, kind = 0;
-        vectors = mirt__fast_min(vectors, simd->vectors);
-        while (2 << kind <= vectors) kind++;
-        const int64_t wide = simd->lanes << kind, valid = mirt__fast_min(wide, columns - j);
+        int kind = widest;
+        /* No vector may be without a column. */
+        while (((int64_t)simd->lanes << kind) - simd->lanes >= columns - j || !simd->tile[kind][0]) kind--;
+        const int64_t wide = (int64_t)simd->lanes << kind;
         tile->b = b + j;
-        if (valid == wide) {
-            for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i] + j;
-            simd->tile[kind][rows - 1](tile);
-        } else {
-            for (int64_t i = 0; i < rows; i++) {
-                tile->c[i] = spare + i * MIRT__PANEL;
-                if (!tile->fresh) memcpy(tile->c[i], at[i] + j, (size_t)valid * sizeof(float));
-            }
-            simd->tile[kind][rows - 1](tile);
-            for (int64_t i = 0; i < rows; i++) memcpy(at[i] + j, tile->c[i], (size_t)valid * sizeof(float));
-        }
+        tile->column = j;
+        if (columns - j >= wide) simd->tile[kind][rows - 1](tile);
+        else mirt__fast_tile_edge(simd, tile, rows, kind, columns - j, spare);
         j += wide;
     }
-    for (int64_t i = 0; i < rows; i++) tile->c[i] = at[i];
     tile->b = b;
 }
 
@@ -136,7 +131,7 @@ MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p)
         for (bool more = true; more;) {
             more = mirt__fast_next_block(p, &run, &skip, &block);
             /* Rows of b that are far apart cost more than a copy when there are many rows of a. */
-            if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 48)) {
+            if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 96)) {
                 tile.b = p->b + (block.count > 0 ? block.runs[0].b : 0) + j;
                 tile.b_row = p->b_row;
             } else {
@@ -237,6 +232,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where) {
+    if (args->m < 1 && args->column_sum) simd->column_sum(args->column_sum, args->b, args->b_row, args->k, args->n, true);
     if (args->m < 1 || args->n < 1) return;
     const int64_t threads = mirt__team_size(where->team);
     mirt__gemm_job job;
@@ -247,8 +243,7 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {
-        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k)
-                             : mirt__fast_max(MIRT__STRIP / mirt__fast_max(args->k, 1) / 12 * 12, 96);
+        job.rows = job.strip ? mirt__gemm_strip_rows(args->m, args->k) : args->m;
         if (job.strip && threads == 1) job.columns = args->n;
     } else {
         job.rows = threads == 1 && !job.strip ? args->m : 8 * MIRT__GRAD_COLUMNS;
@@ -305,8 +300,6 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #undef MIRT__RANGE
 
-#if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC pop_options
-#endif
+#include "optimize_end.inc"
 
 #endif

@@ -245,7 +245,7 @@ typedef struct mirt__update {
     mirt__real *weight[MIRT__MAX_PARTS];
     mirt__real *slot[2];
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float beta_1, beta_2, epsilon, momentum;
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, computed by the caller in double */
     bool nesterov;
 } mirt__update;
 

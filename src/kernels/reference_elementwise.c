@@ -207,12 +207,12 @@ MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
 }
 
 MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
-    const mirt__real rate = u->learning_rate, beta_1 = u->beta_1, beta_2 = u->beta_2, epsilon = u->epsilon;
+    const mirt__real rate = u->learning_rate, new_1 = u->new_1, new_2 = u->new_2, epsilon = u->epsilon;
     (void)where;
     for (int64_t i = u->begin; i < u->end; i++) {
         mirt__real g = mirt__ref_gradient(u, i);
-        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * (1 - beta_1);
-        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * (1 - beta_2);
+        mirt__real m = u->slot[0][i] + (g - u->slot[0][i]) * new_1;
+        mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
         u->slot[0][i] = m;
         u->slot[1][i] = v;
         mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));

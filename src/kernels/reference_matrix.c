@@ -213,7 +213,8 @@ static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_gr
                 int64_t window = ((row * (s->oh / 2) + wy) * (s->ow / 2) + wx) * s->co + o;
                 int place = g->which[window];
                 if (place == 4) continue;
-                sum += (double)g->dy[window] * mirt__ref_pixel(s, &g->x, row, 2 * wy + place / 2 + ky, 2 * wx + place % 2 + kx, c);
+                int64_t iy = 2 * wy + place / 2 + ky, ix = 2 * wx + place % 2 + kx;
+                sum += (double)g->dy[window] * mirt__ref_pixel(s, &g->x, row, iy, ix, c);
             }
         }
     }

@@ -21,7 +21,8 @@ static mirt__ref_window mirt__ref_window_of(const mirt__pool2d *p, int64_t oy, i
 
 /* Calls `visit` for every window and channel: `at` is its place in the output, `base` that of
    x[row, 0, 0, channel]. */
-static void mirt__ref_each_window(const mirt__pool2d *p, void (*visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base)) {
+typedef void (*mirt__ref_visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base);
+static void mirt__ref_each_window(const mirt__pool2d *p, mirt__ref_visit visit) {
     int64_t at = 0;
     for (int64_t row = 0; row < p->rows; row++) {
         for (int64_t oy = 0; oy < p->oh; oy++) {

@@ -6,16 +6,17 @@
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* These functions need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__)
-#pragma GCC push_options
-#pragma GCC optimize("O3,fp-contract=off")
+#include "optimize_begin.inc"
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* the vectors are written out: O3 only takes longer */
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
+#if !defined(__clang__)
+/* gcc 12 warns of the undefined registers that its own intrinsics start from. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 
 #if defined(__clang__)
@@ -50,6 +51,7 @@
 #pragma clang attribute pop
 #else
 #pragma GCC pop_options
+#pragma GCC diagnostic pop
 #endif
 #endif
 
@@ -71,10 +73,6 @@
 #undef MIRT__K
 #undef MIRT__NAME
 
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT DEFAULT
-#elif defined(__GNUC__)
-#pragma GCC pop_options
-#endif
+#include "optimize_end.inc"
 
 #endif

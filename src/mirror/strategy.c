@@ -34,7 +34,7 @@ MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barri
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
-    for (int i = 0; i < cores && i < capacity; i++) {
+    for (int i = 0; out && i < cores && i < capacity; i++) {
         snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
         snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, mirt__kernels_best()->name);
         out[i].cores = 1;
@@ -106,9 +106,10 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s", mirt_version(),
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s%s", mirt_version(),
               desc->devices ? "" : "no GPU code in this build, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
-              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s");
+              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
+              s->num_replicas == 1 ? "" : ", gradients summed in one fixed tree (the same bits on any number of devices)");
     if ((int64_t)s->num_devices * s->threads > cores) {
         mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
                   s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
@@ -123,6 +124,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->kernels = mirt__kernels_best();
     s->num_devices = 1;
     if (desc->devices && mirt__parse_devices(desc->devices, &s->num_devices) != MIRT_OK) return mirt_last_status();
+    if ((int)desc->collective < 0 || desc->collective > MIRT_TREE) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;

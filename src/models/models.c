@@ -23,10 +23,12 @@ static void mirt__build_mnist(mirt_model *model) {
     mirt_model_output(model, mirt_dense(x, &logits));
 }
 
-static const struct {
+typedef struct mirt__model_row {
     const char *name;
     void (*build)(mirt_model *model);
-} mirt__model_table[] = {
+} mirt__model_row;
+
+static const mirt__model_row mirt__model_table[] = {
     {"mnist", mirt__build_mnist},
 };
 

@@ -168,7 +168,8 @@ static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *o
         if (good) out[i] = item->integer;
     }
     if (good) return (int)array->count;
-    mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
+    if (minimum == maximum) mirt__fail(MIRT_E_FORMAT, "%s must be %d positive integers", key, minimum);
+    else mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
     return -1;
 }
 
@@ -236,17 +237,18 @@ static const mirt__layer *mirt__layer_named(const mirt_model *model, const char 
     return NULL;
 }
 
-static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json) {
+/* Layer number `number` of the file. */
+static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, size_t number) {
     union {
         char bytes[MIRT__MAX_DESC];
         double align;
     } desc;
     char label[MIRT__JSON_LABEL];
     memset(&desc, 0, sizeof desc);
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "a layer is not an object");
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number);
     const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
     const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
-    if (!class_name || !name || !config) return mirt_last_status();
+    if (!class_name || !name || !config) return mirt__fail_at("layer number %zu", number);
     mirt__json_label(name->string, label);
     const mirt__layer_class *cls = mirt__layer_class_by_name(class_name->string);
     if (!cls) {
@@ -258,7 +260,9 @@ static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json) {
     }
     const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
     bool is_input = strcmp(class_name->string, "InputLayer") == 0;
-    if (!from != is_input) return mirt__fail(MIRT_E_FORMAT, "layer %s: its input is not a layer before it", label);
+    if (is_input ? input != NULL : !from) {
+        return mirt__fail(MIRT_E_FORMAT, "layer %s: %s", label, is_input ? "an InputLayer has no input" : "its input is not a layer before it");
+    }
     return mirt__layer_add(model, cls, from ? from->out : NULL, desc.bytes, name->string) ? MIRT_OK : mirt_last_status();
 }
 
@@ -270,7 +274,7 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     if (!layers || !output || !name) return mirt_last_status();
     if (!(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
     for (size_t i = 0; i < layers->count; i++) {
-        if (mirt__layer_read(model, layers->item[i]) != MIRT_OK) return mirt_last_status();
+        if (mirt__layer_read(model, layers->item[i], i + 1) != MIRT_OK) return mirt_last_status();
     }
     const mirt__layer *last = mirt__layer_named(model, output->string);
     if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));

@@ -34,6 +34,9 @@ MIRT_API mirt_initializer mirt_he_normal(void) { return mirt_variance_scaling(2,
 
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *i) {
     if ((int)i->kind < 0 || i->kind >= MIRT__INIT_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no initializer number %d", (int)i->kind);
+    if ((int)i->mode < 0 || i->mode > MIRT_FAN_AVG) return mirt__fail(MIRT_E_INVALID, "there is no fan mode number %d", (int)i->mode);
+    if ((int)i->distribution < 0 || i->distribution > MIRT_DIST_UNIFORM) return mirt__fail(MIRT_E_INVALID, "there is no distribution number %d", (int)i->distribution);
+    if (!isfinite(i->a) || !isfinite(i->b)) return mirt__fail(MIRT_E_INVALID, "an initializer's numbers are %g and %g; they must be finite", (double)i->a, (double)i->b);
     bool spread = i->kind == MIRT_INIT_NORMAL || i->kind == MIRT_INIT_TRUNCATED_NORMAL;
     if (spread && !(i->b >= 0)) return mirt__fail(MIRT_E_INVALID, "an initializer's standard deviation is %g; it cannot be negative", (double)i->b);
     if (i->kind == MIRT_INIT_VARIANCE_SCALING && !(i->a > 0)) {

@@ -47,6 +47,9 @@ static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer,
     const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)desc;
     (void)model;
     (void)layer;
+    if (!isfinite(d->scale) || !isfinite(d->offset)) {
+        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset), (mirt_tensor *)NULL;
+    }
     return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
 }
 

@@ -1,11 +1,17 @@
 #include "model.h"
+#include "../formats/json.h"
 #include "../ops/ops.h"
+
+/* Names end up in files, and a search for a free or taken name looks at every layer. */
+#define MIRT__NAME_BYTES 200
+#define MIRT__MAX_LAYERS 10000
 
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
         if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "mirt_model_create: no strategy");
         return NULL;
     }
+    if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
     mirt__graph_init(&model->graph, model);
@@ -60,10 +66,19 @@ static const char *mirt__layer_default_name(mirt_model *model, const char *base)
     return mirt__pool_strdup(&model->graph.pool, name);
 }
 
+static bool mirt__layer_name_check(const mirt_model *model, const char *name) {
+    char label[MIRT__JSON_LABEL];
+    size_t size = strlen(name);
+    mirt__json_label(name, label);
+    if (size == 0 || size > MIRT__NAME_BYTES || strchr(name, '/') || !mirt__utf8_valid(name, size)) {
+        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", label, MIRT__NAME_BYTES), false;
+    }
+    return !mirt__layer_name_taken(model, name) || (mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", label), false);
+}
+
 static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
-    if (name && (!name[0] || strchr(name, '/'))) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must not be empty or hold a '/'", name), (mirt__layer *)NULL;
-    if (name && mirt__layer_name_taken(model, name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", name), (mirt__layer *)NULL;
-    if (model->compiled) return mirt__fail(MIRT_E_STATE, "the model is compiled; layers come before mirt_compile"), (mirt__layer *)NULL;
+    if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
+    if (name && !mirt__layer_name_check(model, name)) return NULL;
     mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(&model->graph.pool, sizeof *layer);
     if (!layer) return NULL;
     layer->cls = cls;
@@ -82,6 +97,9 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
     if (x) model = x->node->graph->model;
     if (model->graph.status != MIRT_OK) return NULL;
+    if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
+        return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
+    }
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
     layer->in = x;
@@ -99,13 +117,13 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
 
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
                                           const mirt_initializer *initializer, double fan_in, double fan_out) {
-    char full[256];
+    char full[256], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
     if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
         !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has too many elements", name), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)), (mirt_tensor *)NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
@@ -130,6 +148,10 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer,
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
     if (!model || !output) return;
+    if (model->compiled) {
+        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
+        return;
+    }
     if (output->node->graph != &model->graph) {
         mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
         mirt__model_poison(model);
@@ -137,6 +159,9 @@ MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
     }
     model->output = output;
 }
+
+#undef MIRT__NAME_BYTES
+#undef MIRT__MAX_LAYERS
 
 /* >>compile */
 
@@ -159,6 +184,20 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     return desc->loss ? mirt__labels_wanted(model, &dtype, &per_sample) : MIRT_OK;
 }
 
+/* Zeroed optimizer state; false with the error set and nothing made. */
+static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[2]) {
+    slot[0] = slot[1] = NULL;
+    for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
+        slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        if (!slot[i]) {
+            mirt__aligned_free(slot[0]);
+            return false;
+        }
+        memset(slot[i], 0, model->weight_bytes);
+    }
+    return true;
+}
+
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "mirt_compile: no model");
     mirt_compile_desc d;
@@ -167,17 +206,17 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     if (d.optimizer.kind == MIRT_ADAM && d.optimizer.learning_rate == 0 && d.optimizer.beta_1 == 0 && d.optimizer.beta_2 == 0 && !d.optimizer.schedule) {
         d.optimizer = mirt_adam(1e-3f);
     }
-    if (mirt__compile_check(model, &d) != MIRT_OK) return mirt_last_status();
-    if (mirt__model_materialize(model) != MIRT_OK) return mirt_last_status();
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
+    mirt_compile_desc before = model->config;
+    char *slot[2];
+    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || !mirt__slots_create(model, &d.optimizer, slot)) {
+        model->config = before;
+        return mirt_last_status();
+    }
     mirt__trainer_free(model);
     for (int i = 0; i < 2; i++) {
         mirt__aligned_free(model->slot[i]);
-        model->slot[i] = NULL;
-    }
-    for (int i = 0; i < mirt__optimizer_slots(&d.optimizer); i++) {
-        model->slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
-        if (!model->slot[i]) return mirt_last_status();
-        memset(model->slot[i], 0, model->weight_bytes);
+        model->slot[i] = slot[i];
     }
     model->step = 0;
     model->rate_set = false;
@@ -230,9 +269,9 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
     const char *nearest = NULL;
     for (int i = 0; i < model->num_variables; i++) {
-        const char *candidate = model->variable[i].name;
-        if (strcmp(candidate, name) == 0) return i;
-        if (!nearest) nearest = mirt__nearest(name, &candidate, 1);
+        const char *pair[2] = {nearest, model->variable[i].name};
+        if (strcmp(pair[1], name) == 0) return i;
+        nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
     }
     mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
                nearest ? "\"?" : "");
@@ -254,6 +293,7 @@ static const mirt__variable *mirt__variable_checked(mirt_model *model, const cha
 }
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     const mirt__variable *v = mirt__variable_checked(model, name, device, count);
     if (!v) return mirt_last_status();
     const mirt__real *from = mirt__weight_at(model, device, v);
@@ -262,6 +302,7 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
     if (!v) return mirt_last_status();
     for (int d = 0; d < model->strategy->num_devices; d++) {

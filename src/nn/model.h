@@ -71,6 +71,7 @@ struct mirt_model {
     mirt_tensor *input, *output;
 
     bool compiled;
+    bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
     mirt_compile_desc config;
     size_t weight_bytes;      /* of one copy of all variables */
     char *weight[MIRT__MAX_DEVICES];
@@ -107,9 +108,9 @@ MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initialize
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
-/* Fills the numbers of `update` for 0-based `step` and returns the kernel. */
+/* Fills the numbers of `update` for the model's step at learning rate `rate` and returns the kernel. */
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update);
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
 
 /* --- losses.c --- */
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);

@@ -40,7 +40,7 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0)) {
+    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
                           (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
     }
@@ -66,15 +66,22 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
 
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, mirt__update *update) {
+/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
+static double mirt__as_written(float beta) {
+    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
+    return (float)rounded == beta ? rounded : (double)beta;
+}
+
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
-    double rate = mirt_get_learning_rate(model), t = (double)(model->step + 1);
+    double t = (double)(model->step + 1);
     for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)model->slot[i];
-    update->beta_1 = o->beta_1;
-    update->beta_2 = o->beta_2;
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
     update->momentum = o->momentum;
     update->nesterov = o->nesterov;
+    /* the powers are of the float32 numbers, as in Keras */
     if (o->kind == MIRT_ADAM) rate *= sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t));
     update->learning_rate = (float)rate;
     return o->kind == MIRT_ADAM ? kernels->adam : kernels->sgd;

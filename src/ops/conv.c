@@ -4,6 +4,17 @@
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. */
 
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
+    const double most = 1 << 28;
+    if (padding != MIRT_VALID && padding != MIRT_SAME) return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
+    for (int i = 0; i < 2; i++) {
+        if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1) return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
+        if ((double)kernel[i] * dilation[i] > most) return mirt__fail(MIRT_E_SHAPE, "a window that reaches over %.0f pixels is too large", (double)kernel[i] * dilation[i]), false;
+    }
+    if ((double)kernel[0] * kernel[1] > most) return mirt__fail(MIRT_E_SHAPE, "a window of %dx%d is too large", kernel[0], kernel[1]), false;
+    return true;
+}
+
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before) {
     int64_t reach = (int64_t)(kernel - 1) * dilation + 1;
@@ -46,9 +57,9 @@ static bool mirt__conv2d_check(const mirt__node *node) {
         char tx[96];
         return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)", mirt__shape_text(&x->shape, tx)), false;
     }
-    if (a->strides[0] < 1 || a->strides[1] < 1 || a->dilation[0] < 1 || a->dilation[1] < 1 || a->groups < 1) {
-        return mirt__fail(MIRT_E_INVALID, "strides, dilation and groups must be positive"), false;
-    }
+    const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
+    if (!mirt__window_check(kernel, a->strides, a->dilation, a->padding)) return false;
+    if (a->groups < 1) return mirt__fail(MIRT_E_INVALID, "%d groups: there must be at least one", a->groups), false;
     if (x->shape.dim[3] != k->shape.dim[2] * a->groups || k->shape.dim[3] % a->groups) {
         return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
                           (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]), false;
@@ -56,13 +67,23 @@ static bool mirt__conv2d_check(const mirt__node *node) {
     return true;
 }
 
+/* Kernels copy padded strips of an image and count their elements: those have to stay countable. */
+static bool mirt__conv_countable(const mirt__conv *s) {
+    double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h, w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
+    double strip = h * w * (double)(s->ci + s->co), windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
+    if (strip < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
+    return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw, s->dilation_h, s->dilation_w,
+                      (long long)s->h, (long long)s->w, (long long)s->ci), false;
+}
+
 static bool mirt__conv2d_shape(mirt__node *node) {
     if (!mirt__conv2d_check(node)) return false;
     mirt__conv s;
     if (!mirt__conv_geometry(node, &node->in[0]->shape, &node->in[1]->shape, 1, &s)) {
         return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh, s.kw,
-                          s.dilation_h * s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
+                          s.dilation_h > 1 || s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
     }
+    if (!mirt__conv_countable(&s)) return false;
     mirt_shape y = node->in[0]->shape;
     y.dim[1] = s.oh;
     y.dim[2] = s.ow;

@@ -48,8 +48,9 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
-/* Shared by convolution and pooling: one spatial axis of output and the zeros before it, as
-   TensorFlow; false with the error set when nothing comes out. */
+/* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
+   spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding);
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */

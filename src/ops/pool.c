@@ -21,9 +21,8 @@ static bool mirt__pool_shape(mirt__node *node) {
     char text[96];
     if (!mirt__need_float(node, 1)) return false;
     if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
-    if (node->a.kernel[0] < 1 || node->a.kernel[1] < 1 || node->a.strides[0] < 1 || node->a.strides[1] < 1) {
-        return mirt__fail(MIRT_E_INVALID, "pool size and strides must be positive"), false;
-    }
+    const int undilated[2] = {1, 1};
+    if (!mirt__window_check(node->a.kernel, node->a.strides, undilated, node->a.padding)) return false;
     if (!mirt__pool_geometry(node, &y, 1, &p)) {
         return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw, (long long)p.h, (long long)p.w), false;
     }

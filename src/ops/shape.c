@@ -28,12 +28,13 @@ MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape)
 
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
     if (!x) return NULL;
-    if (mirt__is_batched(&x->shape)) {
-        if (shape.rank == MIRT_MAX_RANK) {
-            mirt__fail(MIRT_E_SHAPE, "reshape: a batched tensor can have %d axes besides its rows", MIRT_MAX_RANK - 1);
-            mirt__graph_poison(x->node->graph);
-            return NULL;
-        }
+    bool batched = mirt__is_batched(&x->shape);
+    if (shape.rank < 0 || shape.rank > MIRT_MAX_RANK - batched) {
+        mirt__fail(MIRT_E_SHAPE, "reshape: %d axes; at most %d are possible%s", shape.rank, MIRT_MAX_RANK - batched, batched ? " besides the rows" : "");
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    if (batched) {
         for (int i = shape.rank; i > 0; i--) shape.dim[i] = shape.dim[i - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
@@ -41,7 +42,10 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
     return mirt__reshape_op(x, &shape);
 }
 
-static bool mirt__cast_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->in[0]->shape); }
+static bool mirt__cast_shape(mirt__node *node) {
+    if (!mirt__dtype_size(node->a.dtype)) return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+    return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
+}
 
 static void mirt__cast_run(const mirt__call *call) {
     mirt__cast c;

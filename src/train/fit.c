@@ -5,6 +5,7 @@ typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
     mirt_dataset *train, *validation;
+    mirt__needs needs;
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
@@ -29,7 +30,7 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
 }
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
-    fit->event.step = fit->model->step;
+    if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
     for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
         mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
         if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
@@ -50,10 +51,9 @@ static int64_t mirt__largest_batch(const mirt_dataset *dataset) {
 
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    mirt__needs needs;
-    memset(&needs, 0, sizeof needs);
-    needs.x_dtype = spec->x_dtype;
-    needs.batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
+    mirt__needs *needs = &fit->needs;
+    needs->x_dtype = spec->x_dtype;
+    needs->batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
     if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
     if (fit->validation) {
         if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
@@ -61,9 +61,9 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
             return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
                               mirt__dtype_name(mirt__dataset_spec(fit->validation)->x_dtype), mirt__dtype_name(spec->x_dtype));
         }
-        needs.batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
+        needs->batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
     }
-    return mirt__trainer_prepare(fit->model, &needs);
+    return mirt__trainer_prepare(fit->model, needs);
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -91,7 +91,9 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         fit->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
         if (fit->stop) break;
-        status = mirt__begin_batch(model, spec, &batch, true);
+        /* a callback may have evaluated data of another dtype */
+        status = mirt__trainer_prepare(model, &fit->needs);
+        if (status == MIRT_OK) status = mirt__begin_batch(model, spec, &batch, true);
         if (status != MIRT_OK) break;
         mirt__run_train(model);
         double loss = mirt__add_results(model, &fit->sums);
@@ -125,6 +127,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     mirt__set_logs(fit, false, 0);
     if (fit->validation) {
         memset(&validation, 0, sizeof validation);
+        if (mirt__trainer_prepare(model, &fit->needs) != MIRT_OK) return mirt_last_status();
         if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, "val_", &fit->logs);
     }
@@ -140,7 +143,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     fit->event.model = fit->model;
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = (spec->samples + spec->batch - 1) / spec->batch;
+    fit->event.batches = spec->samples / spec->batch + (spec->samples % spec->batch != 0);
     fit->event.logs = &fit->logs;
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     for (int epoch = 0; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
@@ -161,7 +164,9 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt_last_status() == MIRT_OK ? mirt__fail(MIRT_E_INVALID, "mirt_fit: no data set") : 0, (mirt_history *)NULL;
     if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;
+    model->busy = true;
     mirt__free(model->history_logs);
     memset(&model->history, 0, sizeof model->history);
     model->history_logs = (mirt_logs *)mirt__calloc((size_t)epochs, sizeof *model->history_logs);
@@ -173,6 +178,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    model->busy = false;
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
     if (model->history.seconds > 0) model->history.images_per_second /= model->history.seconds;

@@ -5,7 +5,7 @@ static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__needs needs;
     memset(&needs, 0, sizeof needs);
     if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
-    needs.x_dtype = MIRT_UINT8;
+    needs.x_dtype = model->trainer ? model->trainer->needs.x_dtype : MIRT_UINT8; /* of the data seen so far */
     needs.batch[MIRT__TRAIN] = batch;
     return mirt__trainer_dry(model, &needs);
 }

@@ -141,15 +141,24 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 }
 
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
     int64_t step, epoch;
     if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
-    if (mirt__json_get_int(training, "iterations", 0, INT64_MAX - 1, &step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, INT64_MAX - 1, &epoch) != MIRT_OK) {
+    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
         return mirt_last_status();
     }
     model->step = step;
     model->epoch = epoch;
     return MIRT_OK;
+}
+
+/* Whatever is wrong with what a file describes is wrong with the file. */
+static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
+    mirt_status status = mirt_last_status();
+    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
+    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
+    return mirt_last_status();
 }
 
 static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
@@ -159,14 +168,15 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
         !(training = mirt__load_metadata(file, pool, "training"))) {
         return mirt_last_status();
     }
-    if (mirt__architecture_read(model, architecture) != MIRT_OK || mirt__compile_read(compile, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
+    if (mirt__compile_read(compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__optimizer_slots(&config.optimizer);
     if (mirt__load_check(file, model, slots) != MIRT_OK) return mirt_last_status();
-    if (mirt_compile(model, &config) != MIRT_OK) return mirt__fail_at("%s", file->origin);
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots) != MIRT_OK) return mirt_last_status();
-    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->origin);
+    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
 }
 
 /* Closes `file`. */

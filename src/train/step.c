@@ -157,7 +157,7 @@ static void mirt__device_update(void *arg, int device) {
     }
     u.copies = model->strategy->num_devices;
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)model->weight[d];
-    mirt__optimizer_update(model, model->strategy->kernels, &u)(&u, &where);
+    mirt__optimizer_update(model, model->strategy->kernels, model->trainer->rate, &u)(&u, &where);
 }
 
 static void mirt__device_train(void *arg, int device) {
@@ -174,6 +174,7 @@ static void mirt__plan_exchange(mirt_model *model) {
 
 MIRT__LIB void mirt__run_train(mirt_model *model) {
     mirt__plan_exchange(model);
+    model->trainer->rate = mirt_get_learning_rate(model);
     mirt__on_devices(model->strategy, mirt__device_train, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -235,19 +236,11 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
 /* >>the four stages */
 
 static mirt_status mirt__spec_of_arrays(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec, mirt__batch *batch) {
-    memset(spec, 0, sizeof *spec);
     memset(batch, 0, sizeof *batch);
     if (!x->data || x->shape.rank < 1 || x->shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
     if (!y->data || y->shape.rank < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    if (x->shape.dim[0] != y->shape.dim[0]) {
-        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld", (long long)x->shape.dim[0], (long long)y->shape.dim[0]);
-    }
-    spec->x_dtype = x->dtype;
-    spec->y_dtype = y->dtype;
-    spec->has_y = true;
-    spec->samples = spec->batch = batch->rows = x->shape.dim[0];
-    for (int i = 1; i < x->shape.rank; i++) spec->x_shape.dim[spec->x_shape.rank++] = x->shape.dim[i];
-    for (int i = 1; i < y->shape.rank; i++) spec->y_shape.dim[spec->y_shape.rank++] = y->shape.dim[i];
+    if (mirt__arrays_spec(x, y, spec) != MIRT_OK) return mirt_last_status();
+    spec->batch = batch->rows = spec->samples;
     batch->x = x->data;
     batch->y = y->data;
     return MIRT_OK;
@@ -317,6 +310,7 @@ MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
     if (mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce") != MIRT_OK) return mirt_last_status();
+    model->trainer->rate = mirt_get_learning_rate(model);
     mirt__on_devices(model->strategy, mirt__device_update, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -347,6 +341,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     if (!model || !model->trainer || (model->trainer->stage != MIRT__GRADIENTS && model->trainer->stage != MIRT__REDUCED)) {
         return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
     }
+    if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
     int index = mirt__variable_find(model, name);
     if (index < 0) return mirt_last_status();
     const mirt__variable *v = &model->variable[index];

@@ -33,6 +33,19 @@ static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *
     return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
 }
 
+/* Where probabilities come straight from a softmax or sigmoid, the loss is computed from what went
+   into it, which loses no digits. Keras does the same. */
+static mirt_tensor *mirt__loss_input(const mirt_model *model, mirt_tensor *output, bool *from_logits) {
+    const mirt__node *node = output->node;
+    bool binary = model->config.loss == MIRT_BINARY_CROSSENTROPY;
+    bool softmax = !binary && model->config.loss != MIRT_MEAN_SQUARED_ERROR && node->id == MIRT__OP_softmax;
+    bool sigmoid = binary && node->id == MIRT__OP_unary && node->a.kind == MIRT__ACT_SIGMOID;
+    *from_logits = model->config.from_logits;
+    if (*from_logits || !(softmax || sigmoid)) return output;
+    *from_logits = true;
+    return node->in[0];
+}
+
 /* Loss and metrics of `output` against labels; keep[0] is the loss. */
 static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mirt_tensor *output, mirt_tensor **keep) {
     mirt_dtype dtype;
@@ -43,7 +56,9 @@ static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mi
     shape.dim[0] = MIRT_ROWS;
     if (dtype == MIRT_INT32) shape.rank = 1;
     mirt_tensor *labels = mirt__input_op(graph, MIRT__IO_LABELS, dtype, &shape);
-    keep[count++] = mirt__loss_op(model->config.loss, model->config.from_logits, output, labels);
+    bool from_logits;
+    mirt_tensor *x = mirt__loss_input(model, output, &from_logits);
+    keep[count++] = mirt__loss_op(model->config.loss, from_logits, x, labels);
     for (int i = 0; i < metrics; i++) keep[count++] = mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
     for (int i = 0; i < count; i++) {
         if (!keep[i]) return -1;
@@ -137,7 +152,7 @@ static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model,
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
         int64_t shares = k == MIRT__TRAIN ? s->num_replicas : s->num_devices;
         if (!needs->batch[k]) continue;
-        int64_t rows = (needs->batch[k] + shares - 1) / shares;
+        int64_t rows = needs->batch[k] / shares + (needs->batch[k] % shares != 0);
         if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();
     }
     return mirt__layout_compute(t, model);

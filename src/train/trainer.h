@@ -39,6 +39,7 @@ struct mirt__trainer {
     const char *x;   /* its samples */
     char *output;    /* where predictions go */
     mirt__exchange exchange;
+    double rate;     /* asked for on the caller's thread: schedules are the user's code */
 };
 
 /* Sums over samples in their order. */

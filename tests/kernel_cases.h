@@ -1,0 +1,773 @@
+#ifndef KERNEL_CASES_H
+#define KERNEL_CASES_H
+/* One row a kernel: what its buffers are, how it is called, the shapes it is tried on. To add a
+   kernel, add a plan, a run, a list of shapes and a row in kernel_cases[] at the end. */
+#include "kernel_job.h"
+
+/* ---- matrix products */
+
+/* A reader that turns a stored element into about [-1, 1]. */
+static mirt_dtype reader_dtype(int kind) { return kind == 1 ? MIRT_UINT8 : kind == 2 ? MIRT_INT32 : MIRT_FLOAT32; }
+static mirt__reader reader(const job *j, int i, int kind) {
+    mirt__reader r;
+    r.data = j->at[i];
+    r.dtype = reader_dtype(kind);
+    r.affine = kind != 0;
+    r.scale = kind == 3 ? 0.5f : 1.0f / 128;
+    r.offset = kind == 2 ? 0.0f : kind == 3 ? 0.25f : -1.0f;
+    return r;
+}
+
+enum { G_M, G_N, G_K, G_LAYOUT, G_READER, G_BIAS, G_ACTIVATION, G_MASK, G_COLUMN_SUM, G_GRID };
+enum { AB, AT_B, A_BT };
+static const int32_t gemm_shapes[][MAX_NUMBERS] = {
+    /* m, n, k, layout, reader, bias, activation, mask, column sum, grid */
+    {1, 1, 1, AB, 0, 0, 0, 0, 0, 1},
+    {6, 16, 3, AB, 0, 0, 0, 0, 0, 1},
+    {7, 17, 33, AB, 0, 1, MIRT_RELU, 0, 0, 1},
+    {13, 65, 21, AB, 0, 1, 0, 0, 0, 0},
+    {5, 10, 130, AB, 1, 1, MIRT_RELU, 0, 0, 0},
+    {12, 64, 64, AB, 2, 0, 0, 0, 0, 1},
+    {3, 129, 9, AB, 3, 0, MIRT_TANH, 0, 0, 0},
+    {14, 31, 1100, AB, 0, 1, MIRT_SIGMOID, 0, 0, 0},
+    {4, 5, 0, AB, 0, 1, MIRT_RELU, 0, 0, 1},
+    {0, 5, 4, AB, 0, 1, MIRT_RELU, 0, 0, 1},
+    {1, 1, 1, AT_B, 0, 0, 0, 0, 1, 1},
+    {33, 10, 7, AT_B, 0, 0, 0, 0, 1, 1},
+    {97, 66, 5, AT_B, 0, 0, 0, 0, 0, 0},
+    {20, 48, 600, AT_B, 1, 0, 0, 0, 1, 0},
+    {9, 15, 13, AT_B, 2, 0, 0, 0, 1, 0},
+    {9, 70, 0, AT_B, 0, 0, 0, 0, 1, 1},
+    {1, 1, 1, A_BT, 0, 0, 0, 0, 0, 1},
+    {7, 66, 10, A_BT, 0, 0, 0, MIRT_RELU, 0, 1},
+    {12, 19, 64, A_BT, 0, 0, 0, MIRT_SIGMOID, 0, 0},
+    {5, 130, 65, A_BT, 0, 0, 0, MIRT_TANH, 0, 0},
+    {2, 3, 515, A_BT, 0, 1, MIRT_RELU, 0, 0, 0},
+    {SHAPE_LARGE},
+    {130, 21, 1100, AB, 1, 1, MIRT_RELU, 0, 0, 0}, /* several strips of rows of a */
+    {200, 70, 600, AT_B, 0, 0, 0, 0, 1, 0},
+    {SHAPE_END}};
+
+static void gemm_args(const job *j, mirt__gemm *g) {
+    const int32_t *s = j->s;
+    memset(g, 0, sizeof *g);
+    g->m = s[G_LAYOUT] == AT_B ? s[G_M] : j->count;
+    g->n = s[G_N];
+    g->k = s[G_K];
+    g->a = reader(j, 0, s[G_READER]);
+    g->a_row = s[G_LAYOUT] == AT_B ? 1 : g->k;
+    g->a_col = s[G_LAYOUT] == AT_B ? g->m : 1;
+    g->b = (const float *)j->at[1];
+    g->b_row = s[G_LAYOUT] == A_BT ? 1 : g->n;
+    g->b_col = s[G_LAYOUT] == A_BT ? g->k : 1;
+    g->epilogue.bias = s[G_BIAS] ? (const float *)j->at[2] : NULL;
+    g->epilogue.activation = (mirt_activation_kind)s[G_ACTIVATION];
+    g->epilogue.mask = s[G_MASK] ? (const float *)j->at[3] : NULL;
+    g->epilogue.mask_activation = (mirt_activation_kind)s[G_MASK];
+    g->c = out_at(j, 4);
+    g->column_sum = s[G_COLUMN_SUM] ? out_at(j, 5) : NULL;
+}
+
+static void gemm_plan(job *j) {
+    const int32_t *s = j->s;
+    const fill how = s[G_GRID] ? GRID : UNIT;
+    const bool by_row = s[G_LAYOUT] != AT_B, exact = s[G_GRID] && s[G_READER] != 1;
+    mirt__gemm g;
+    if (by_row) j->rows = s[G_M];
+    int64_t m = s[G_M], n = s[G_N], k = s[G_K];
+    add_buffer(j, IN, reader_dtype(s[G_READER]), how, by_row ? k : 0, m * k);
+    input(j, how, k * n);
+    input(j, how, n);
+    add_buffer(j, IN, MIRT_FLOAT32, how, by_row ? n : 0, m * n);
+    if (by_row) row_output(j, exact ? 0 : (double)k + 4, n);
+    else output(j, exact ? 0 : (double)k + 4, m * n);
+    output(j, s[G_GRID] ? 0 : (double)k, s[G_COLUMN_SUM] ? n : 0);
+    j->count = j->rows;
+    gemm_args(j, &g);
+    j->scratch = mirt__gemm_scratch(&g);
+}
+
+static void gemm_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__gemm g;
+    gemm_args(j, &g);
+    k->gemm(&g, where);
+}
+
+/* ---- convolutions */
+
+enum { C_ROWS, C_H, C_W, C_CI, C_CO, C_KH, C_KW, C_SH, C_SW, C_DH, C_DW, C_GROUPS, C_SAME, C_READER, C_BIAS, C_ACTIVATION, C_MASK, C_GRID };
+static const int32_t conv_shapes[][MAX_NUMBERS] = {
+    /* rows, h, w, ci, co, kh, kw, stride, dilation, groups, same, reader, bias, activation, mask of the input gradient, grid */
+    {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1},
+    {2, 5, 7, 3, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, MIRT_RELU, MIRT_RELU, 1},
+    {3, 8, 6, 4, 17, 3, 2, 1, 1, 1, 1, 1, 1, 0, 1, MIRT_RELU, MIRT_SIGMOID, 0},
+    {9, 12, 12, 1, 33, 5, 5, 1, 1, 1, 1, 1, 0, 1, 1, MIRT_RELU, 0, 0},
+    {2, 7, 9, 6, 65, 3, 3, 2, 2, 1, 1, 1, 1, 0, 0, 0, MIRT_TANH, 1},
+    {3, 9, 9, 5, 16, 2, 2, 3, 3, 1, 1, 1, 1, 0, 1, 0, 0, 1},
+    {2, 10, 8, 4, 6, 3, 3, 1, 1, 2, 2, 1, 1, 0, 0, 0, MIRT_RELU, 1},
+    {2, 11, 9, 3, 7, 3, 2, 2, 1, 2, 3, 1, 1, 3, 1, 0, 0, 0},
+    {5, 6, 6, 8, 12, 3, 3, 1, 1, 1, 1, 4, 1, 0, 1, MIRT_TANH, 0, 1},
+    {4, 7, 5, 6, 6, 3, 3, 2, 2, 1, 1, 6, 1, 0, 0, 0, MIRT_RELU, 0},
+    {6, 5, 5, 70, 3, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0},
+    {2, 4, 4, 2, 3, 4, 4, 1, 1, 1, 1, 1, 0, 2, 1, 0, 0, 1},
+    {2, 4, 4, 2, 3, 4, 4, 4, 4, 1, 1, 1, 1, 0, 1, 0, 0, 1},
+    {2, 3, 3, 2, 4, 5, 5, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 1}, /* the kernel is larger than the image */
+    {0, 6, 6, 3, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, MIRT_RELU, MIRT_RELU, 1},
+    {1, 9, 10, 1, 3, 9, 9, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 0}, /* more taps than a block of runs */
+    {SHAPE_LARGE},
+    {2, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, MIRT_RELU, MIRT_RELU, 0}, /* several strips of an image */
+    {2, 40, 30, 4, 64, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 0, MIRT_RELU, 0},
+    {1, 33, 61, 48, 4, 3, 3, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0},
+    {5, 1, 1, 1024, 520, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0}, /* a kernel so large that all images are one chunk */
+    {SHAPE_END}};
+
+/* As TensorFlow's SAME: the odd zero goes after. */
+static void window_out(int64_t in, int kernel, int stride, int dilation, bool same, int64_t *out, int64_t *before) {
+    int64_t reach = (int64_t)(kernel - 1) * dilation + 1, pad;
+    *out = same ? (in + stride - 1) / stride : (in - reach) / stride + 1;
+    pad = (*out - 1) * stride + reach - in;
+    *before = same && pad > 0 ? pad / 2 : 0;
+}
+
+static mirt__conv conv_of(const job *j) {
+    const int32_t *s = j->s;
+    mirt__conv c;
+    c.rows = j->count;
+    c.h = s[C_H];
+    c.w = s[C_W];
+    c.ci = s[C_CI];
+    c.co = s[C_CO];
+    c.kh = s[C_KH];
+    c.kw = s[C_KW];
+    c.stride_h = s[C_SH];
+    c.stride_w = s[C_SW];
+    c.dilation_h = s[C_DH];
+    c.dilation_w = s[C_DW];
+    c.groups = s[C_GROUPS];
+    window_out(c.h, c.kh, c.stride_h, c.dilation_h, s[C_SAME] != 0, &c.oh, &c.pad_top);
+    window_out(c.w, c.kw, c.stride_w, c.dilation_w, s[C_SAME] != 0, &c.ow, &c.pad_left);
+    return c;
+}
+
+/* Sizes common to the family. */
+static mirt__conv conv_plan(job *j) {
+    j->count = j->rows = j->s[C_ROWS];
+    mirt__conv c = conv_of(j);
+    j->scratch = mirt__conv_scratch(&c);
+    j->shared = mirt__conv_weight_grad_shared(&c);
+    return c;
+}
+static int64_t conv_kernel_count(const mirt__conv *c) { return c->kh * c->kw * (c->ci / c->groups) * c->co; }
+static fill conv_fill(const job *j) { return j->s[C_GRID] ? GRID : UNIT; }
+/* On bytes the sums are exact too: eight bits by three. */
+static double conv_roundings(const job *j, int64_t k) { return j->s[C_GRID] ? 0 : (double)k + 4; }
+
+static void conv_forward_plan(job *j) {
+    mirt__conv c = conv_plan(j);
+    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), c.h * c.w * c.ci, c.rows * c.h * c.w * c.ci);
+    input(j, conv_fill(j), conv_kernel_count(&c));
+    input(j, conv_fill(j), j->s[C_BIAS] ? c.co : 0);
+    double roundings = conv_roundings(j, conv_kernel_count(&c) / c.co);
+    row_output(j, j->s[C_ACTIVATION] > MIRT_RELU ? roundings + 4 : roundings, c.oh * c.ow * c.co);
+}
+
+static void conv_forward_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__conv_forward f;
+    memset(&f, 0, sizeof f);
+    f.s = conv_of(j);
+    f.x = reader(j, 0, j->s[C_READER]);
+    f.kernel = in_at(j, 1);
+    f.epilogue.bias = in_at(j, 2);
+    f.epilogue.activation = (mirt_activation_kind)j->s[C_ACTIVATION];
+    f.y = out_at(j, 3);
+    k->conv_forward(&f, where);
+}
+
+static void conv_input_grad_plan(job *j) {
+    mirt__conv c = conv_plan(j);
+    row_input(j, conv_fill(j), c.oh * c.ow * c.co);
+    input(j, conv_fill(j), conv_kernel_count(&c));
+    row_input(j, conv_fill(j), c.h * c.w * c.ci);
+    double roundings = conv_roundings(j, c.kh * c.kw * (c.co / c.groups));
+    row_output(j, j->s[C_MASK] > MIRT_RELU ? roundings + 4 : roundings, c.h * c.w * c.ci);
+}
+
+static void conv_input_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__conv_input_grad g;
+    memset(&g, 0, sizeof g);
+    g.s = conv_of(j);
+    g.dy = (const float *)j->at[0];
+    g.kernel = in_at(j, 1);
+    if (j->s[C_MASK]) g.epilogue.mask = (const float *)j->at[2];
+    g.epilogue.mask_activation = (mirt_activation_kind)j->s[C_MASK];
+    g.dx = out_at(j, 3);
+    k->conv_input_grad(&g, where);
+}
+
+static void conv_weight_grad_plan(job *j) {
+    mirt__conv c = conv_plan(j);
+    double roundings = conv_roundings(j, c.rows * c.oh * c.ow);
+    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), 0, c.rows * c.h * c.w * c.ci);
+    input(j, conv_fill(j), c.rows * c.oh * c.ow * c.co);
+    output(j, roundings, conv_kernel_count(&c));
+    output(j, roundings, j->s[C_BIAS] ? c.co : 0);
+}
+
+static void conv_weight_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__conv_weight_grad g;
+    memset(&g, 0, sizeof g);
+    g.s = conv_of(j);
+    g.x = reader(j, 0, j->s[C_READER]);
+    g.dy = (const float *)j->at[1];
+    g.dkernel = out_at(j, 2);
+    g.db = j->s[C_BIAS] ? out_at(j, 3) : NULL;
+    k->conv_weight_grad(&g, where);
+}
+
+static const int32_t conv_pool_shapes[][MAX_NUMBERS] = {
+    /* as conv_shapes */
+    {1, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1},
+    {3, 6, 8, 2, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1},
+    {2, 9, 11, 3, 17, 3, 2, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1},
+    {9, 10, 10, 1, 32, 3, 3, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 1},
+    {6, 12, 12, 1, 32, 3, 3, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0},
+    {4, 8, 7, 5, 70, 2, 2, 1, 1, 1, 1, 1, 0, 3, 0, 0, 0, 0},
+    {2, 7, 7, 4, 16, 5, 5, 1, 1, 1, 1, 1, 0, 2, 1, 0, 0, 1},
+    {1, 3, 3, 2, 3, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1}, /* no whole window */
+    {0, 6, 6, 2, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1},
+    {SHAPE_LARGE},
+    {5, 28, 28, 1, 32, 3, 3, 1, 1, 1, 1, 1, 0, 1, 1, 0, 0, 0},
+    {2, 24, 24, 8, 9, 5, 5, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1}, /* several blocks of windows */
+    {1, 40, 30, 64, 4, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0, 0}, /* several strips of an image */
+    {SHAPE_END}};
+
+static void conv_pool_plan(job *j) {
+    mirt__conv c = conv_plan(j);
+    int64_t pooled = c.oh / 2 * (c.ow / 2) * c.co;
+    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), c.h * c.w * c.ci, c.rows * c.h * c.w * c.ci);
+    input(j, conv_fill(j), conv_kernel_count(&c));
+    input(j, conv_fill(j), j->s[C_BIAS] ? c.co : 0);
+    row_output(j, conv_roundings(j, conv_kernel_count(&c) / c.co), pooled);
+    int which = add_buffer(j, OUT, MIRT_UINT8, BYTES, pooled, pooled * c.rows);
+    j->buffer[which].unchecked = !j->s[C_GRID]; /* roundings decide between near equals */
+}
+
+static void conv_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__conv_pool p;
+    memset(&p, 0, sizeof p);
+    p.s = conv_of(j);
+    p.x = reader(j, 0, j->s[C_READER]);
+    p.kernel = in_at(j, 1);
+    p.bias = in_at(j, 2);
+    p.y = out_at(j, 3);
+    p.which = (uint8_t *)j->at[4];
+    k->conv_pool(&p, where);
+}
+
+static void conv_pool_weight_grad_plan(job *j) {
+    mirt__conv c = conv_plan(j);
+    int64_t pooled = c.rows * (c.oh / 2) * (c.ow / 2) * c.co;
+    double roundings = conv_roundings(j, c.rows * (c.oh / 2) * (c.ow / 2));
+    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), 0, c.rows * c.h * c.w * c.ci);
+    input(j, conv_fill(j), pooled);
+    add_buffer(j, IN, MIRT_UINT8, BYTES, 0, pooled);
+    uint8_t *which = (uint8_t *)j->buffer[2].initial;
+    for (int64_t i = 0; i < pooled; i++) which[i] %= 5;
+    output(j, roundings, conv_kernel_count(&c));
+    output(j, roundings, j->s[C_BIAS] ? c.co : 0);
+}
+
+static void conv_pool_weight_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__conv_pool_weight_grad g;
+    memset(&g, 0, sizeof g);
+    g.s = conv_of(j);
+    g.x = reader(j, 0, j->s[C_READER]);
+    g.dy = (const float *)j->at[1];
+    g.which = (const uint8_t *)j->at[2];
+    g.dkernel = out_at(j, 3);
+    g.db = j->s[C_BIAS] ? out_at(j, 4) : NULL;
+    k->conv_pool_weight_grad(&g, where);
+}
+
+/* ---- pooling: sums in one order everywhere, hence equal values */
+
+enum { P_ROWS, P_H, P_W, P_C, P_KH, P_KW, P_SH, P_SW, P_SAME };
+static const int32_t pool_shapes[][MAX_NUMBERS] = {
+    {1, 1, 1, 1, 1, 1, 1, 1, 0},
+    {3, 6, 6, 5, 2, 2, 2, 2, 0},
+    {3, 7, 9, 17, 2, 2, 2, 2, 1},
+    {2, 8, 7, 3, 3, 3, 1, 1, 1},
+    {4, 9, 8, 16, 3, 2, 2, 1, 0},
+    {2, 9, 9, 2, 2, 2, 3, 4, 1},
+    {5, 4, 4, 65, 4, 4, 4, 4, 0},
+    {2, 3, 3, 4, 5, 5, 1, 1, 1},
+    {0, 6, 6, 5, 2, 2, 2, 2, 0},
+    {SHAPE_END}};
+
+static mirt__pool2d pool_of(const job *j) {
+    const int32_t *s = j->s;
+    mirt__pool2d p;
+    memset(&p, 0, sizeof p);
+    p.rows = j->count;
+    p.h = s[P_H];
+    p.w = s[P_W];
+    p.c = s[P_C];
+    p.kh = s[P_KH];
+    p.kw = s[P_KW];
+    p.stride_h = s[P_SH];
+    p.stride_w = s[P_SW];
+    window_out(p.h, p.kh, p.stride_h, 1, s[P_SAME] != 0, &p.oh, &p.pad_top);
+    window_out(p.w, p.kw, p.stride_w, 1, s[P_SAME] != 0, &p.ow, &p.pad_left);
+    return p;
+}
+
+static void pool_call(const job *j, void (*kernel)(const mirt__pool2d *, const mirt__where *), int from, int to, int which,
+                      const mirt__where *where) {
+    mirt__pool2d p = pool_of(j);
+    p.x = (const float *)j->at[from];
+    p.y = out_at(j, to);
+    if (which >= 0) p.which = (int32_t *)j->at[which];
+    kernel(&p, where);
+}
+
+static void max_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->max_pool, 0, 1, 2, where); }
+static void max_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->max_pool_grad, 3, 4, 2, where); }
+static void average_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->average_pool, 0, 1, -1, where); }
+static void average_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->average_pool_grad, 0, 1, -1, where); }
+
+static void max_pool_plan(job *j) {
+    j->count = j->rows = j->s[P_ROWS];
+    mirt__pool2d p = pool_of(j);
+    row_input(j, GRID, p.h * p.w * p.c);
+    row_output(j, 0, p.oh * p.ow * p.c);
+    add_buffer(j, OUT, MIRT_INT32, WORDS, p.oh * p.ow * p.c, p.rows * p.oh * p.ow * p.c);
+}
+
+static void max_pool_grad_plan(job *j) {
+    max_pool_plan(j);
+    prepare(j, max_pool_run);
+    mirt__pool2d p = pool_of(j);
+    j->buffer[1].role = j->buffer[2].role = IN;
+    row_input(j, UNIT, p.oh * p.ow * p.c);
+    row_output(j, 0, p.h * p.w * p.c);
+}
+
+static void average_pool_plan(job *j) {
+    j->count = j->rows = j->s[P_ROWS];
+    mirt__pool2d p = pool_of(j);
+    row_input(j, UNIT, p.h * p.w * p.c);
+    row_output(j, 0, p.oh * p.ow * p.c);
+}
+
+static void average_pool_grad_plan(job *j) {
+    j->count = j->rows = j->s[P_ROWS];
+    mirt__pool2d p = pool_of(j);
+    row_input(j, UNIT, p.oh * p.ow * p.c);
+    row_output(j, 0, p.h * p.w * p.c);
+}
+
+/* ---- elementwise */
+
+static const int32_t unary_shapes[][MAX_NUMBERS] = {
+    {MIRT__COPY, 1}, {MIRT__COPY, 40000}, {MIRT__COPY, 0}, {MIRT__NEGATIVE, 17}, {MIRT__SQUARE, 33}, {MIRT__ACT_RELU, 100},
+    {MIRT__ACT_RELU, 33000}, {MIRT__ACT_SIGMOID, 65}, {MIRT__ACT_TANH, 15}, {MIRT__AFFINE, 19}, {SHAPE_END}};
+
+static void unary_plan(job *j) {
+    j->rows = j->s[1];
+    row_input(j, j->s[0] == MIRT__ACT_SIGMOID ? WIDE : UNIT, 1);
+    row_output(j, 0, 1);
+    j->alias_in = 0;
+    j->alias_out = 1;
+}
+
+static void unary_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__unary u;
+    u.kind = (mirt__unary_kind)j->s[0];
+    u.count = j->count;
+    u.x = (const float *)j->at[0];
+    u.y = out_at(j, 1);
+    u.scale = 1.0f / 3;
+    u.offset = -0.1f;
+    k->unary(&u, where);
+}
+
+enum { B_KIND, B_A_REPEATS, B_B_REPEATS, B_RANK, B_DIM }; /* bit i: repeats along dimension i */
+static const int32_t binary_shapes[][MAX_NUMBERS] = {
+    {MIRT__ADD, 0, 0, 1, 1}, {MIRT__SUBTRACT, 0, 0, 2, 7, 13}, {MIRT__MULTIPLY, 0, 0, 4, 3, 4, 5, 6},
+    {MIRT__DIVIDE, 0, 0, 1, 100}, {MIRT__RELU_GRAD, 0, 0, 2, 9, 33}, {MIRT__SIGMOID_GRAD, 0, 0, 2, 5, 17},
+    {MIRT__TANH_GRAD, 0, 0, 2, 4, 65}, {MIRT__EQUAL, 0, 0, 2, 6, 50}, {MIRT__ADD, 0, 0, 2, 3, 17000},
+    {MIRT__ADD, 0, 1, 2, 9, 33}, {MIRT__ADD, 0, 7, 4, 3, 4, 5, 6}, {MIRT__SUBTRACT, 1, 0, 2, 9, 33},
+    {MIRT__MULTIPLY, 0, 2, 2, 9, 33}, {MIRT__DIVIDE, 2, 0, 2, 5, 19}, {MIRT__MULTIPLY, 2, 5, 3, 4, 3, 7},
+    {MIRT__ADD, 0, 3, 2, 6, 7}, {MIRT__SUBTRACT, 10, 5, 4, 2, 3, 4, 5}, {MIRT__ADD, 6, 9, 6, 2, 3, 2, 3, 2, 3},
+    {MIRT__ADD, 0, 1, 2, 0, 5}, {MIRT__ADD, 0, 1, 2, 300, 130}, {SHAPE_END}};
+
+static int64_t binary_strides(const job *j, int64_t repeats, int64_t *stride) {
+    int64_t step = 1;
+    for (int i = j->s[B_RANK] - 1; i >= 0; i--) {
+        stride[i] = repeats >> i & 1 ? 0 : step;
+        if (stride[i] && i > 0) step *= j->s[B_DIM + i];
+    }
+    return step; /* of one index of the first dimension, or of everything where that repeats */
+}
+
+static void binary_args(const job *j, mirt__binary *b, int64_t *a_row, int64_t *b_row) {
+    memset(b, 0, sizeof *b);
+    b->kind = (mirt__binary_kind)j->s[B_KIND];
+    b->rank = j->s[B_RANK];
+    for (int i = 0; i < b->rank; i++) b->dim[i] = i ? j->s[B_DIM + i] : j->count;
+    *a_row = binary_strides(j, j->s[B_A_REPEATS], b->a_stride);
+    *b_row = binary_strides(j, j->s[B_B_REPEATS], b->b_stride);
+}
+
+static void binary_plan(job *j) {
+    mirt__binary b;
+    int64_t a_row, b_row, y_row = 1;
+    j->count = j->rows = j->s[B_DIM];
+    binary_args(j, &b, &a_row, &b_row);
+    for (int i = 1; i < b.rank; i++) y_row *= b.dim[i];
+    const bool a_repeats = j->s[B_A_REPEATS] & 1, b_repeats = j->s[B_B_REPEATS] & 1;
+    const fill how = b.kind == MIRT__EQUAL ? GRID : UNIT;
+    add_buffer(j, IN, MIRT_FLOAT32, how, a_repeats ? 0 : a_row, a_row * (a_repeats ? 1 : j->rows));
+    add_buffer(j, IN, MIRT_FLOAT32, how, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));
+    /* Several products and a difference, in whichever order. */
+    row_output(j, b.kind == MIRT__SIGMOID_GRAD || b.kind == MIRT__TANH_GRAD ? 3 : 0, y_row);
+    if (j->s[B_A_REPEATS] == 0) j->alias_in = 0;
+    else if (j->s[B_B_REPEATS] == 0) j->alias_in = 1;
+    j->alias_out = 2;
+}
+
+static void binary_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__binary b;
+    int64_t a_row, b_row;
+    binary_args(j, &b, &a_row, &b_row);
+    b.a = (const float *)j->at[0];
+    b.b = (const float *)j->at[1];
+    b.y = out_at(j, 2);
+    k->binary(&b, where);
+}
+
+static const int32_t accumulate_shapes[][MAX_NUMBERS] = {{0}, {1}, {15}, {64}, {1000}, {70001}, {SHAPE_END}};
+static void accumulate_plan(job *j) {
+    j->rows = j->s[0];
+    add_buffer(j, INOUT, MIRT_FLOAT32, UNIT, 1, j->rows);
+    row_input(j, UNIT, 1);
+}
+static void accumulate_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    k->accumulate(out_at(j, 0), (const float *)j->at[1], j->count, where);
+}
+
+static const int32_t cast_shapes[][MAX_NUMBERS] = {
+    {MIRT_FLOAT32, MIRT_FLOAT32, 9}, {MIRT_FLOAT32, MIRT_INT32, 60}, {MIRT_FLOAT32, MIRT_UINT8, 60},
+    {MIRT_INT32, MIRT_FLOAT32, 33}, {MIRT_INT32, MIRT_INT32, 7}, {MIRT_INT32, MIRT_UINT8, 40},
+    {MIRT_UINT8, MIRT_FLOAT32, 20000}, {MIRT_UINT8, MIRT_INT32, 70}, {MIRT_UINT8, MIRT_UINT8, 5},
+    {MIRT_FLOAT32, MIRT_UINT8, 0}, {SHAPE_END}};
+static void cast_plan(job *j) {
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 3e9f, -3e9f, 2147483648.0f, -2147483648.0f, 2147483520.0f,
+                                255.0f, 255.9f, 256.0f, -0.9f, -1.0f, 0.9f, 1.9f, -1.9f, 1e-40f, 254.99f};
+    static const int32_t odd_words[] = {INT32_MAX, INT32_MIN, 255, 256, -1, 16777217};
+    j->rows = j->s[2];
+    add_buffer(j, IN, (mirt_dtype)j->s[0], WIDE, 1, j->rows);
+    if (j->s[0] == MIRT_FLOAT32 && j->rows >= MIRT__COUNT(odd)) memcpy(j->buffer[0].initial, odd, sizeof odd);
+    if (j->s[0] == MIRT_INT32) memcpy(j->buffer[0].initial, odd_words, sizeof odd_words);
+    add_buffer(j, OUT, (mirt_dtype)j->s[1], UNIT, 1, j->rows);
+}
+static void cast_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__cast c;
+    c.from = (mirt_dtype)j->s[0];
+    c.to = (mirt_dtype)j->s[1];
+    c.count = j->count;
+    c.x = j->at[0];
+    c.y = j->at[1];
+    k->cast(&c, where);
+}
+
+static const int32_t one_hot_shapes[][MAX_NUMBERS] = {
+    {10, MIRT_INT32, 40}, {1, MIRT_INT32, 3}, {200, MIRT_UINT8, 33}, {100, MIRT_INT32, 400}, {5, MIRT_UINT8, 0}, {SHAPE_END}};
+static void one_hot_plan(job *j) {
+    j->rows = j->s[2];
+    add_buffer(j, IN, (mirt_dtype)j->s[1], WORDS, 1, j->rows);
+    row_output(j, 0, j->s[0]);
+}
+static void one_hot_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__one_hot o;
+    o.count = j->count;
+    o.depth = j->s[0];
+    o.dtype = (mirt_dtype)j->s[1];
+    o.x = j->at[0];
+    o.y = out_at(j, 1);
+    k->one_hot(&o, where);
+}
+
+static const int32_t dropout_shapes[][MAX_NUMBERS] = {
+    /* rows, n, rate in thousandths, first row */
+    {1, 1, 500, 0}, {5, 33, 250, 0}, {7, 64, 900, 1000}, {3, 10, 0, 3}, {3, 10, 1000, 3}, {300, 130, 500, 7}, {0, 9, 500, 0}, {SHAPE_END}};
+static void dropout_plan(job *j) {
+    j->rows = j->s[0];
+    row_input(j, UNIT, j->s[1]);
+    row_output(j, 0, j->s[1]);
+}
+static void dropout_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__dropout d;
+    d.rows = j->count;
+    d.n = j->s[1];
+    d.first_row = ((int64_t)3 << 32) + j->s[3] + j->first;
+    d.key = 0x123456789abcdef0u;
+    d.step = 17;
+    d.rate = (float)j->s[2] / 1000;
+    d.x = (const float *)j->at[0];
+    d.y = out_at(j, 1);
+    k->dropout(&d, where);
+}
+
+/* ---- reductions */
+
+enum { R_KIND, R_AXES, R_RANK, R_DIM };
+static const int32_t reduce_shapes[][MAX_NUMBERS] = {
+    {MIRT__REDUCE_SUM, 1, 1, 1}, {MIRT__REDUCE_SUM, 1, 1, 5000}, {MIRT__REDUCE_SUM, 1, 2, 700, 33},
+    {MIRT__REDUCE_SUM, 2, 2, 9, 700}, {MIRT__REDUCE_SUM, 7, 4, 5, 9, 11, 70}, {MIRT__REDUCE_SUM, 6, 4, 3, 7, 6, 5},
+    {MIRT__REDUCE_SUM, 5, 4, 3, 4, 5, 6}, {MIRT__REDUCE_SUM, 10, 4, 3, 14, 5, 30}, {MIRT__REDUCE_SUM, 0, 2, 3, 5},
+    {MIRT__REDUCE_SUM, 1, 2, 0, 5}, {MIRT__REDUCE_SUM, 2, 2, 0, 5}, {MIRT__REDUCE_SUM, 21, 6, 2, 3, 2, 3, 2, 3},
+    {MIRT__REDUCE_MEAN, 6, 4, 4, 7, 7, 65}, {MIRT__REDUCE_MEAN, 3, 2, 13, 17}, {MIRT__REDUCE_MEAN, 4, 3, 2, 5, 257},
+    {MIRT__REDUCE_MEAN, 1, 2, 0, 3}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 300, 130},
+    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 0, 5}, {SHAPE_END}};
+
+static void reduce_args(const job *j, mirt__reduce *r) {
+    memset(r, 0, sizeof *r);
+    r->kind = (mirt__reduce_kind)j->s[R_KIND];
+    r->axes = (unsigned)j->s[R_AXES];
+    r->rank = j->s[R_RANK];
+    for (int i = 0; i < r->rank; i++) r->dim[i] = j->s[R_DIM + i];
+    if (j->rows) r->dim[0] = j->count;
+    r->x = (const float *)j->at[0];
+    r->y = out_at(j, 1);
+}
+
+static void reduce_plan(job *j) {
+    mirt__reduce r;
+    int64_t elements = 1, outputs = 1, gone = 1;
+    const bool by_row = !(j->s[R_AXES] & 1);
+    reduce_args(j, &r);
+    for (int i = 0; i < r.rank; i++) {
+        if (i > 0 || !by_row) elements *= r.dim[i];
+        if (r.axes >> i & 1) gone *= r.dim[i];
+        else if (i > 0) outputs *= r.dim[i];
+    }
+    /* The mean divides a sum's roundings by as many elements. */
+    double roundings = r.kind == MIRT__REDUCE_MAX ? 0 : r.kind == MIRT__REDUCE_MEAN ? 3 : (double)gone;
+    j->scratch = mirt__reduce_scratch(&r);
+    if (by_row) {
+        j->rows = r.dim[0];
+        row_input(j, r.kind == MIRT__REDUCE_MAX ? GRID : UNIT, elements);
+        row_output(j, roundings, outputs);
+    } else {
+        input(j, r.kind == MIRT__REDUCE_MAX ? GRID : UNIT, elements);
+        output(j, roundings, outputs);
+    }
+}
+
+static void reduce_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__reduce r;
+    reduce_args(j, &r);
+    k->reduce(&r, where);
+}
+
+static const int32_t reduce_max_grad_shapes[][MAX_NUMBERS] = {
+    {MIRT__REDUCE_MAX, 1, 1, 1}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 30, 130},
+    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5}, {SHAPE_END}};
+static void reduce_max_grad_plan(job *j) {
+    reduce_plan(j);
+    prepare(j, reduce_run);
+    buffer x = j->buffer[0], y = j->buffer[1];
+    j->buffer[1].role = IN;
+    add_buffer(j, IN, MIRT_FLOAT32, UNIT, y.per_row, y.count);
+    add_buffer(j, OUT, MIRT_FLOAT32, UNIT, x.per_row, x.count);
+}
+static void reduce_max_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__reduce_max_grad g;
+    reduce_args(j, &g.s);
+    g.dy = (const float *)j->at[2];
+    g.dx = out_at(j, 3);
+    k->reduce_max_grad(&g, where);
+}
+
+/* ---- softmax, losses, accuracy */
+
+static const int32_t softmax_shapes[][MAX_NUMBERS] = {{10, 7}, {1, 3}, {1000, 2}, {17, 65}, {64, 400}, {10, 0}, {SHAPE_END}};
+static void softmax_plan(job *j) {
+    j->rows = j->s[1];
+    row_input(j, WIDE, j->s[0]);
+    row_output(j, j->s[0] + 4, j->s[0]);
+}
+static void softmax_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__softmax s;
+    s.rows = j->count;
+    s.n = j->s[0];
+    s.x = (const float *)j->at[0];
+    s.y = out_at(j, 1);
+    s.dy = j->buffers > 2 ? (const float *)j->at[2] : NULL;
+    if (s.dy) k->softmax_grad(&s, where);
+    else k->softmax(&s, where);
+}
+static void softmax_grad_plan(job *j) {
+    j->rows = j->s[1];
+    row_input(j, POSITIVE, j->s[0]);
+    row_output(j, 2 * j->s[0] + 4, j->s[0]);
+    row_input(j, UNIT, j->s[0]);
+}
+
+enum { L_N, L_ROWS, L_KIND, L_LOGITS };
+static const int32_t loss_shapes[][MAX_NUMBERS] = {
+    {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0},
+    {10, 9, MIRT_CATEGORICAL_CROSSENTROPY, 1},        {10, 9, MIRT_CATEGORICAL_CROSSENTROPY, 0},
+    {3, 9, MIRT_BINARY_CROSSENTROPY, 1},              {3, 9, MIRT_BINARY_CROSSENTROPY, 0},
+    {5, 9, MIRT_MEAN_SQUARED_ERROR, 0},               {1000, 4, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},
+    {1, 300, MIRT_BINARY_CROSSENTROPY, 1},            {17, 400, MIRT_CATEGORICAL_CROSSENTROPY, 1},
+    {2, 1, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},  {4, 0, MIRT_MEAN_SQUARED_ERROR, 0}, {SHAPE_END}};
+
+static void loss_inputs(job *j) {
+    const bool sparse = j->s[L_KIND] == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    const int64_t n = j->s[L_N];
+    j->rows = j->s[L_ROWS];
+    row_input(j, j->s[L_LOGITS] ? WIDE : POSITIVE, n);
+    if (sparse) add_buffer(j, IN, MIRT_INT32, LABELS, 1, j->rows);
+    else row_input(j, POSITIVE, n);
+    float *x = (float *)j->buffer[0].initial, *t = (float *)j->buffer[1].initial;
+    if (!j->s[L_LOGITS] && j->rows > 1) { /* beyond the clipping, on both sides */
+        for (int64_t i = 0; i < n; i++) x[i] = i == 1 ? 1.0f : 0.0f;
+        for (int64_t i = 0; !sparse && i < n; i++) t[i] = i == 1 ? 1.0f : 0.0f;
+    }
+}
+static void loss_plan(job *j) {
+    loss_inputs(j);
+    row_output(j, j->s[L_N] + 8, 1);
+}
+static void loss_grad_plan(job *j) {
+    loss_inputs(j);
+    row_input(j, UNIT, 1);
+    row_output(j, j->s[L_N] + 8, j->s[L_N]);
+}
+static void loss_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__loss l;
+    l.kind = (mirt_loss)j->s[L_KIND];
+    l.from_logits = j->s[L_LOGITS] != 0;
+    l.rows = j->count;
+    l.n = j->s[L_N];
+    l.x = (const float *)j->at[0];
+    l.labels = j->at[1];
+    l.loss = out_at(j, 2);
+    l.dloss = (const float *)j->at[2];
+    l.dx = j->buffers > 3 ? out_at(j, 3) : NULL;
+    if (l.dx) k->loss_grad(&l, where);
+    else k->loss(&l, where);
+}
+
+static const int32_t accuracy_shapes[][MAX_NUMBERS] = {
+    {4, 200, MIRT__ACCURACY_SPARSE}, {1, 5, MIRT__ACCURACY_SPARSE}, {5, 300, MIRT__ACCURACY_CATEGORICAL},
+    {1, 40, MIRT__ACCURACY_BINARY}, {7, 33, MIRT__ACCURACY_BINARY}, {7, 0, MIRT__ACCURACY_SPARSE}, {SHAPE_END}};
+static void accuracy_plan(job *j) {
+    const int64_t n = j->s[0];
+    j->rows = j->s[1];
+    row_input(j, GRID, n);
+    if (j->s[2] == MIRT__ACCURACY_SPARSE) add_buffer(j, IN, MIRT_INT32, LABELS, 1, j->rows);
+    else row_input(j, GRID, n);
+    float *t = (float *)j->buffer[1].initial;
+    for (int64_t i = 0; j->s[2] == MIRT__ACCURACY_BINARY && i < j->rows * n; i++) t[i] = t[i] > 0 ? 1.0f : 0.0f;
+    row_output(j, 0, 1);
+}
+static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__accuracy a;
+    a.kind = (mirt__accuracy_kind)j->s[2];
+    a.rows = j->count;
+    a.n = j->s[0];
+    a.x = (const float *)j->at[0];
+    a.labels = j->at[1];
+    a.y = out_at(j, 2);
+    k->accuracy(&a, where);
+}
+
+/* ---- optimizers: three or four roundings a number, and one for each part */
+
+enum { U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_NESTEROV };
+static const int32_t update_shapes[][MAX_NUMBERS] = {
+    {1, 1, 1, 0, 0}, {33, 2, 1, 0, 0}, {100, 1, 2, 1, 0}, {65, 3, 2, 1, 1}, {1000, 5, 3, 1, 0},
+    {70003, 4, 1, 1, 1}, {15, 7, 1, 0, 0}, {0, 1, 1, 1, 0}, {SHAPE_END}};
+static void update_plan(job *j) {
+    j->rows = j->s[U_COUNT];
+    j->ranged = true;
+    for (int i = 0; i < 3; i++) {
+        add_buffer(j, INOUT, MIRT_FLOAT32, i == 2 ? POSITIVE : UNIT, 1, j->rows); /* a weight, and two slots */
+        j->buffer[i].roundings = j->s[U_PARTS] + 8;
+    }
+    for (int copy = 1; copy < j->s[U_COPIES]; copy++) {
+        add_buffer(j, INOUT, MIRT_FLOAT32, UNIT, 1, j->rows);
+        memcpy(j->buffer[2 + copy].initial, j->buffer[0].initial, (size_t)j->rows * sizeof(float));
+        j->buffer[2 + copy].roundings = j->s[U_PARTS] + 8;
+    }
+    input(j, UNIT, j->rows * j->s[U_PARTS]);
+}
+static void update_args(const job *j, mirt__update *u) {
+    const int32_t *s = j->s;
+    int additions = 0;
+    memset(u, 0, sizeof *u);
+    u->begin = j->first;
+    u->end = j->first + j->count;
+    u->parts = s[U_PARTS];
+    for (int p = 0; p < u->parts; p++) u->part[p] = (const float *)j->at[2 + s[U_COPIES]] + p * j->rows;
+    for (int step = 1; step < u->parts; step *= 2) {
+        for (int p = 0; p + step < u->parts; p += 2 * step) {
+            u->tree[additions].into = p;
+            u->tree[additions++].from = p + step;
+        }
+    }
+    u->copies = s[U_COPIES];
+    for (int copy = 0; copy < u->copies; copy++) u->weight[copy] = out_at(j, copy ? 2 + copy : 0);
+    u->learning_rate = 0.01f;
+    u->new_1 = 0.1f;
+    u->new_2 = 0.001f;
+    u->epsilon = 1e-7f;
+    u->momentum = 0.9f;
+    u->nesterov = s[U_NESTEROV] != 0;
+}
+static void sgd_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__update u;
+    update_args(j, &u);
+    u.slot[0] = j->s[U_MOMENTUM] ? out_at(j, 1) : NULL;
+    k->sgd(&u, where);
+}
+static void adam_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__update u;
+    update_args(j, &u);
+    u.slot[0] = out_at(j, 1);
+    u.slot[1] = out_at(j, 2);
+    k->adam(&u, where);
+}
+
+static const kernel_case kernel_cases[] = {
+    {"gemm", gemm_plan, gemm_run, gemm_shapes},
+    {"conv_forward", conv_forward_plan, conv_forward_run, conv_shapes},
+    {"conv_input_grad", conv_input_grad_plan, conv_input_grad_run, conv_shapes},
+    {"conv_weight_grad", conv_weight_grad_plan, conv_weight_grad_run, conv_shapes},
+    {"conv_pool", conv_pool_plan, conv_pool_run, conv_pool_shapes},
+    {"conv_pool_weight_grad", conv_pool_weight_grad_plan, conv_pool_weight_grad_run, conv_pool_shapes},
+    {"max_pool", max_pool_plan, max_pool_run, pool_shapes},
+    {"max_pool_grad", max_pool_grad_plan, max_pool_grad_run, pool_shapes},
+    {"average_pool", average_pool_plan, average_pool_run, pool_shapes},
+    {"average_pool_grad", average_pool_grad_plan, average_pool_grad_run, pool_shapes},
+    {"unary", unary_plan, unary_run, unary_shapes},
+    {"binary", binary_plan, binary_run, binary_shapes},
+    {"reduce", reduce_plan, reduce_run, reduce_shapes},
+    {"reduce_max_grad", reduce_max_grad_plan, reduce_max_grad_run, reduce_max_grad_shapes},
+    {"softmax", softmax_plan, softmax_run, softmax_shapes},
+    {"softmax_grad", softmax_grad_plan, softmax_run, softmax_shapes},
+    {"loss", loss_plan, loss_run, loss_shapes},
+    {"loss_grad", loss_grad_plan, loss_run, loss_shapes},
+    {"accuracy", accuracy_plan, accuracy_run, accuracy_shapes},
+    {"dropout", dropout_plan, dropout_run, dropout_shapes},
+    {"cast", cast_plan, cast_run, cast_shapes},
+    {"one_hot", one_hot_plan, one_hot_run, one_hot_shapes},
+    {"accumulate", accumulate_plan, accumulate_run, accumulate_shapes},
+    {"sgd", update_plan, sgd_run, update_shapes},
+    {"adam", update_plan, adam_run, update_shapes},
+};
+
+#endif

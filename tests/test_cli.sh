@@ -1,0 +1,255 @@
+#!/bin/sh
+# The program as its users meet it: good runs, and bad input with what is said about it.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tap.sh
+program=$PWD/build/mirrortrain
+version=$(sed -n 's/^#define MIRT_VERSION_STRING "\(.*\)"/\1/p' mirrortrain.h)
+cd "$tmp" || exit 2
+
+# COMMAND LINE...: runs it; $status, out and err hold what came of it.
+run() {
+    "$program" "$@" >out 2>err </dev/null
+    status=$?
+}
+
+# The last run: DESCRIPTION, exit status, text that stdout holds ("" for any).
+gives() {
+    if [ $status -ne "$2" ]; then
+        tap_not_ok "$1: exit status $status, not $2" err
+    elif [ -n "$3" ] && ! grep -qF -- "$3" out; then
+        tap_not_ok "$1: prints \"$3\"" out
+    else
+        tap_ok "$1"
+    fi
+}
+
+# The last run failed with status $2, and its last words are exactly "mirrortrain: $3"; a sentence
+# that ends in ... goes on.
+refuses() {
+    last=$(tail -n 1 err)
+    case $3 in
+    *...) pattern="mirrortrain: ${3%...}" same=false; case $last in "$pattern"*) same=true ;; esac ;;
+    *) if [ "$last" = "mirrortrain: $3" ]; then same=true; else same=false; fi ;;
+    esac
+    if [ $status -ne "$2" ]; then
+        tap_not_ok "$1: exit status $status, not $2" err
+    elif [ "$(grep -c '^mirrortrain: ' err)" -ne 1 ] || ! $same; then
+        tap_not_ok "$1: says \"$3\"" err
+    elif [ -s out ]; then
+        tap_not_ok "$1: prints nothing" out
+    else
+        tap_ok "$1: $3"
+    fi
+}
+
+is() { # DESCRIPTION FIRST SECOND: equal texts
+    if [ "$2" = "$3" ]; then tap_ok "$1"; else echo "$2 | $3" >texts; tap_not_ok "$1" texts; fi
+}
+
+differ() { # DESCRIPTION FIRST SECOND
+    if [ "$2" != "$3" ]; then tap_ok "$1"; else echo "both: $2" >texts; tap_not_ok "$1" texts; fi
+}
+
+# MNIST's four files in directory $1, 100 striped images of ten classes each.
+make_data() {
+    mkdir -p "$1"
+    printf '\000\000\010\003\000\000\000\144\000\000\000\034\000\000\000\034' >"$1/train-images-idx3-ubyte"
+    awk 'BEGIN { for (i = 0; i < 100; i++) for (p = 0; p < 784; p++) printf "%c", (p * (i % 10 + 1) % 23) + 64 }' \
+        >>"$1/train-images-idx3-ubyte"
+    printf '\000\000\010\001\000\000\000\144' >"$1/train-labels-idx1-ubyte"
+    for i in 1 2 3 4 5 6 7 8 9 10; do printf '\000\001\002\003\004\005\006\007\010\011' >>"$1/train-labels-idx1-ubyte"; done
+    cp "$1/train-images-idx3-ubyte" "$1/t10k-images-idx3-ubyte"
+    cp "$1/train-labels-idx1-ubyte" "$1/t10k-labels-idx1-ubyte"
+}
+# Writes bytes given as printf's octal at offset $2 of file $1.
+patch_file() {
+    printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+make_data good
+make_data bad
+
+final='^final: loss=[0-9.]* accuracy=[0-9.]* val_loss=[0-9.]* val_accuracy=[0-9.]* images_per_second=[0-9]* seconds=[0-9.]*$'
+val_of() { sed -n 's/^final:.* val_loss=\([^ ]*\) val_accuracy=\([^ ]*\) .*/loss=\1 accuracy=\2/p' out; }
+losses() { grep '^step ' out; }
+
+# Help and version
+run --version
+is "--version" "$(cat out)" "mirrortrain $version"
+run --help
+gives "--help" 0 "usage: mirrortrain COMMAND [FLAGS]"
+for command in devices fit evaluate summary graph; do
+    is "--help names $command" "$(grep -c "^  $command " out)" 1
+done
+run fit --help
+for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save; do
+    is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
+done
+run
+is "without a command: usage on stderr, status 2" "$status $(grep -c '^usage: ' err)" "2 1"
+
+# Looking
+run devices
+gives "devices" 0 "cpu:0"
+run summary --model mnist
+gives "summary" 0 "347146"
+run graph --replicas 3 --devices 2
+gives "graph: all-reduce between gradients and optimizer" 0 "all-reduce"
+is "graph: rows of three replicas" "$(grep -c 'scatter .* -> replica' out)" 3
+
+# Training
+run fit --data good --epochs 2 --batch 8 --replicas 3 --devices 2 --save a.safetensors
+gives "fit" 0 "saved: a.safetensors"
+is "fit: the last line" "$(tail -n 1 out | grep -c "$final")" 1
+is "fit: nothing but the model is left behind" "$(ls a.safetensors*)" "a.safetensors"
+is "fit: no note of drawn digits" "$(grep -c drawn err)" 0
+wanted="evaluate: $(val_of)"
+run evaluate --load a.safetensors --data good
+is "evaluate gives what fit's validation gave" "$(cat out)" "$wanted"
+run evaluate --load a.safetensors --data good --devices 2 --batch 7 --threads 2
+is "under another strategy as well" "$(cat out)" "$wanted"
+
+run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --devices 1 --save one.safetensors
+losses >one
+is "--max-steps 9 --log-steps: nine numbered lines" "$(awk '/^step [0-9]+ loss [0-9]+\.[0-9][0-9][0-9][0-9][0-9][0-9]$/ && $2 == n + 1 { n++ } END { print n }' one)" 9
+run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --devices 3 --threads 2 --save three.safetensors
+losses >three
+tap_check "three devices: the same losses as one" cmp one three
+tap_check "and the same file" cmp one.safetensors three.safetensors
+run fit --data good --batch 16 --max-steps 9 --log-steps --replicas 4 --seed 1
+differ "another --seed: other losses" "$(losses)" "$(cat one)"
+run fit --data good --batch 16 --max-steps 9 --log-steps --no-shuffle
+differ "--no-shuffle: other losses" "$(losses)" "$(cat one)"
+is "--no-shuffle takes the files' order" "$(losses | wc -l | tr -d ' ')" 9
+run fit --data=good --batch=16 --max-steps=2 --log-steps --no-shuffle --init one.safetensors
+first=$(losses | head -n 1)
+second=$(losses | tail -n 1)
+run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --seed 9
+is "--init replaces what --seed draws; --flag=value works" "$(losses | head -n 1)" "$first"
+run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --optimizer sgd --lr 0.5
+is "--optimizer changes nothing in the first loss" "$(losses | head -n 1)" "$first"
+differ "but in the second" "$(losses | tail -n 1)" "$second"
+run fit --data good --devices 5 --max-steps 1
+gives "more devices than cores" 0 "final: "
+if has gzip; then
+    cp -r good zipped
+    gzip zipped/*
+    run fit --data zipped --batch 16 --max-steps 9 --log-steps --replicas 4
+    losses >zipped.losses
+    tap_check "gzipped files: the same losses" cmp one zipped.losses
+else
+    tap_skip "no gzip"
+fi
+
+# Without --data
+run fit --max-steps 2
+gives "fit on drawn digits" 0 "final: "
+is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
+is "and shows how to fetch MNIST" "$(grep -c '^  curl .*mnist' err)" 1
+mkdir data
+cp -r good data/mnist
+run fit --batch 16 --max-steps 9 --log-steps --replicas 4
+losses >default.losses
+tap_check "data/mnist is taken when it is there" cmp one default.losses
+rm -r data
+
+# A wrong command line: status 2
+run fitt
+refuses "unknown command" 2 "there is no command fitt; did you mean fit?"
+run xyzzy
+refuses "unlike any command" 2 "there is no command xyzzy; \`mirrortrain --help\` lists them"
+run fit --epoch 3
+refuses "unknown flag" 2 "fit has no flag --epoch; did you mean --epochs?"
+run fit --repilcas 3
+refuses "swapped letters" 2 "fit has no flag --repilcas; did you mean --replicas?"
+run fit --load x
+refuses "another command's flag" 2 "--load is a flag of evaluate, not of fit"
+run fit good
+refuses "a word that is no flag" 2 "fit takes flags only, not \"good\"..."
+run fit --epochs
+refuses "no value" 2 "--epochs wants a value: --epochs N"
+run fit --data --epochs 3
+refuses "a flag for a value" 2 "--data wants a value: --data DIR"
+for value in 3x 0 -1 1.5 "" 99999999999999999999; do
+    run fit --epochs "$value"
+    refuses "--epochs \"$value\"" 2 "--epochs is \"$value\"; it wants a whole number from 1 to 2147483647"
+done
+run fit --seed -1
+refuses "--seed -1" 2 "--seed is \"-1\"; it wants a whole number from 0 to 2^64 - 1"
+for value in 0 -1 nan inf 1e-3x; do
+    run fit --lr $value
+    refuses "--lr $value" 2 "--lr is \"$value\"; it wants a number above 0, such as 0.001"
+done
+run fit --log-steps=yes
+refuses "a switch with a value" 2 "--log-steps takes no value, but was given \"yes\""
+run fit --optimizer adma
+refuses "unknown optimizer" 2 "there is no optimizer \"adma\"; did you mean adam?"
+run evaluate
+refuses "evaluate without --load" 2 "evaluate wants a model: --load FILE"
+
+# Bad input: status 1
+run fit --model mnits --data good
+refuses "unknown model" 1 "there is no model \"mnits\"; did you mean \"mnist\"?"
+run fit --data missing
+refuses "missing directory" 1 "missing: found neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz..."
+rm bad/t10k-labels-idx1-ubyte
+run fit --data bad
+refuses "missing file" 1 "bad: found neither t10k-labels-idx1-ubyte nor t10k-labels-idx1-ubyte.gz..."
+make_data bad
+head -c 1000 good/train-images-idx3-ubyte >bad/train-images-idx3-ubyte
+run fit --data bad
+refuses "truncated images" 1 "bad/train-images-idx3-ubyte is cut short: expected 78416 bytes, got 1000"
+if has gzip; then
+    rm bad/train-images-idx3-ubyte
+    gzip -c good/train-images-idx3-ubyte | head -c 300 >bad/train-images-idx3-ubyte.gz
+    run fit --data bad
+    refuses "truncated .gz" 1 "bad/train-images-idx3-ubyte.gz..."
+    rm bad/train-images-idx3-ubyte.gz
+else
+    tap_skip "no gzip"
+fi
+make_data bad
+patch_file bad/train-images-idx3-ubyte 0 '\000\000\010\004'
+run fit --data bad
+refuses "wrong magic" 1 "bad/train-images-idx3-ubyte at byte 0: expected the magic number 0x00000803..."
+make_data bad
+patch_file bad/train-labels-idx1-ubyte 20 '\013'
+run fit --data bad
+refuses "label out of range" 1 "label 11 of sample 12 is not one of the 10 classes 0 to 9"
+make_data bad
+patch_file bad/train-labels-idx1-ubyte 7 '\143'
+run fit --data bad
+refuses "fewer labels than the file holds" 1 "bad/train-labels-idx1-ubyte is too long: expected 107 bytes, got 108"
+run fit --data good --devices 2 --replicas 1
+refuses "fewer replicas than devices" 1 "1 replica on 2 devices: every device needs at least one replica"
+run fit --data good --devices cpu:9999
+refuses "absent device" 1 "there is no device \"cpu:9999\"; this machine has cpu:0..."
+run fit --data good --devices gpu:0
+refuses "no GPU" 1 "there is no device \"gpu:0\"..."
+run fit --data good --devices cpu:0,cpu:0
+refuses "a device twice" 1 "device cpu:0 is named twice..."
+run evaluate --load missing.safetensors --data good
+refuses "missing model" 1 "missing.safetensors: cannot open: No such file or directory"
+echo hello >text.safetensors
+run evaluate --load text.safetensors --data good
+refuses "not a model" 1 "text.safetensors: 6 bytes are too few..."
+head -c 100000 a.safetensors >cut.safetensors
+run evaluate --load cut.safetensors --data good
+refuses "truncated model" 1 "cut.safetensors: ..."
+run fit --data good --init cut.safetensors
+refuses "truncated initial weights" 1 "cut.safetensors: ..."
+run fit --data good --save missing/model.safetensors
+refuses "nowhere to save" 1 "--save missing/model.safetensors: no file can be written there..."
+run fit --data good --save good
+refuses "saving over a directory" 1 "--save good: that is not a file"
+cp a.safetensors before.safetensors
+run fit --data bad --save a.safetensors
+tap_check "a fit that fails leaves the old file alone" cmp a.safetensors before.safetensors
+if [ -c /dev/full ]; then
+    "$program" devices >/dev/full 2>err
+    status=$?
+    : >out
+    refuses "stdout is full" 1 "stdout cannot be written"
+else
+    tap_skip "no /dev/full"
+fi
+tap_done

@@ -1,0 +1,440 @@
+/* Every allocation made to fail, one at a time and all from one on, in everything the library
+   does; and every thread. A call then fails with MIRT_E_NOMEM (or MIRT_E_THREAD), loses nothing,
+   and works when it is made again. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdlib.h>
+
+static long allocations, live_blocks, fail_from, fail_to; /* allocations number fail_from to fail_to fail; atomic */
+static long threads_asked, thread_fails; /* threads asked for, and the one that is refused */
+
+static void *test_malloc(size_t size) {
+    long number = __atomic_add_fetch(&allocations, 1, __ATOMIC_SEQ_CST);
+    if (number >= fail_from && number <= fail_to) return NULL;
+    void *block = malloc(size);
+    if (block) __atomic_add_fetch(&live_blocks, 1, __ATOMIC_SEQ_CST);
+    return block;
+}
+
+static void test_free(void *block) {
+    __atomic_sub_fetch(&live_blocks, 1, __ATOMIC_SEQ_CST);
+    free(block);
+}
+
+static int test_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
+    return ++threads_asked == thread_fails ? 11 /* EAGAIN */ : pthread_create(thread, NULL, fn, arg);
+}
+
+#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
+#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
+#define pthread_create(thread, attributes, fn, arg) test_thread(thread, fn, arg)
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+enum { SAMPLES = 10, SIDE = 6, PIXELS = SIDE * SIDE, CLASSES = 3 };
+static uint8_t pixels[SAMPLES * PIXELS], labels[SAMPLES];
+static char directory[64], images_path[96], labels_path[96], model_path[96], save_path[96];
+static unsigned char *saved;
+static size_t saved_size;
+
+/* What a case has made so far. */
+typedef struct world {
+    mirt_strategy *strategy;
+    mirt_model *model;
+    mirt_dataset *train, *validation;
+} world;
+
+static mirt_array xs(void) { return mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 1)); }
+static mirt_array ys(void) { return mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(SAMPLES)); }
+
+static mirt_strategy *strategy_of(const char *devices, int replicas, int thread_count) {
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = devices;
+    desc.replicas = replicas;
+    desc.threads = thread_count;
+    desc.seed = 7;
+    desc.silent = true;
+    return mirt_strategy_create(&desc);
+}
+
+/* >>steps: each returns MIRT_OK or the error */
+
+static mirt_status make_strategy(world *w) {
+    w->strategy = strategy_of("2", 4, 1);
+    return w->strategy ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status make_large_strategy(world *w) {
+    w->strategy = strategy_of("2", 4, 2);
+    return w->strategy ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_tensor *every_layer(mirt_model *model) {
+    mirt_conv2d_desc conv;
+    mirt_pool2d_desc pool;
+    mirt_dense_desc dense;
+    memset(&conv, 0, sizeof conv);
+    memset(&pool, 0, sizeof pool);
+    memset(&dense, 0, sizeof dense);
+    conv.filters = 4;
+    conv.kernel[0] = 3;
+    conv.padding = MIRT_SAME;
+    conv.activation = MIRT_RELU;
+    mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), 1.0f / 255, 0);
+    x = mirt_dropout(mirt_conv2d(x, &conv), 0.25f);
+    x = mirt_max_pool2d(x, NULL);
+    conv.kernel[0] = conv.kernel[1] = 2;
+    conv.padding = MIRT_VALID;
+    x = mirt_conv2d(x, &conv);
+    pool.size[0] = pool.size[1] = 2;
+    pool.strides[0] = pool.strides[1] = 1;
+    pool.padding = MIRT_SAME;
+    x = mirt_global_average_pool2d(mirt_average_pool2d(x, &pool));
+    dense.units = 5;
+    dense.activation = MIRT_TANH;
+    x = mirt_activation(mirt_dense(mirt_flatten(x), &dense), MIRT_SIGMOID);
+    dense.units = CLASSES;
+    dense.activation = MIRT_LINEAR;
+    return mirt_dense(x, &dense);
+}
+
+static mirt_status make_model(world *w) {
+    mirt_model_destroy(w->model); /* one whose recording failed is marked for good */
+    w->model = mirt_model_create(w->strategy, "small");
+    if (!w->model) return mirt_last_status();
+    mirt_tensor *y = every_layer(w->model);
+    mirt_model_output(w->model, y);
+    return y ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status make_operations(world *w) {
+    mirt_model_destroy(w->model);
+    w->model = mirt_model_create(w->strategy, NULL);
+    mirt_tensor *x = w->model ? mirt_input(w->model, MIRT_SHAPE(4, 4)) : NULL, *y = mirt_square(mirt_negative(mirt_relu(x)));
+    y = mirt_add(mirt_subtract(y, mirt_sigmoid(x)), mirt_multiply(mirt_tanh(x), mirt_divide(x, y)));
+    y = mirt_reshape(mirt_softmax(y), MIRT_SHAPE(16));
+    mirt_tensor *z = mirt_one_hot(mirt_cast(mirt_reduce_max(x, 0, false), MIRT_INT32), 16);
+    y = mirt_add(mirt_add(y, z), mirt_reduce_sum(y, 2u, true));
+    z = mirt_reduce_mean(mirt_matmul(x, mirt_reduce_sum(x, 1u, false), false, true), 0, false);
+    y = mirt_add(y, mirt_reshape(z, MIRT_SHAPE(1)));
+    return y ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status make_ready_made(world *w) {
+    mirt_model_destroy(w->model);
+    w->model = mirt_model_by_name(w->strategy, "mnist");
+    return w->model ? w->model->graph.status : mirt_last_status();
+}
+
+static mirt_status compile_as(world *w, mirt_optimizer optimizer) {
+    mirt_compile_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.optimizer = optimizer;
+    desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = true;
+    desc.metrics[0] = MIRT_ACCURACY;
+    return mirt_compile(w->model, &desc);
+}
+
+static mirt_status compile_adam(world *w) { return compile_as(w, mirt_adam(1e-3f)); }
+static mirt_status compile_sgd(world *w) { return compile_as(w, mirt_sgd(0.1f, 0.9f, true)); }
+
+static mirt_status make_datasets(world *w) {
+    mirt_dataset_destroy(w->train);
+    mirt_dataset_destroy(w->validation);
+    w->validation = NULL;
+    w->train = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(mirt_idx(images_path, labels_path)), 4), 4), 2);
+    if (!w->train) return mirt_last_status();
+    w->validation = mirt_batch(mirt_shuffle(mirt_idx(images_path, labels_path), 4), 5);
+    return w->validation ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status make_mnist(world *w) {
+    mirt_dataset_destroy(w->train);
+    w->train = mirt_mnist(directory, MIRT_TEST);
+    return w->train ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status make_digits(world *w) {
+    mirt_dataset_destroy(w->train);
+    w->train = mirt_batch(mirt_drawn_digits(9, 1, MIRT_TRAIN), 4);
+    if (!w->train || mirt__dataset_begin(w->train, 1, 0) != MIRT_OK) return mirt_last_status();
+    return MIRT_OK;
+}
+
+static mirt_status do_fit(world *w) {
+    mirt_fit_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.validation = w->validation;
+    desc.max_steps = 2;
+    return mirt_fit(w->model, w->train, &desc) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status do_fit_arrays(world *w) {
+    mirt_fit_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.batch = 7;
+    desc.epochs = 2;
+    return mirt_fit_arrays(w->model, xs(), ys(), &desc) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status do_step(world *w) {
+    double loss;
+    return mirt_train_step(w->model, xs(), ys(), &loss);
+}
+
+static mirt_status do_stages(world *w) {
+    float gradient[5 * CLASSES];
+    mirt_status status = mirt_scatter(w->model, xs(), ys());
+    if (status == MIRT_OK) status = mirt_grad(w->model, NULL);
+    if (status == MIRT_OK) status = mirt_get_gradient(w->model, "dense_1/kernel", 1, gradient, 5 * CLASSES);
+    if (status == MIRT_OK) status = mirt_all_reduce(w->model);
+    return status == MIRT_OK ? mirt_apply(w->model) : status;
+}
+
+static mirt_status do_evaluate(world *w) {
+    mirt_logs logs;
+    return mirt_evaluate(w->model, w->validation, &logs);
+}
+
+static mirt_status do_evaluate_arrays(world *w) {
+    mirt_logs logs;
+    return mirt_evaluate_arrays(w->model, xs(), ys(), &logs);
+}
+
+static mirt_status do_predict(world *w) {
+    float out[SAMPLES * CLASSES];
+    mirt_status status = mirt_predict_arrays(w->model, xs(), out, SAMPLES * CLASSES);
+    return status == MIRT_OK ? mirt_predict(w->model, w->train, out, SAMPLES * CLASSES) : status;
+}
+
+static mirt_status do_save(world *w) { return mirt_save(w->model, save_path, MIRT_SAVE_ALL); }
+static mirt_status do_save_weights(world *w) { return mirt_save(w->model, save_path, MIRT_SAVE_WEIGHTS_ONLY); }
+static mirt_status do_load_weights(world *w) { return mirt_load_weights(w->model, model_path); }
+
+static mirt_status do_load(world *w) {
+    mirt_model *model = mirt_load(w->strategy, model_path);
+    if (!model) return mirt_last_status();
+    mirt_model_destroy(w->model);
+    w->model = model;
+    return MIRT_OK;
+}
+
+static mirt_status do_load_memory(world *w) {
+    mirt_model *model = mirt_load_memory(w->strategy, saved, saved_size);
+    if (!model) return mirt_last_status();
+    mirt_model_destroy(w->model);
+    w->model = model;
+    return MIRT_OK;
+}
+
+static mirt_status do_summary(world *w) { return mirt_summary(w->model, 16) ? MIRT_OK : mirt_last_status(); }
+static mirt_status do_graph_text(world *w) { return mirt_graph_text(w->model, 16) ? MIRT_OK : mirt_last_status(); }
+
+static mirt_status do_plan(world *w) {
+    mirt_memory memory;
+    return mirt_plan_memory(w->model, 16, &memory);
+}
+
+static mirt_status do_weights(world *w) {
+    float kernel[5 * CLASSES];
+    mirt_status status = mirt_get_weight(w->model, "dense_1/kernel", 1, kernel, 5 * CLASSES);
+    return status == MIRT_OK ? mirt_set_weight(w->model, "dense_1/kernel", kernel, 5 * CLASSES) : status;
+}
+
+/* >>cases */
+
+typedef mirt_status (*step_fn)(world *w);
+typedef struct fault_case {
+    const char *name;
+    step_fn before[4]; /* made without faults */
+    step_fn act;
+    step_fn after;     /* what still has to work when act has failed, before it is made again; may be NULL */
+} fault_case;
+
+static const fault_case cases[] = {
+    {"mirt_strategy_create", {NULL, NULL, NULL, NULL}, make_large_strategy, NULL},
+    {"recording layers", {make_strategy, NULL, NULL, NULL}, make_model, NULL},
+    {"recording operations", {make_strategy, NULL, NULL, NULL}, make_operations, NULL},
+    {"mirt_model_by_name", {make_strategy, NULL, NULL, NULL}, make_ready_made, NULL},
+    {"mirt_compile", {make_strategy, make_model, NULL, NULL}, compile_adam, NULL},
+    {"mirt_compile again", {make_strategy, make_model, compile_adam, do_step}, compile_sgd, do_step},
+    {"mirt_compile, more slots", {make_strategy, make_model, compile_sgd, do_step}, compile_adam, do_save},
+    {"data set stages", {make_strategy, NULL, NULL, NULL}, make_datasets, NULL},
+    {"mirt_mnist", {make_strategy, NULL, NULL, NULL}, make_mnist, NULL},
+    {"drawn digits", {make_strategy, NULL, NULL, NULL}, make_digits, NULL},
+    {"mirt_fit", {make_strategy, make_model, compile_adam, make_datasets}, do_fit, do_step},
+    {"mirt_fit_arrays", {make_strategy, make_model, compile_adam, NULL}, do_fit_arrays, do_save},
+    {"mirt_fit after a step", {make_strategy, do_load, do_step, make_datasets}, do_fit, do_step},
+    {"mirt_evaluate", {make_strategy, make_model, compile_adam, make_datasets}, do_evaluate, do_step},
+    {"mirt_evaluate_arrays after a step", {make_strategy, make_model, compile_adam, do_step}, do_evaluate_arrays, do_step},
+    {"mirt_predict", {make_strategy, make_model, compile_adam, make_datasets}, do_predict, do_step},
+    {"mirt_train_step", {make_strategy, make_model, compile_sgd, NULL}, do_step, do_save},
+    {"the four stages", {make_strategy, make_model, compile_sgd, NULL}, do_stages, do_evaluate_arrays},
+    {"mirt_save", {make_strategy, make_model, compile_adam, do_step}, do_save, do_step},
+    {"mirt_save of weights", {make_strategy, make_model, NULL, NULL}, do_save_weights, compile_adam},
+    {"mirt_load", {make_strategy, NULL, NULL, NULL}, do_load, NULL},
+    {"mirt_load_memory", {make_strategy, NULL, NULL, NULL}, do_load_memory, NULL},
+    {"mirt_load_weights", {make_strategy, make_model, NULL, NULL}, do_load_weights, compile_adam},
+    {"mirt_summary", {make_strategy, make_model, compile_adam, do_summary}, do_summary, do_step},
+    {"mirt_graph_text", {make_strategy, make_model, compile_adam, NULL}, do_graph_text, do_step},
+    {"mirt_plan_memory", {make_strategy, make_model, compile_adam, NULL}, do_plan, do_step},
+    {"mirt_get_weight, mirt_set_weight", {make_strategy, make_model, NULL, NULL}, do_weights, compile_adam},
+};
+
+static void destroy(world *w) {
+    mirt_dataset_destroy(w->train);
+    mirt_dataset_destroy(w->validation);
+    mirt_strategy_destroy(w->strategy);
+}
+
+static bool prepare(const fault_case *c, world *w) {
+    memset(w, 0, sizeof *w);
+    for (int i = 0; i < 4 && c->before[i]; i++) {
+        if (c->before[i](w) != MIRT_OK) return false;
+    }
+    return true;
+}
+
+static unsigned char *slurp(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    unsigned char *data = (unsigned char *)malloc(1 << 20);
+    *size = file && data ? fread(data, 1, 1 << 20, file) : 0;
+    if (file) fclose(file);
+    return data;
+}
+
+static bool file_is(const char *path, const unsigned char *want, size_t want_size) {
+    size_t size;
+    unsigned char *data = slurp(path, &size);
+    bool same = size == want_size && memcmp(data, want, size) == 0;
+    free(data);
+    return same;
+}
+
+/* One run with a fault; the problem, or NULL. *reached: the fault was met. */
+static const char *run_once(const fault_case *c, long from, bool forever, bool *reached) {
+    world w;
+    const char *problem = NULL;
+    const bool saves = c->act == do_save || c->act == do_save_weights;
+    const long live_before = __atomic_load_n(&live_blocks, __ATOMIC_SEQ_CST);
+    if (!prepare(c, &w)) return "could not be prepared";
+    size_t old_size = 0;
+    unsigned char *old = saves ? slurp(save_path, &old_size) : NULL;
+    __atomic_store_n(&allocations, 0, __ATOMIC_SEQ_CST);
+    fail_from = from;
+    fail_to = forever ? LONG_MAX : from;
+    mirt_status status = c->act(&w);
+    fail_from = fail_to = 0;
+    *reached = __atomic_load_n(&allocations, __ATOMIC_SEQ_CST) >= from;
+    if (*reached && status == MIRT_OK) problem = "did not notice";
+    else if (*reached && status != MIRT_E_NOMEM) problem = "failed with another status";
+    else if (*reached && !strstr(mirt_last_error(), "out of memory") && !strstr(mirt_last_error(), "annot allocate")) problem = "does not say so";
+    else if (!*reached && status != MIRT_OK) problem = "failed without a fault";
+    if (!problem && *reached && saves && !file_is(save_path, old, old_size)) problem = "the old file is gone";
+    free(old);
+    if (!problem && *reached && c->after && c->after(&w) != MIRT_OK) problem = "left something unusable";
+    if (!problem && *reached && c->act(&w) != MIRT_OK) problem = "cannot be made again";
+    if (problem) printf("# %s: %s, allocation %ld%s: %s (%d): %s\n", c->name, problem, from, forever ? " and all after" : "",
+                        mirt_status_text(status), (int)status, mirt_last_error());
+    destroy(&w);
+    if (!problem && __atomic_load_n(&live_blocks, __ATOMIC_SEQ_CST) != live_before) {
+        problem = "leaks";
+        printf("# %s: allocation %ld%s: %ld blocks leak\n", c->name, from, forever ? " and all after" : "", live_blocks - live_before);
+    }
+    return problem;
+}
+
+static void test_case(const fault_case *c, long stride) {
+    long problems = 0, runs = 0, met = 0;
+    for (int forever = 0; forever < 2; forever++) {
+        bool reached = true;
+        for (long from = 1; reached && problems < 5; from += stride) {
+            if (run_once(c, from, forever != 0, &reached)) problems++;
+            runs++;
+            met += reached;
+        }
+    }
+    ok(problems == 0 && met > 0, "%s: %ld faults, each reported, nothing lost, nothing leaks", c->name, met);
+}
+
+/* >>threads */
+
+static void test_threads(void) {
+    world w;
+    int refused = 0, right = 0, leaks = 0;
+    long live_before = live_blocks;
+    for (long number = 1; number <= 3; number++) {
+        memset(&w, 0, sizeof w);
+        threads_asked = 0;
+        thread_fails = number;
+        mirt_status status = make_large_strategy(&w);
+        thread_fails = 0;
+        refused += status == MIRT_E_THREAD && !w.strategy;
+        right += strstr(mirt_last_error(), "could not be started") != NULL;
+        leaks += live_blocks != live_before;
+    }
+    ok(refused == 3 && right == 3 && leaks == 0, "a strategy whose first, second or third thread cannot start is refused (%d, %d), nothing leaks (%d)",
+       refused, right, leaks);
+    memset(&w, 0, sizeof w);
+    threads_asked = 0;
+    thread_fails = 1;
+    mirt_status status = make_datasets(&w);
+    thread_fails = 0;
+    ok(status == MIRT_E_THREAD && !w.train && live_blocks == live_before, "mirt_prefetch without its thread: %s", mirt_last_error());
+    ok(make_datasets(&w) == MIRT_OK, "and it works when threads are back");
+    destroy(&w);
+    ok(live_blocks == live_before, "nothing leaks");
+}
+
+/* >>files */
+
+static void write_idx(const char *path, const uint8_t *data, int rank, size_t size) {
+    const uint8_t header[16] = {0, 0, 8, (uint8_t)rank, 0, 0, 0, SAMPLES, 0, 0, 0, SIDE, 0, 0, 0, SIDE};
+    FILE *file = fopen(path, "wb");
+    if (!file) return;
+    fwrite(header, 1, 4 + 4 * (size_t)rank, file);
+    fwrite(data, 1, size, file);
+    fclose(file);
+}
+
+/* Data and a trained model to load, in a directory of their own. */
+static bool make_files(void) {
+    world w;
+    snprintf(directory, sizeof directory, "/tmp/mirt_faults_XXXXXX");
+    if (!mkdtemp(directory)) return false;
+    snprintf(images_path, sizeof images_path, "%s/t10k-images-idx3-ubyte", directory);
+    snprintf(labels_path, sizeof labels_path, "%s/t10k-labels-idx1-ubyte", directory);
+    snprintf(model_path, sizeof model_path, "%s/model.safetensors", directory);
+    snprintf(save_path, sizeof save_path, "%s/saved.safetensors", directory);
+    for (int i = 0; i < SAMPLES * PIXELS; i++) pixels[i] = (uint8_t)(i * 37 % 251);
+    for (int i = 0; i < SAMPLES; i++) labels[i] = (uint8_t)(i % CLASSES);
+    write_idx(images_path, pixels, 3, sizeof pixels);
+    write_idx(labels_path, labels, 1, sizeof labels);
+    memset(&w, 0, sizeof w);
+    bool made_all = make_strategy(&w) == MIRT_OK && make_model(&w) == MIRT_OK && compile_adam(&w) == MIRT_OK && do_step(&w) == MIRT_OK &&
+                    do_save(&w) == MIRT_OK && mirt_save(w.model, model_path, MIRT_SAVE_ALL) == MIRT_OK;
+    destroy(&w);
+    saved = slurp(model_path, &saved_size);
+    return made_all && saved_size > 0;
+}
+
+static void remove_files(void) {
+    free(saved);
+    ok(remove(images_path) == 0 && remove(labels_path) == 0 && remove(model_path) == 0 && remove(save_path) == 0 && rmdir(directory) == 0,
+       "no temporary file is left beside the saved ones");
+}
+
+int main(void) {
+    const char *small = getenv("MIRT_TEST_SMALL");
+    ok(make_files(), "%s: %s", directory, mirt_last_error());
+    for (int i = 0; i < MIRT__COUNT(cases); i++) test_case(&cases[i], small && *small ? 11 : 1);
+    test_threads();
+    remove_files();
+    ok(live_blocks == 0, "%ld blocks are left", live_blocks);
+    return done_testing();
+}

@@ -1,0 +1,449 @@
+/* Saved models that lie: every one is refused with one sentence that names the culprit, at once
+   and without taking memory for what it claims; and random damage does no harm. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdlib.h>
+
+static size_t bytes_now, bytes_peak; /* one thread only */
+
+static void *test_malloc(size_t size) {
+    size_t *block = size <= (size_t)1 << 30 ? (size_t *)malloc(size + 16) : NULL;
+    if (!block) return NULL;
+    block[0] = size;
+    bytes_now += size;
+    if (bytes_now > bytes_peak) bytes_peak = bytes_now;
+    return block + 2;
+}
+
+static void test_free(void *pointer) {
+    size_t *block = (size_t *)pointer - 2;
+    bytes_now -= block[0];
+    free(block);
+}
+
+#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
+#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+static mirt_strategy *strategy;
+static mirt__safetensors victim; /* the model that the others are made from */
+static const char *const text_key[3] = {"architecture", "compile", "training"};
+enum { ARCHITECTURE, COMPILE, TRAINING };
+static uint8_t pixels[4 * 36], labels[4] = {0, 1, 2, 0};
+
+static void make_victim(void) {
+    char path[] = "/tmp/mirt_hostile_XXXXXX";
+    mirt_conv2d_desc conv;
+    mirt_dense_desc dense;
+    mirt_compile_desc desc;
+    memset(&conv, 0, sizeof conv);
+    memset(&dense, 0, sizeof dense);
+    memset(&desc, 0, sizeof desc);
+    conv.filters = 2;
+    conv.kernel[0] = 3;
+    conv.activation = MIRT_RELU;
+    dense.units = 3;
+    desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = true;
+    desc.metrics[0] = MIRT_ACCURACY;
+    for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 7);
+    mirt_model *model = mirt_model_create(strategy, "victim");
+    mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(6, 6, 1)), 0.5f, 0);
+    x = mirt_dropout(mirt_max_pool2d(mirt_conv2d(x, &conv), NULL), 0.25f);
+    mirt_model_output(model, mirt_dense(mirt_flatten(x), &dense));
+    int fd = mkstemp(path);
+    ok(fd >= 0 && mirt_compile(model, &desc) == MIRT_OK &&
+           mirt_train_step(model, mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(4, 6, 6, 1)), mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(4)), NULL) == MIRT_OK &&
+           mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK && mirt__safetensors_open(&victim, path) == MIRT_OK,
+       "a small model is trained and saved");
+    if (fd >= 0) close(fd);
+    unlink(path);
+    mirt_model_destroy(model);
+}
+
+/* A file with the given texts; tensor `odd` is left out (change 'm') or described falsely ('s': another
+   shape of the same size, 'd': another dtype); 'x': an unknown tensor more. */
+static unsigned char *build(const char *const text[3], const char *odd, char change, size_t *size) {
+    mirt__text out;
+    size_t offset = 0;
+    memset(&out, 0, sizeof out);
+    mirt__text_add(&out, "LLLLLLLL{\"__metadata__\":{\"format\":\"mirrortrain\"");
+    for (int i = 0; i < 3; i++) {
+        if (!text[i]) continue;
+        mirt__text_add(&out, ",\"%s\":", text_key[i]);
+        mirt__json_write_string(&out, text[i]);
+    }
+    mirt__text_add(&out, "}");
+    for (int i = 0; i < victim.count; i++) {
+        const mirt__safetensor *t = &victim.tensor[i];
+        bool is_odd = odd && strcmp(odd, t->name) == 0;
+        if (is_odd && change == 'm') continue;
+        mirt__text_add(&out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, is_odd && change == 'd' ? "I32" : "F32");
+        for (int d = 0; d < t->rank; d++) mirt__text_add(&out, "%s%lld", d ? "," : "", (long long)t->dim[d]);
+        mirt__text_add(&out, "%s],\"data_offsets\":[%zu,%zu]}", is_odd && change == 's' ? ",1" : "", offset, offset + t->size);
+        offset += t->size;
+    }
+    if (change == 'x') mirt__text_add(&out, ",\"more\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[%zu,%zu]}", offset, offset);
+    mirt__text_add(&out, "}");
+    for (int i = 0; i < 8; i++) out.data[i] = (char)((uint64_t)(out.size - 8) >> (8 * i) & 255u);
+    for (int i = 0; i < victim.count; i++) {
+        if (!(odd && change == 'm' && strcmp(odd, victim.tensor[i].name) == 0)) mirt__text_add_bytes(&out, victim.tensor[i].data, victim.tensor[i].size);
+    }
+    unsigned char *copy = (unsigned char *)malloc(out.size); /* exactly as long, so that sanitizers see every byte too far */
+    if (copy) memcpy(copy, out.data, out.size);
+    *size = copy ? out.size : 0;
+    mirt__text_free(&out);
+    return copy;
+}
+
+/* `text` with the first `from` replaced, or NULL; to be freed. */
+static char *replaced(const char *text, const char *from, const char *to) {
+    const char *at = strstr(text, from);
+    if (!at) return NULL;
+    char *out = (char *)malloc(strlen(text) + strlen(to) + 1);
+    if (out) sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    return out;
+}
+
+typedef struct lie {
+    int text;
+    const char *from, *to;
+    mirt_status status;
+    const char *says;
+} lie;
+
+#define INPUT "{\"class_name\":\"InputLayer\",\"name\":\"input_layer\",\"config\":{\"shape\":[6,6,1]}},"
+#define DENSE "\"name\":\"dense\",\"input\":\"flatten\""
+static const lie lies[] = {
+    /* what is not a model at all */
+    {ARCHITECTURE, "{\"name\":\"victim\"", "[{\"name\":\"victim\"", MIRT_E_FORMAT, "architecture: JSON at offset"},
+    {ARCHITECTURE, "\"layers\":[", "\"layers\":7,\"x\":[", MIRT_E_FORMAT, "\"layers\" is a number, but must be an array"},
+    {ARCHITECTURE, "\"layers\":[", "\"strata\":[", MIRT_E_FORMAT, "\"layers\" is missing"},
+    {ARCHITECTURE, "\"name\":\"victim\"", "\"name\":null", MIRT_E_FORMAT, "\"name\" is null"},
+    {ARCHITECTURE, "\"layers\":[", "\"layers\":[3,", MIRT_E_FORMAT, "layer number 1 is not an object"},
+    {ARCHITECTURE, "\"layers\":[", "\"layers\":[],\"x\":[", MIRT_E_FORMAT, "the output \"dense\" is not a layer"},
+    {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":\"sense\"", MIRT_E_FORMAT, "the output \"sense\" is not a layer"},
+    {ARCHITECTURE, ",\"output\":\"dense\"", "", MIRT_E_FORMAT, "\"output\" is missing"},
+    {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":[\"dense\"]", MIRT_E_FORMAT, "\"output\" is an array"},
+    {ARCHITECTURE, "\"output\":\"dense\"", "\"output\":\"conv2d\"", MIRT_E_FORMAT, "needs an output of (rows, classes)"},
+    /* layers and how they are connected */
+    {ARCHITECTURE, "\"Dense\"", "\"Tense\"", MIRT_E_FORMAT, "layer dense is of class Tense"},
+    {ARCHITECTURE, "\"Dense\"", "{}", MIRT_E_FORMAT, "\"class_name\" is an object"},
+    {ARCHITECTURE, "\"class_name\":\"Dense\",", "", MIRT_E_FORMAT, "architecture: layer number 7: \"class_name\" is missing"},
+    {ARCHITECTURE, DENSE, "\"name\":\"\",\"input\":\"flatten\"", MIRT_E_FORMAT, "it must be 1 to"},
+    {ARCHITECTURE, DENSE, "\"name\":\"a/b\",\"input\":\"flatten\"", MIRT_E_FORMAT, "layer name \"a/b\""},
+    {ARCHITECTURE, DENSE, "\"name\":\"a\\nb/\",\"input\":\"flatten\"", MIRT_E_FORMAT, "layer name \"a?b/\""},
+    {ARCHITECTURE, DENSE, "\"name\":\"flatten\",\"input\":\"flatten\"", MIRT_E_FORMAT, "already is a layer \"flatten\""},
+    {ARCHITECTURE, DENSE, "\"name\":\"dense\",\"input\":\"dense\"", MIRT_E_FORMAT, "layer dense: its input is not a layer before it"},
+    {ARCHITECTURE, DENSE, "\"name\":\"dense\",\"input\":\"nowhere\"", MIRT_E_FORMAT, "layer dense: its input is not a layer before it"},
+    {ARCHITECTURE, DENSE, "\"name\":\"dense\",\"input\":7", MIRT_E_FORMAT, "layer dense: its input is not a layer before it"},
+    {ARCHITECTURE, DENSE, "\"name\":\"dense\"", MIRT_E_FORMAT, "layer dense: its input is not a layer before it"},
+    {ARCHITECTURE, "\"input\":\"input_layer\"", "\"input\":\"conv2d\"", MIRT_E_FORMAT, "layer rescaling: its input is not a layer before it"},
+    {ARCHITECTURE, INPUT, "", MIRT_E_FORMAT, "layer rescaling: its input is not a layer before it"},
+    {ARCHITECTURE, INPUT, INPUT "{\"class_name\":\"InputLayer\",\"name\":\"two\",\"config\":{\"shape\":[6,6,1]}},", MIRT_E_FORMAT, "already has an input"},
+    {ARCHITECTURE, INPUT, "{\"class_name\":\"InputLayer\",\"name\":\"input_layer\",\"input\":\"input_layer\",\"config\":{\"shape\":[6,6,1]}},", MIRT_E_FORMAT, "layer input_layer: an InputLayer has no input"},
+    /* input shapes */
+    {ARCHITECTURE, "[6,6,1]", "[]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,6,1,1,1,1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,6,1,1,1,1,1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,-6,1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,0,1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,6.5,1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,\"6\",1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[6,9223372036854775807,1]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},
+    {ARCHITECTURE, "[6,6,1]", "[2000000000,2000000000,2000000000]", MIRT_E_FORMAT, "too many elements"},
+    {ARCHITECTURE, "[6,6,1]", "[2000000000,2000000000,1]", MIRT_E_FORMAT, "too many elements"},
+    {ARCHITECTURE, "[6,6,1]", "[36]", MIRT_E_FORMAT, "conv2d: conv2d takes (rows, height, width, channels)"},
+    {ARCHITECTURE, "[6,6,1]", "[2,2,1]", MIRT_E_FORMAT, "conv2d: kernel 3x3 is larger than its input 2x2"},
+    {ARCHITECTURE, "[6,6,1]", "[3,3,1]", MIRT_E_FORMAT, "max_pooling2d: pool 2x2 is larger than its input 1x1"},
+    {ARCHITECTURE, "[6,6,1]", "[6,6,2]", MIRT_E_SHAPE, "conv2d/kernel is F32 (3, 3, 1, 2), the model needs F32 (3, 3, 2, 2)"},
+    {ARCHITECTURE, "[6,6,1]", "[60000,6000,1]", MIRT_E_SHAPE, "dense/kernel is F32 (8, 3)"},
+    /* numbers of layers */
+    {ARCHITECTURE, "\"filters\":2", "\"filters\":2000000000", MIRT_E_SHAPE, "conv2d/kernel is F32"},
+    {ARCHITECTURE, "\"filters\":2", "\"filters\":-2", MIRT_E_FORMAT, "layer conv2d: \"filters\" must be an integer"},
+    {ARCHITECTURE, "\"filters\":2", "\"filters\":0", MIRT_E_FORMAT, "conv2d: filters is 0"},
+    {ARCHITECTURE, "\"filters\":2", "\"filters\":2.5", MIRT_E_FORMAT, "\"filters\" must be an integer"},
+    {ARCHITECTURE, "\"filters\":2", "\"filters\":1e9", MIRT_E_FORMAT, "\"filters\" must be an integer"},
+    {ARCHITECTURE, "\"filters\":2", "\"filters\":4294967298", MIRT_E_FORMAT, "\"filters\" must be an integer"},
+    {ARCHITECTURE, "\"filters\":2,", "", MIRT_E_FORMAT, "layer conv2d: \"filters\" is missing"},
+    {ARCHITECTURE, "\"kernel_size\":[3,3]", "\"kernel_size\":[2000000000,2000000000]", MIRT_E_FORMAT, "conv2d: a kernel of (2000000000, 2000000000, 1, 2) has too many elements"},
+    {ARCHITECTURE, "\"kernel_size\":[3,3]", "\"kernel_size\":[2000000000,1]", MIRT_E_FORMAT, "conv2d: a window that reaches over 2000000000 pixels"},
+    {ARCHITECTURE, "\"kernel_size\":[3,3]", "\"kernel_size\":[100000,100000]", MIRT_E_FORMAT, "conv2d: a window of 100000x100000 is too large"},
+    {ARCHITECTURE, "\"kernel_size\":[3,3]", "\"kernel_size\":3", MIRT_E_FORMAT, "\"kernel_size\" is a number"},
+    {ARCHITECTURE, "\"kernel_size\":[3,3]", "\"kernel_size\":[3]", MIRT_E_FORMAT, "kernel_size must be 2 positive integers"},
+    {ARCHITECTURE, "\"kernel_size\":[3,3]", "\"kernel_size\":[0,3]", MIRT_E_FORMAT, "kernel_size must be 2 positive integers"},
+    {ARCHITECTURE, "\"strides\":[1,1]", "\"strides\":[-1,1]", MIRT_E_FORMAT, "strides must be"},
+    {ARCHITECTURE, "\"dilation_rate\":[1,1]", "\"dilation_rate\":[2147483647,2147483647]", MIRT_E_FORMAT, "conv2d: a window that reaches over"},
+    {ARCHITECTURE, "\"padding\":\"valid\",\"dilation_rate\":[1,1]", "\"padding\":\"same\",\"dilation_rate\":[80000000,80000000]", MIRT_E_FORMAT, "too large"},
+    {ARCHITECTURE, "\"padding\":\"valid\"", "\"padding\":\"vapid\"", MIRT_E_FORMAT, "padding is \"vapid\""},
+    {ARCHITECTURE, "\"groups\":1", "\"groups\":2147483647", MIRT_E_FORMAT, "do not divide into 2147483647 groups"},
+    {ARCHITECTURE, "\"groups\":1", "\"groups\":-1", MIRT_E_FORMAT, "\"groups\" must be an integer"},
+    {ARCHITECTURE, "\"activation\":\"relu\"", "\"activation\":\"gelu2\"", MIRT_E_FORMAT, "activation is \"gelu2\""},
+    {ARCHITECTURE, "\"use_bias\":true", "\"use_bias\":1", MIRT_E_FORMAT, "\"use_bias\" is a number"},
+    {ARCHITECTURE, "\"pool_size\":[2,2]", "\"pool_size\":[2147483647,2147483647]", MIRT_E_FORMAT, "max_pooling2d: a window"},
+    {ARCHITECTURE, "\"rate\":0.25", "\"rate\":-0.25", MIRT_E_FORMAT, "dropout: dropout rate is -0.25"},
+    {ARCHITECTURE, "\"rate\":0.25", "\"rate\":null", MIRT_E_FORMAT, "\"rate\" is null"},
+    {ARCHITECTURE, "\"rate\":0.25", "\"rate\":1e39", MIRT_E_FORMAT, "rate is beyond float32"},
+    {ARCHITECTURE, "\"rate\":0.25", "\"rate\":NaN", MIRT_E_FORMAT, "architecture: JSON at offset"},
+    {ARCHITECTURE, "\"scale\":0.5", "\"scale\":1e400", MIRT_E_FORMAT, "number too large"},
+    {ARCHITECTURE, "\"units\":3", "\"units\":2000000000", MIRT_E_SHAPE, "dense/kernel is F32 (8, 3), the model needs F32 (8, 2000000000)"},
+    {ARCHITECTURE, "\"units\":3", "\"units\":0", MIRT_E_FORMAT, "dense: units is 0"},
+    {ARCHITECTURE, "\"units\":3", "\"units\":1", MIRT_E_SHAPE, "dense/kernel is F32 (8, 3)"},
+    {ARCHITECTURE, "\"config\":{\"units\"", "\"config\":[],\"x\":{\"units\"", MIRT_E_FORMAT, "\"config\" is an array"},
+    {ARCHITECTURE, "VarianceScaling", "VarianceScalding", MIRT_E_FORMAT, "class_name is \"VarianceScalding\""},
+    {ARCHITECTURE, "\"config\":{\"scale\":1,", "\"config\":{\"scale\":0,", MIRT_E_FORMAT, "VarianceScaling's scale is 0"},
+    {ARCHITECTURE, "\"mode\":\"fan_avg\"", "\"mode\":\"fan\"", MIRT_E_FORMAT, "mode is \"fan\""},
+    /* compile settings */
+    {COMPILE, "{\"optimizer\":{", "[{\"optimizer\":{", MIRT_E_FORMAT, "compile: JSON at offset"},
+    {COMPILE, "\"adam\"", "\"atom\"", MIRT_E_FORMAT, "optimizer \"atom\" is not known"},
+    {COMPILE, "\"adam\"", "\"sgd\"", MIRT_OK, NULL},
+    {COMPILE, "\"learning_rate\":", "\"learning_rate\":-1,\"x\":", MIRT_E_FORMAT, "the learning rate is -1"},
+    {COMPILE, "\"learning_rate\":", "\"x\":", MIRT_E_FORMAT, "compile: \"learning_rate\" is missing"},
+    {COMPILE, "\"beta_1\":", "\"beta_1\":1,\"x\":", MIRT_E_FORMAT, "beta_1 1"},
+    {COMPILE, "\"beta_1\":", "\"beta_1\":0.99999999,\"x\":", MIRT_E_FORMAT, "beta_1 1"},
+    {COMPILE, "\"beta_2\":", "\"beta_2\":-0.5,\"x\":", MIRT_E_FORMAT, "beta_2 -0.5"},
+    {COMPILE, "\"epsilon\":", "\"epsilon\":-1e-7,\"x\":", MIRT_E_FORMAT, "epsilon -1e-07"},
+    {COMPILE, "\"epsilon\":", "\"epsilon\":1e300,\"x\":", MIRT_E_FORMAT, "epsilon is beyond float32"},
+    {COMPILE, "\"epsilon\":", "\"epsilon\":null,\"x\":", MIRT_E_FORMAT, "\"epsilon\" is null"},
+    {COMPILE, "\"nesterov\":false", "\"nesterov\":0", MIRT_E_FORMAT, "\"nesterov\" is a number"},
+    {COMPILE, "\"sparse_categorical_crossentropy\"", "\"categorical_cross\"", MIRT_E_FORMAT, "loss is \"categorical_cross\""},
+    {COMPILE, "\"sum_over_batch_size\"", "\"median\"", MIRT_E_FORMAT, "reduction is \"median\""},
+    {COMPILE, "[\"accuracy\"]", "[\"auc\"]", MIRT_E_FORMAT, "metric \"auc\" is not known"},
+    {COMPILE, "[\"accuracy\"]", "[0]", MIRT_E_FORMAT, "a metric is not a name"},
+    {COMPILE, "[\"accuracy\"]", "[0,0,0,0,0,0,0,0,0]", MIRT_E_FORMAT, "more than 8 metrics"},
+    {COMPILE, "\"from_logits\":true", "\"from_logits\":\"yes\"", MIRT_E_FORMAT, "\"from_logits\" is a string"},
+    /* the state of training */
+    {TRAINING, "{\"iterations\":1", "[1", MIRT_E_FORMAT, "training: JSON at offset"},
+    {TRAINING, "\"iterations\":1", "\"iterations\":-1", MIRT_E_FORMAT, "\"iterations\" must be an integer from 0"},
+    {TRAINING, "\"iterations\":1", "\"iterations\":9223372036854775807", MIRT_E_FORMAT, "\"iterations\" must be an integer from 0"},
+    {TRAINING, "\"iterations\":1", "\"iterations\":1e3", MIRT_E_FORMAT, "\"iterations\" must be an integer from 0"},
+    {TRAINING, "\"iterations\":1", "\"iterations\":9007199254740992", MIRT_OK, NULL},
+    {TRAINING, "\"epoch\":", "\"era\":", MIRT_E_FORMAT, "training: \"epoch\" is missing"},
+};
+#undef INPUT
+#undef DENSE
+
+/* Loads and, if that works, runs the model; counts what goes wrong beside the expected refusal. */
+static mirt_status load(const unsigned char *data, size_t size, bool *harm) {
+    const size_t before = bytes_now;
+    mirt_logs logs;
+    mirt_memory memory;
+    bytes_peak = bytes_now;
+    double began = mirt__now();
+    mirt_model *model = mirt_load_memory(strategy, data, size);
+    mirt_status status = model ? MIRT_OK : mirt_last_status();
+    *harm = bytes_peak - before > size + ((size_t)4 << 20) || mirt__now() - began > 5;
+    if (!model && (!mirt_last_error()[0] || strchr(mirt_last_error(), '\n'))) *harm = true;
+    if (model && mirt_plan_memory(model, 4, &memory) == MIRT_OK && memory.total < (size_t)8 << 20) {
+        mirt_array x = mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(4, 6, 6, 1)), y = mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(4));
+        mirt_train_step(model, x, y, NULL);
+        mirt_evaluate_arrays(model, x, y, &logs);
+        mirt_graph_text(model, 3);
+    }
+    mirt_model_destroy(model);
+    if (bytes_now != before) *harm = true;
+    return status;
+}
+
+static void originals(const char *text[3]) {
+    for (int i = 0; i < 3; i++) text[i] = mirt__safetensors_metadata(&victim, text_key[i]);
+}
+
+static void test_lies(void) {
+    const char *text[3];
+    size_t size;
+    bool harm;
+    for (int i = 0; i < MIRT__COUNT(lies); i++) {
+        const lie *l = &lies[i];
+        originals(text);
+        char *changed = replaced(text[l->text], l->from, l->to);
+        if (!changed) {
+            ok(0, "%s has no %s to replace", text_key[l->text], l->from);
+            continue;
+        }
+        text[l->text] = changed;
+        unsigned char *file = build(text, NULL, 0, &size);
+        mirt_status status = load(file, size, &harm);
+        bool right = status == l->status && !harm && (!l->says || strstr(mirt_last_error(), l->says));
+        ok(right, "%.50s: %s", l->to, status == MIRT_OK ? "loads" : mirt_last_error());
+        if (!right) printf("# status %d, wanted %d%s: %s\n", (int)status, (int)l->status, harm ? ", harm done" : "", l->says ? l->says : "");
+        free(file);
+        free(changed);
+    }
+}
+
+static void test_tensors(void) {
+    static const struct {
+        const char *tensor;
+        char change;
+        mirt_status status;
+        const char *says;
+    } odd[] = {
+        {NULL, 0, MIRT_OK, NULL},
+        {NULL, 'x', MIRT_OK, NULL}, /* more than is needed does no harm */
+        {"dense/bias", 'm', MIRT_E_NOT_FOUND, "there is no tensor \"dense/bias\""},
+        {"adam/dense_kernel_velocity", 'm', MIRT_E_NOT_FOUND, "there is no tensor \"adam/dense_kernel_velocity\""},
+        {"conv2d/kernel", 's', MIRT_E_SHAPE, "conv2d/kernel is F32 (3, 3, 1, 2, 1), the model needs F32 (3, 3, 1, 2)"},
+        {"adam/conv2d_bias_momentum", 's', MIRT_E_SHAPE, "adam/conv2d_bias_momentum is F32 (2, 1)"},
+        {"dense/kernel", 'd', MIRT_E_SHAPE, "dense/kernel is I32 (8, 3), the model needs F32 (8, 3)"},
+    };
+    const char *text[3];
+    size_t size;
+    bool harm;
+    originals(text);
+    for (int i = 0; i < MIRT__COUNT(odd); i++) {
+        unsigned char *file = build(text, odd[i].tensor, odd[i].change, &size);
+        mirt_status status = load(file, size, &harm);
+        ok(status == odd[i].status && !harm && (!odd[i].says || strstr(mirt_last_error(), odd[i].says)), "tensors, %s: %s",
+           odd[i].tensor ? odd[i].tensor : "whole", status == MIRT_OK ? "loads" : mirt_last_error());
+        free(file);
+    }
+    for (int i = 0; i < 3; i++) {
+        originals(text);
+        text[i] = NULL;
+        unsigned char *file = build(text, NULL, 0, &size);
+        ok(load(file, size, &harm) == MIRT_E_FORMAT && !harm && strstr(mirt_last_error(), text_key[i]), "%s", mirt_last_error());
+        free(file);
+    }
+}
+
+/* Ten thousand layers are more than enough; a search through a million would take minutes. */
+static void test_many_layers(void) {
+    const char *text[3];
+    char item[128];
+    size_t size;
+    bool harm;
+    mirt__text many;
+    memset(&many, 0, sizeof many);
+    mirt__text_add(&many, "{\"name\":\"m\",\"output\":\"i\",\"layers\":[{\"class_name\":\"InputLayer\",\"name\":\"i\",\"config\":{\"shape\":[1]}}");
+    for (int i = 0; i < 30000; i++) {
+        snprintf(item, sizeof item, ",{\"class_name\":\"Flatten\",\"name\":\"l%d\",\"input\":\"i\",\"config\":{}}", i);
+        mirt__text_add_bytes(&many, item, strlen(item));
+    }
+    mirt__text_add(&many, "]}");
+    originals(text);
+    text[ARCHITECTURE] = many.data;
+    unsigned char *file = build(text, NULL, 0, &size);
+    double began = mirt__now();
+    mirt_status status = load(file, size, &harm);
+    ok(status == MIRT_E_FORMAT && strstr(mirt_last_error(), "at most 10000 layers") && mirt__now() - began < 20, "30000 layers: %s", mirt_last_error());
+    free(file);
+    mirt__text_free(&many);
+}
+
+/* >>random damage */
+
+static uint64_t state = 88172645463325252u;
+static unsigned random_below(unsigned bound) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (unsigned)(state >> 33) % bound;
+}
+
+/* One random change of `text`, which has room for 64 characters more. */
+static void damage(char *text) {
+    static const char *const words[] = {"0", "-1", "1", "2", "5", "0.5", "2147483647", "1e38", "4294967296", "9223372036854775807", "1e-50", "null", "true", "[]", "{}",
+                                        "\"\"", "\"dense\"", "\"flatten\"", "\"input_layer\"", "\"same\"", "\"softmax\"", "[2,3]", "[1000000,1000]", ",", "]", "}"};
+    size_t length = strlen(text), at = random_below((unsigned)length), end = at;
+    if (random_below(4) == 0) { /* one character */
+        text[at] = (char)(32 + random_below(95));
+        return;
+    }
+    bool wants_number = random_below(2) != 0;
+    for (int i = 0; wants_number && i < 1000 && !strchr("0123456789", text[at]); i++) at = random_below((unsigned)length);
+    /* a word or number in place of another, or between two others */
+    while (at > 0 && !strchr(",:[]{}", text[at - 1])) at--;
+    end = at;
+    if (wants_number || random_below(4)) {
+        while (text[end] && !strchr(",:[]{}", text[end])) end++;
+    }
+    bool number = strchr("-0123456789", text[at]) && random_below(8);
+    const char *word = words[random_below(number ? 8u : (unsigned)MIRT__COUNT(words))];
+    memmove(text + at + strlen(word), text + end, length - end + 1);
+    memcpy(text + at, word, strlen(word));
+}
+
+static void test_damage(int rounds) {
+    const char *text[3];
+    int loads = 0, harms = 0;
+    for (int i = 0; i < rounds; i++) {
+        size_t size;
+        bool harm;
+        originals(text);
+        int which = random_below(4) ? ARCHITECTURE : 1 + (int)random_below(2);
+        char *changed = (char *)malloc(strlen(text[which]) + 256);
+        if (!changed) break;
+        strcpy(changed, text[which]);
+        for (unsigned changes = 1 + random_below(2); changes > 0; changes--) damage(changed);
+        text[which] = changed;
+        unsigned char *file = build(text, NULL, 0, &size);
+        loads += load(file, size, &harm) == MIRT_OK;
+        if (harm && harms++ < 5) printf("# %s: %s\n", mirt_last_error(), changed);
+        free(file);
+        free(changed);
+    }
+    ok(harms == 0 && loads > 0, "%d files with random damage: %d load all the same, none does harm", rounds, loads);
+}
+
+/* Images and labels as IDX, plain and gzipped, behind the byte by which the fuzzer tells them apart. */
+static const unsigned char seed_images[] = {1, 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1};
+static const unsigned char seed_labels[] = {2, 0, 0, 8, 1, 0, 0, 0, 2, 0, 1};
+static const unsigned char seed_gzip[] = {1, 31, 139, 8, 0, 0, 0, 0, 0, 2, 255, 99, 96, 224, 96, 102, 96, 96, 96, 130, 98, 102, 70, 38, 102, 22, 86, 54, 54, 86, 22, 102, 38, 70, 0, 250, 34, 8, 229, 28, 0, 0, 0};
+
+static int write_seed(const char *directory, const char *name, const unsigned char *data, size_t size) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *out = fopen(path, "wb");
+    bool written = out && fwrite(data, 1, size, out) == size;
+    if (out) written = fclose(out) == 0 && written;
+    if (!written) perror(path);
+    return !written;
+}
+
+/* Files to start fuzzing from: the model as it is, one lie of each kind, and the above. */
+static int write_seeds(const char *directory) {
+    const char *text[3];
+    int failed = write_seed(directory, "images", seed_images, sizeof seed_images) + write_seed(directory, "labels", seed_labels, sizeof seed_labels) +
+                 write_seed(directory, "gzip", seed_gzip, sizeof seed_gzip);
+    for (int i = -1; i < MIRT__COUNT(lies); i++) {
+        char name[32];
+        size_t size;
+        originals(text);
+        char *changed = i < 0 ? NULL : replaced(text[lies[i].text], lies[i].from, lies[i].to);
+        if (changed) text[lies[i].text] = changed;
+        unsigned char *file = build(text, NULL, 0, &size), *seed = (unsigned char *)calloc(1, size + 1);
+        if (seed) memcpy(seed + 1, file, size);
+        snprintf(name, sizeof name, "model_%03d", i + 1);
+        failed += seed ? write_seed(directory, name, seed, size + 1) : 1;
+        free(seed);
+        free(file);
+        free(changed);
+    }
+    return failed != 0;
+}
+
+/* `test_hostile --seeds DIRECTORY` writes what tests/fuzz_model.c starts from. */
+int main(int count, char **arguments) {
+    const char *small = getenv("MIRT_TEST_SMALL");
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = "1";
+    desc.threads = 1;
+    desc.silent = true;
+    strategy = mirt_strategy_create(&desc);
+    if (!strategy) return 1;
+    make_victim();
+    if (count == 3 && strcmp(arguments[1], "--seeds") == 0) return write_seeds(arguments[2]);
+    test_lies();
+    test_tensors();
+    test_many_layers();
+    test_damage(small && *small ? 500 : 5000);
+    mirt__safetensors_close(&victim);
+    mirt_strategy_destroy(strategy);
+    ok(bytes_now == 0, "%zu bytes are left", bytes_now);
+    return done_testing();
+}

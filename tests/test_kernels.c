@@ -1,0 +1,416 @@
+/* Every kernel of every table: the reference's values, the numerical law (the same bits from AVX2
+   and AVX-512, from any team, for a row in any place), nothing written outside its outputs, and
+   nothing read that was not written. The kernels and shapes are in kernel_cases.h. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+
+#include "kernel_cases.h"
+#include "tap.h"
+
+enum { GUARD = 64, TEAMS = 3 };
+
+static mirt__team *teams[TEAMS]; /* of 1 (none at all), 2 and 3 threads */
+
+/* ---- buffers */
+
+static size_t bytes_of(const buffer *b, int64_t count) { return (size_t)count * mirt__dtype_size(b->dtype); }
+
+/* Memory for rows [first, first + count) of a buffer, or for all of it, off any alignment; what is
+   read ends with its block, so that the address sanitizer sees a byte too many. */
+static uint8_t *block_create(const buffer *b, size_t bytes) {
+    size_t before = GUARD + mirt__dtype_size(b->dtype), after = b->role == IN ? 0 : GUARD;
+    uint8_t *block = (uint8_t *)malloc(before + bytes + after);
+    memset(block, 0xA5, before + bytes + after);
+    if (b->role == OUT) memset(block + before, 0xFF, bytes);
+    return block + before;
+}
+
+static bool block_intact(const buffer *b, const uint8_t *at, size_t bytes) {
+    size_t before = GUARD + mirt__dtype_size(b->dtype);
+    for (size_t i = 0; i < before; i++) {
+        if ((at - before)[i] != 0xA5) return false;
+    }
+    for (size_t i = 0; b->role != IN && i < GUARD; i++) {
+        if (at[bytes + i] != 0xA5) return false;
+    }
+    return true;
+}
+
+static void block_destroy(const buffer *b, uint8_t *at) { free(at - GUARD - mirt__dtype_size(b->dtype)); }
+
+/* The outputs of one call. */
+typedef struct result {
+    uint8_t *out[MAX_BUFFERS];
+    bool overrun;
+} result;
+
+static void result_free(const job *j, result *r) {
+    for (int i = 0; i < j->buffers; i++) {
+        if (r->out[i]) block_destroy(&j->buffer[i], r->out[i]);
+    }
+    memset(r, 0, sizeof *r);
+}
+
+/* Rows [first, first + count) of a buffer as a call sees them. */
+static int64_t view_count(const job *j, const buffer *b, int64_t count) {
+    return b->per_row && !j->ranged ? b->per_row * count : b->count;
+}
+static const uint8_t *view_at(const job *j, const buffer *b, int64_t first) {
+    return (const uint8_t *)b->initial + (b->per_row && !j->ranged ? bytes_of(b, b->per_row * first) : 0);
+}
+
+/* One call on fresh copies of all buffers. Scratch is filled with NaN. */
+static result call(job *j, const kernel_case *row, const mirt__kernels *table, mirt__team *team, int64_t first, int64_t count, bool alias) {
+    result r;
+    uint8_t *block[MAX_BUFFERS];
+    mirt__where where;
+    const size_t scratch = j->scratch * (size_t)mirt__team_size(team);
+    memset(&r, 0, sizeof r);
+    for (int i = 0; i < j->buffers; i++) {
+        const buffer *b = &j->buffer[i];
+        size_t bytes = bytes_of(b, view_count(j, b, count));
+        block[i] = block_create(b, bytes);
+        if (b->role != OUT && bytes) memcpy(block[i], view_at(j, b, first), bytes);
+        j->at[i] = block[i];
+    }
+    if (alias) {
+        const buffer *b = &j->buffer[j->alias_in];
+        memcpy(block[j->alias_out], block[j->alias_in], bytes_of(b, view_count(j, b, count)));
+        j->at[j->alias_in] = j->at[j->alias_out];
+    }
+    where.team = team;
+    where.scratch_per_thread = j->scratch;
+    where.scratch = scratch ? mirt__aligned_alloc(scratch + GUARD) : NULL;
+    where.shared = j->shared ? mirt__aligned_alloc(j->shared + GUARD) : NULL;
+    if (where.scratch) memset(where.scratch, 0xFF, scratch + GUARD);
+    if (where.shared) memset(where.shared, 0xFF, j->shared + GUARD);
+    j->first = first;
+    j->count = count;
+    row->run(j, table, &where);
+    for (int i = 0; i < GUARD; i++) {
+        if (where.scratch && ((uint8_t *)where.scratch)[scratch + (size_t)i] != 0xFF) r.overrun = true;
+        if (where.shared && ((uint8_t *)where.shared)[j->shared + (size_t)i] != 0xFF) r.overrun = true;
+    }
+    mirt__aligned_free(where.scratch);
+    mirt__aligned_free(where.shared);
+    for (int i = 0; i < j->buffers; i++) {
+        const buffer *b = &j->buffer[i];
+        size_t bytes = bytes_of(b, view_count(j, b, count));
+        if (!block_intact(b, block[i], bytes)) r.overrun = true;
+        if (b->role == IN && bytes && memcmp(block[i], view_at(j, b, first), bytes) != 0) r.overrun = true;
+        if (b->role == IN) block_destroy(b, block[i]);
+        else r.out[i] = block[i];
+    }
+    return r;
+}
+
+/* ---- comparisons */
+
+/* Rows [first, first + count) of `whole` are the bits of `part`, which has only these. */
+static bool same_bits(const job *j, const result *whole, const result *part, int64_t first, int64_t count) {
+    for (int i = 0; i < j->buffers; i++) {
+        const buffer *b = &j->buffer[i];
+        if (b->role == IN) continue;
+        size_t skip = b->per_row ? bytes_of(b, b->per_row * first) : 0, skip_part = j->ranged ? skip : 0;
+        size_t bytes = bytes_of(b, b->per_row ? b->per_row * count : b->count);
+        if (bytes && memcmp(whole->out[i] + skip, part->out[i] + skip_part, bytes) != 0) return false;
+    }
+    return true;
+}
+
+static double value_of(const buffer *b, const uint8_t *at, int64_t i) {
+    if (b->dtype == MIRT_UINT8) return at[i];
+    if (b->dtype == MIRT_INT32) return ((const int32_t *)(const void *)at)[i];
+    return (double)((const float *)(const void *)at)[i];
+}
+
+/* The largest error in roundings beyond what buffer i allows; 0 when all is well. */
+static double worst_excess(const job *j, const result *got, const result *expected, int i) {
+    const buffer *b = &j->buffer[i];
+    double largest = 1, worst = 0;
+    if (b->role == IN || b->unchecked) return 0;
+    for (int64_t e = 0; e < b->count; e++) {
+        double y = fabs(value_of(b, expected->out[i], e));
+        if (y < INFINITY && y > largest) largest = y;
+    }
+    for (int64_t e = 0; e < b->count; e++) {
+        double x = value_of(b, got->out[i], e), y = value_of(b, expected->out[i], e);
+        if (x == y || (x != x && y != y)) continue;
+        double roundings = fabs(x - y) / (largest * FLT_EPSILON);
+        if (!(roundings <= b->roundings) && !(roundings < worst)) worst = roundings;
+    }
+    return worst;
+}
+
+/* ---- the table */
+
+typedef struct tally {
+    int shapes;
+    int wrong, teams, rows, alias, overrun;
+} tally;
+
+static void note(const kernel_case *row, int shape, const char *table, const char *what, double number) {
+    printf("# %s, shape %d, %s: %s (%g)\n", row->name, shape, table, what, number);
+}
+
+/* The same rows alone, elsewhere in memory. */
+static void check_rows(job *j, const kernel_case *row, int shape, const mirt__kernels *table, const result *whole, tally *t) {
+    int64_t n = j->rows;
+    const int64_t part[][2] = {{0, 1}, {1, n - 1}, {n - 1, 1}, {n / 2, n - n / 2}, {0, n / 2}};
+    for (int i = 0; i < j->buffers; i++) {
+        if (j->buffer[i].role != IN && j->buffer[i].count && !j->buffer[i].per_row) return;
+    }
+    for (int p = 0; n > 1 && p < MIRT__COUNT(part); p++) {
+        result r = call(j, row, table, teams[p % TEAMS], part[p][0], part[p][1], false);
+        if (!same_bits(j, whole, &r, part[p][0], part[p][1])) {
+            note(row, shape, table->name, "other bits for a part of the rows, part", p);
+            t->rows++;
+        }
+        t->overrun += r.overrun;
+        result_free(j, &r);
+    }
+}
+
+static void check_table(job *j, const kernel_case *row, int shape, const mirt__kernels *table, const result *expected, result *first, tally *t) {
+    t->shapes++;
+    *first = call(j, row, table, NULL, 0, j->rows, false);
+    t->overrun += first->overrun;
+    if (first->overrun) note(row, shape, table->name, "wrote outside its outputs", 0);
+    for (int i = 0; i < j->buffers; i++) {
+        double excess = worst_excess(j, first, expected, i);
+        if (excess == 0) continue;
+        note(row, shape, table->name, "not the reference's values; roundings", excess);
+        t->wrong++;
+    }
+    for (int team = 1; team < TEAMS; team++) {
+        result r = call(j, row, table, teams[team], 0, j->rows, false);
+        if (!same_bits(j, first, &r, 0, j->rows)) {
+            note(row, shape, table->name, "other bits from another team, threads", team + 1);
+            t->teams++;
+        }
+        t->overrun += r.overrun;
+        result_free(j, &r);
+    }
+    if (j->alias_in >= 0) {
+        result r = call(j, row, table, teams[1], 0, j->rows, true);
+        if (!same_bits(j, first, &r, 0, j->rows)) {
+            note(row, shape, table->name, "other bits in place", 0);
+            t->alias++;
+        }
+        result_free(j, &r);
+    }
+    check_rows(j, row, shape, table, first, t);
+}
+
+/* AVX2, AVX-512 and NEON must agree in every bit; plain C may lack a fused multiply-add. */
+static bool is_simd(const char *name) { return strcmp(name, "plain") != 0 && strcmp(name, "reference") != 0; }
+
+static void check_kernel(const kernel_case *row, const mirt__kernels *const *tables, int count) {
+    tally tally_of[8];
+    const bool small = getenv("MIRT_TEST_SMALL") != NULL;
+    int differ = 0, simd = 0;
+    memset(tally_of, 0, sizeof tally_of);
+    for (int t = 0; t < count; t++) simd += is_simd(tables[t]->name);
+    for (int shape = 0; row->shapes[shape][0] != SHAPE_END; shape++) {
+        job j;
+        if (row->shapes[shape][0] == SHAPE_LARGE && small) break;
+        if (row->shapes[shape][0] == SHAPE_LARGE) continue;
+        result results[8];
+        memset(&j, 0, sizeof j);
+        memset(results, 0, sizeof results);
+        j.s = row->shapes[shape];
+        j.alias_in = j.alias_out = -1;
+        j.random = mirt__random_stream(1, (uint64_t)shape);
+        row->plan(&j);
+        result expected = call(&j, row, tables[count - 1], NULL, 0, j.rows, false);
+        for (int t = 0; t < count; t++) check_table(&j, row, shape, tables[t], &expected, &results[t], &tally_of[t]);
+        for (int t = 1; t < simd; t++) {
+            if (same_bits(&j, &results[0], &results[t], 0, j.rows)) continue;
+            note(row, shape, tables[t]->name, "other bits than the best table", 0);
+            differ++;
+        }
+        for (int t = 0; t < count; t++) result_free(&j, &results[t]);
+        result_free(&j, &expected);
+        for (int i = 0; i < j.buffers; i++) free(j.buffer[i].initial);
+    }
+    for (int t = 0; t < count; t++) {
+        const char *name = tables[t]->name;
+        const tally *n = &tally_of[t];
+        ok(n->wrong == 0, "%s %s: the reference's values on %d shapes", row->name, name, n->shapes);
+        ok(n->teams == 0 && n->rows == 0 && n->alias == 0, "%s %s: the same bits from any team, for any rows, in place", row->name, name);
+        ok(n->overrun == 0, "%s %s: writes its outputs only", row->name, name);
+    }
+    if (simd > 1) ok(differ == 0, "%s: the same bits from all %d instruction sets", row->name, simd);
+}
+
+/* ---- the law itself, spelled out */
+
+static void fill_units(float *x, int64_t count, uint64_t key) {
+    mirt__random random = mirt__random_stream(2, key);
+    for (int64_t i = 0; i < count; i++) x[i] = 2 * mirt__random_unit(&random) - 1;
+}
+
+/* An output of a product is one chain of fused multiply-adds in ascending k from zero. */
+static void check_gemm_chain(const mirt__kernels *k) {
+    enum { M = 7, N = 37, K = 1300 };
+    static float a[M * K], b[K * N], c[M * N];
+    mirt__gemm g;
+    mirt__where where;
+    int differ = 0;
+    memset(&g, 0, sizeof g);
+    memset(&where, 0, sizeof where);
+    fill_units(a, M * K, 1);
+    fill_units(b, K * N, 2);
+    g.m = M;
+    g.n = N;
+    g.k = K;
+    g.a.data = a;
+    g.a_row = K;
+    g.a_col = g.b_col = 1;
+    g.b = b;
+    g.b_row = N;
+    g.c = c;
+    where.scratch_per_thread = mirt__gemm_scratch(&g);
+    where.scratch = mirt__aligned_alloc(where.scratch_per_thread);
+    k->gemm(&g, &where);
+    mirt__aligned_free(where.scratch);
+    for (int i = 0; i < M * N; i++) {
+        float sum = 0;
+        for (int p = 0; p < K; p++) sum = fmaf(a[i / N * K + p], b[p * N + i % N], sum);
+        differ += memcmp(&sum, &c[i], sizeof sum) != 0;
+    }
+    ok(differ == 0, "gemm %s: each output is one chain of FMAs in ascending k", k->name);
+}
+
+/* A weight gradient: chains over the images of a chunk, and mirt__tree over the chunks. */
+static void check_weight_grad_chain(const mirt__kernels *k) {
+    enum { ROWS = 14, H = 6, W = 5, CI = 3, CO = 7, KH = 3, KW = 3, OH = H - KH + 1, OW = W - KW + 1, COUNT = KH * KW * CI * CO };
+    static float x[ROWS * H * W * CI], dy[ROWS * OH * OW * CO], dk[COUNT], part[ROWS * COUNT];
+    mirt__conv_weight_grad g;
+    mirt__where where;
+    memset(&g, 0, sizeof g);
+    memset(&where, 0, sizeof where);
+    fill_units(x, MIRT__COUNT(x), 3);
+    fill_units(dy, MIRT__COUNT(dy), 4);
+    memset(part, 0, sizeof part);
+    g.s.rows = ROWS;
+    g.s.h = H;
+    g.s.w = W;
+    g.s.ci = CI;
+    g.s.co = CO;
+    g.s.oh = OH;
+    g.s.ow = OW;
+    g.s.kh = KH;
+    g.s.kw = KW;
+    g.s.stride_h = g.s.stride_w = g.s.dilation_h = g.s.dilation_w = g.s.groups = 1;
+    g.x.data = x;
+    g.dy = dy;
+    g.dkernel = dk;
+    where.scratch_per_thread = mirt__conv_scratch(&g.s);
+    where.scratch = mirt__aligned_alloc(where.scratch_per_thread);
+    where.shared = mirt__aligned_alloc(mirt__conv_weight_grad_shared(&g.s) + 1);
+    k->conv_weight_grad(&g, &where);
+    mirt__aligned_free(where.scratch);
+    mirt__aligned_free(where.shared);
+    int64_t chunk = mirt__conv_chunk_rows(&g.s), chunks = (ROWS + chunk - 1) / chunk;
+    for (int i = 0; i < COUNT; i++) {
+        int o = i % CO, c = i / CO % CI, kx = i / CO / CI % KW, ky = i / CO / CI / KW;
+        for (int p = 0; p < ROWS * OH * OW; p++) {
+            int row = p / (OH * OW), oy = p / OW % OH, ox = p % OW;
+            float *sum = &part[row / chunk * COUNT + i];
+            *sum = fmaf(x[((row * H + oy + ky) * W + ox + kx) * CI + c], dy[p * CO + o], *sum);
+        }
+    }
+    mirt__tree(part, chunks, COUNT, COUNT);
+    ok(chunks > 1 && memcmp(dk, part, sizeof dk) == 0, "conv_weight_grad %s: chains over %d chunks of images, summed by a tree", k->name, (int)chunks);
+}
+
+/* A reduction: chunks of MIRT__REDUCE_CHUNK in row-major order, and mirt__tree over the chunks. */
+static void check_reduce_chunks(const mirt__kernels *k) {
+    enum { N = 11 * MIRT__REDUCE_CHUNK + 7, CHUNKS = 12 };
+    static float x[N];
+    float part[CHUNKS], y;
+    mirt__reduce r;
+    mirt__where where;
+    memset(&r, 0, sizeof r);
+    memset(&where, 0, sizeof where);
+    memset(part, 0, sizeof part);
+    fill_units(x, N, 5);
+    r.kind = MIRT__REDUCE_SUM;
+    r.rank = 1;
+    r.axes = 1;
+    r.dim[0] = N;
+    r.x = x;
+    r.y = &y;
+    where.scratch_per_thread = mirt__reduce_scratch(&r);
+    where.scratch = mirt__aligned_alloc(where.scratch_per_thread);
+    k->reduce(&r, &where);
+    mirt__aligned_free(where.scratch);
+    for (int i = 0; i < N; i++) part[i / MIRT__REDUCE_CHUNK] += x[i];
+    mirt__tree(part, CHUNKS, 1, 1);
+    ok(memcmp(part, &y, sizeof y) == 0, "reduce %s: chunks of %d, summed by a tree", k->name, MIRT__REDUCE_CHUNK);
+}
+
+/* The tree as its definition says it. */
+static float tree_of(const float *x, int lo, int hi) {
+    int left = 1;
+    if (hi - lo == 1) return x[lo];
+    while (left * 2 < hi - lo) left *= 2;
+    return tree_of(x, lo, lo + left) + tree_of(x, lo + left, hi);
+}
+
+static void check_tree(void) {
+    int differ = 0;
+    for (int n = 1; n <= 33; n++) {
+        float x[33][3], column[33];
+        fill_units(x[0], 99, (uint64_t)n);
+        for (int i = 0; i < n; i++) column[i] = x[i][1];
+        float expected = tree_of(column, 0, n);
+        mirt__tree(x[0], n, 3, 2);
+        differ += memcmp(&expected, &x[0][1], sizeof expected) != 0;
+    }
+    ok(differ == 0, "mirt__tree adds 1 to 33 parts in the order of its definition");
+}
+
+/* The vectors of Random123, the authors' own library. */
+static void check_philox(void) {
+    static const uint32_t known[3][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+    for (int i = 0; i < 3; i++) {
+        uint32_t out[4];
+        mirt__philox(known[i], known[i] + 4, out);
+        ok(memcmp(out, known[i] + 6, sizeof out) == 0, "Philox4x32-10, known answer %d", i);
+    }
+}
+
+static void check_choice(const mirt__kernels *const *tables, int count) {
+    ok(strcmp(tables[count - 1]->name, "reference") == 0, "the reference is the last of %d tables", count);
+    for (int t = 0; t < count; t++) {
+        setenv("MIRT_CPU", tables[t]->name, 1);
+        ok(mirt__kernels_best() == tables[t], "MIRT_CPU=%s chooses it", tables[t]->name);
+    }
+    unsetenv("MIRT_CPU");
+    ok(mirt__kernels_best() == tables[0], "without it the first, %s, is chosen", tables[0]->name);
+}
+
+int main(void) {
+    int count;
+    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
+    for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
+    check_philox();
+    check_tree();
+    check_choice(tables, count);
+    /* A row for every function of the table: each takes a pointer's room, the name as well. */
+    ok(sizeof(mirt__kernels) == sizeof(void *) * (MIRT__COUNT(kernel_cases) + 1), "all %d kernels are here", MIRT__COUNT(kernel_cases));
+    for (int i = 0; i < MIRT__COUNT(kernel_cases); i++) check_kernel(&kernel_cases[i], tables, count);
+    for (int t = 0; t + 1 < count; t++) {
+        check_reduce_chunks(tables[t]);
+        if (!is_simd(tables[t]->name)) continue;
+        check_gemm_chain(tables[t]);
+        check_weight_grad_chain(tables[t]);
+    }
+    for (int i = 1; i < TEAMS; i++) mirt__team_destroy(teams[i]);
+    return done_testing();
+}

@@ -1,0 +1,227 @@
+/* The allocator's side of training: nothing is allocated in a step, what was planned is what is
+   asked for, and everything is given back. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static void *counting_malloc(size_t size);
+static void counting_free(void *pointer);
+#define MIRRORTRAIN_MALLOC(size) counting_malloc(size)
+#define MIRRORTRAIN_FREE(pointer) counting_free(pointer)
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "tap.h"
+
+#include <pthread.h>
+
+enum { MOST_BLOCKS = 8192 };
+static struct { void *pointer; size_t size; } block[MOST_BLOCKS];
+static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
+static long allocations, live, strangers; /* strangers: freed but never given out */
+static size_t live_bytes;
+
+static void *counting_malloc(size_t size) {
+    void *pointer = malloc(size);
+    pthread_mutex_lock(&block_lock);
+    for (int i = 0; pointer && i < MOST_BLOCKS; i++) {
+        if (block[i].pointer) continue;
+        block[i].pointer = pointer;
+        block[i].size = size;
+        live++;
+        live_bytes += size;
+        break;
+    }
+    allocations++;
+    pthread_mutex_unlock(&block_lock);
+    return pointer;
+}
+
+static void counting_free(void *pointer) {
+    bool found = false;
+    pthread_mutex_lock(&block_lock);
+    for (int i = 0; pointer && i < MOST_BLOCKS && !found; i++) {
+        if (block[i].pointer != pointer) continue;
+        found = true;
+        block[i].pointer = NULL;
+        live--;
+        live_bytes -= block[i].size;
+    }
+    strangers += pointer && !found;
+    pthread_mutex_unlock(&block_lock);
+    free(pointer);
+}
+
+static long allocation_count(void) {
+    pthread_mutex_lock(&block_lock);
+    long n = allocations;
+    pthread_mutex_unlock(&block_lock);
+    return n;
+}
+
+/* Bytes asked for the aligned block that starts at `aligned`. */
+static size_t asked_for(const void *aligned) {
+    void *base;
+    if (!aligned) return 0;
+    memcpy(&base, (const char *)aligned - sizeof(void *), sizeof base);
+    for (int i = 0; i < MOST_BLOCKS; i++) {
+        if (block[i].pointer == base) return block[i].size;
+    }
+    return 0;
+}
+
+/* >>no allocation in a step */
+
+typedef struct watch {
+    long at_first_step, in_steps;
+    int steps;
+} watch;
+
+static int watch_begin(const mirt_event *event, void *user) {
+    watch *w = (watch *)user;
+    (void)event;
+    if (w->steps == 0) w->at_first_step = allocation_count();
+    return 0;
+}
+static int watch_end(const mirt_event *event, void *user) {
+    watch *w = (watch *)user;
+    (void)event;
+    w->in_steps = allocation_count() - w->at_first_step;
+    w->steps++;
+    return 0;
+}
+
+static mirt_dataset *pipeline(int kind) {
+    mirt_dataset *d = mirt_arrays(images_x(0, 200), images_y(0, 200));
+    if (kind == 0) return mirt_batch(d, 37);
+    if (kind == 1) return mirt_batch(mirt_shuffle(d, 64), 37);
+    if (kind == 2) return mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(d), 200), 37), MIRT_AUTOTUNE);
+    if (kind == 3) return mirt_prefetch(mirt_batch(d, 37), 3);
+    return d; /* batched and shuffled by fit */
+}
+
+static void check_steps(int kind, int devices, int replicas) {
+    watch w;
+    mirt_callback callback;
+    mirt_fit_desc fit;
+    memset(&w, 0, sizeof w);
+    memset(&callback, 0, sizeof callback);
+    memset(&fit, 0, sizeof fit);
+    long before = live;
+    mirt_strategy *s = strategy_of(devices, replicas, 2);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.3f);
+    mirt_dataset *data = pipeline(kind), *held = mirt_arrays(images_x(200, 61), images_y(200, 61));
+    callback.user = &w;
+    callback.batch_begin = watch_begin;
+    callback.batch_end = watch_end;
+    callback.epoch_end = NULL;
+    fit.epochs = 4;
+    fit.validation = held;
+    fit.callbacks[0] = &callback;
+    fit.batch = 37;
+    fit.no_progress = true;
+    mirt_history *h = mirt_fit(m, data, &fit);
+    ok(h && w.steps == 24 && w.in_steps == 0, "data pipeline %d on %d devices: %d steps of 4 epochs with validation allocate %ld times", kind, devices, w.steps,
+       w.in_steps);
+    mirt_dataset_destroy(data);
+    mirt_dataset_destroy(held);
+    mirt_strategy_destroy(s);
+    ok(live == before && strangers == 0, "all is given back: %ld left", live - before);
+}
+
+static void check_steps_by_hand(void) {
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_model *m = image_model(s, mirt_sgd(0.1f, 0.9f, false), 0.3f);
+    double loss;
+    bool good = mirt_train_step(m, images_x(0, 40), images_y(0, 40), &loss) == MIRT_OK;
+    long before = allocation_count();
+    for (int i = 40; good && i > 0; i -= 3) good = mirt_train_step(m, images_x(0, i), images_y(0, i), &loss) == MIRT_OK;
+    ok(good && allocation_count() == before, "steps by hand of no more rows than the first allocate nothing");
+    good = mirt_scatter(m, images_x(0, 40), images_y(0, 40)) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+    ok(good && allocation_count() == before, "nor do the four stages");
+    mirt_strategy_destroy(s);
+}
+
+/* >>what is planned */
+
+/* An aligned block asks for this much more, to move its start and to keep where it began. */
+static const size_t block_extra = MIRT__ALIGN + sizeof(void *);
+
+static mirt_array float_images(int count) {
+    static float pixels[64][IMAGE];
+    for (int i = 0; i < count; i++) {
+        for (int k = 0; k < IMAGE; k++) pixels[i][k] = image_pixels[i][k];
+    }
+    return mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(count, IMAGE_H, IMAGE_W, 1));
+}
+
+static void check_plan(int devices, int replicas, mirt_optimizer optimizer, bool floats) {
+    enum { BATCH = 61 };
+    mirt_memory plan;
+    size_t asked = 0, blocks = 0;
+    memset(&plan, 0, sizeof plan);
+    mirt_strategy *s = strategy_of(devices, replicas, 2);
+    mirt_model *m = image_model(s, optimizer, 0.3f);
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.batch = BATCH;
+    fit.no_progress = true;
+    bool good = mirt_plan_memory(m, BATCH, &plan) == MIRT_OK;
+    size_t before = live_bytes;
+    good = good && mirt_fit_arrays(m, floats ? float_images(BATCH) : images_x(0, BATCH), images_y(0, BATCH), &fit);
+    for (int d = 0; d < devices; d++) {
+        asked += asked_for(m->weight[d]) + asked_for(m->trainer->block[d]);
+        blocks += 2;
+    }
+    for (int i = 0; i < 2; i++) {
+        asked += asked_for(m->slot[i]);
+        blocks += m->slot[i] != NULL;
+    }
+    asked += asked_for(m->trainer->host);
+    blocks++;
+    ok(good && asked == plan.total + blocks * block_extra, "%d devices, %d replicas, %s data: asked for %zu bytes, planned %zu and %zu for %zu blocks", devices,
+       replicas, floats ? "float32" : "uint8", asked, plan.total, blocks * block_extra, blocks);
+    ok(plan.total == (size_t)devices * (plan.weights + plan.gradients + plan.activations + plan.scratch) + plan.slots + plan.host,
+       "the parts of the plan make up its total");
+    size_t fit_blocks = (size_t)devices * (asked_for(m->trainer->block[0])) + asked_for(m->trainer->host);
+    ok(live_bytes - before < fit_blocks + 40000, "beside these, fit keeps %zu bytes of programs and history", live_bytes - before - fit_blocks);
+    mirt_strategy_destroy(s);
+}
+
+/* Nothing reads float32 data through a cast, so they need less than uint8 data where no kernel takes the cast in. */
+static void check_plan_knows_the_data(void) {
+    mirt_memory before, after;
+    memset(&before, 0, sizeof before);
+    memset(&after, 0, sizeof after);
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "sum");
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1));
+    mirt_dense_desc d;
+    memset(&d, 0, sizeof d);
+    d.units = IMAGE_CLASSES;
+    mirt_model_output(m, mirt_dense(mirt_flatten(mirt_average_pool2d(x, NULL)), &d));
+    mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 61, &before) == MIRT_OK &&
+                mirt_train_step(m, float_images(61), images_y(0, 61), NULL) == MIRT_OK && mirt_plan_memory(m, 61, &after) == MIRT_OK;
+    size_t asked = asked_for(m->weight[0]) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->trainer->block[0]) + asked_for(m->trainer->host);
+    ok(good && before.total > after.total && asked == after.total + 5 * block_extra,
+       "planned for uint8 data: %zu bytes; once float32 data were seen, %zu, which is what was asked for", before.total, after.total);
+    mirt_strategy_destroy(s);
+}
+
+int main(void) {
+    draw_images();
+    for (int kind = 0; kind < 5; kind++) check_steps(kind, 1 + kind % 3, 3);
+    check_steps_by_hand();
+    for (int floats = 0; floats < 2; floats++) {
+        check_plan(1, 1, mirt_adam(1e-3f), floats != 0);
+        check_plan(2, 2, mirt_sgd(0.1f, 0, false), floats != 0);
+        check_plan(3, 8, mirt_sgd(0.1f, 0.9f, false), floats != 0);
+    }
+    check_plan_knows_the_data();
+    ok(live == 0 && strangers == 0, "%ld blocks are left at the end", live);
+    return done_testing();
+}

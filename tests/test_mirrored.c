@@ -1,0 +1,209 @@
+/* Training gives the same bits on any number of devices and threads, and by hand as in one call. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+enum { BATCH = 37 }; /* 302 images: eight batches, and one of 6, of which 8 replicas get 1, 1, 1, 1, 1, 1, 0, 0 */
+
+/* The digest of the saved file (weights, optimizer slots, settings) after `steps` shuffled steps; "" after an error. */
+static void train(mirt_strategy *s, mirt_optimizer optimizer, int64_t steps, char out[MIRT__SHA256_HEX], bool *agree) {
+    mirt_fit_desc fit;
+    char path[300];
+    size_t size;
+    memset(&fit, 0, sizeof fit);
+    out[0] = 0;
+    *agree = false;
+    mirt_model *m = s ? image_model(s, optimizer, 0.3f) : NULL;
+    mirt_dataset *data = mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), IMAGES), BATCH);
+    fit.max_steps = steps;
+    fit.epochs = 1000;
+    fit.no_progress = true;
+    snprintf(path, sizeof path, "%s/model.safetensors", work_directory());
+    if (m && mirt_fit(m, data, &fit) && mirt_step(m) == steps && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK) {
+        char *bytes = file_bytes(path, &size);
+        digest_of(bytes, size, out);
+        free(bytes);
+        *agree = copies_agree(m);
+    }
+    unlink(path);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static void check_same(const char *want, mirt_optimizer optimizer, int64_t steps, int devices, int replicas, int threads) {
+    char have[MIRT__SHA256_HEX];
+    bool agree;
+    train(strategy_of(devices, replicas, threads), optimizer, steps, have, &agree);
+    ok(have[0] && strcmp(have, want) == 0, "%d replicas, %d steps: %d devices of %d threads give the bits of one%s%s", replicas, (int)steps, devices, threads,
+       have[0] ? "" : ": ", have[0] ? "" : mirt_last_error());
+    ok(agree, "%d replicas: the copies of %d devices are equal", replicas, devices);
+}
+
+static void check_eight_replicas(void) {
+    static const int devices[] = {1, 2, 3, 4, 8};
+    const int64_t steps = small_tier() ? 12 : 200;
+    char want[MIRT__SHA256_HEX];
+    bool agree;
+    train(strategy_of(1, 8, 1), mirt_adam(1e-3f), steps, want, &agree);
+    for (int i = 0; i < MIRT__COUNT(devices); i++) {
+        for (int threads = 1; threads <= 3; threads++) {
+            if (small_tier() && threads * devices[i] > 8) continue;
+            check_same(want, mirt_adam(1e-3f), steps, devices[i], 8, threads);
+        }
+    }
+}
+
+static void check_odd_replicas(void) {
+    static const int replicas[] = {3, 5, 7};
+    for (int i = 0; i < MIRT__COUNT(replicas); i++) {
+        char want[MIRT__SHA256_HEX], before[MIRT__SHA256_HEX] = "";
+        bool agree;
+        train(strategy_of(1, replicas[i], 1), mirt_sgd(0.05f, 0.9f, true), 20, want, &agree);
+        for (int p = 2; p <= replicas[i]; p++) check_same(want, mirt_sgd(0.05f, 0.9f, true), 20, p, replicas[i], 1);
+        ok(strcmp(want, before) != 0, "%d replicas: other sums than fewer replicas, so other bits", replicas[i]);
+        memcpy(before, want, sizeof before);
+    }
+}
+
+static void check_optimizers(void) {
+    const mirt_optimizer optimizer[] = {mirt_sgd(0.05f, 0, false), mirt_sgd(0.05f, 0.9f, false), mirt_sgd(0.05f, 0.9f, true), mirt_adam(2e-3f)};
+    for (int i = 0; i < MIRT__COUNT(optimizer); i++) {
+        char want[MIRT__SHA256_HEX];
+        bool agree;
+        train(strategy_of(1, 5, 1), optimizer[i], 12, want, &agree);
+        check_same(want, optimizer[i], 12, 3, 5, 2);
+    }
+}
+
+/* The order of additions is that of shapes alone, whatever the length of a vector. */
+static void check_instruction_sets(void) {
+    static const char *const simd[] = {"avx512", "avx2", "neon"};
+    char want[MIRT__SHA256_HEX] = "", have[MIRT__SHA256_HEX];
+    const char *first = NULL;
+    int compared = 0;
+    bool agree;
+    for (int i = 0; i < MIRT__COUNT(simd); i++) {
+        setenv("MIRT_CPU", simd[i], 1);
+        mirt_strategy *s = strategy_of(2, 4, 1);
+        if (!s || strcmp(s->kernels->name, simd[i]) != 0) {
+            mirt_strategy_destroy(s);
+            continue;
+        }
+        train(s, mirt_adam(1e-3f), small_tier() ? 12 : 200, first ? have : want, &agree);
+        if (first) ok(strcmp(have, want) == 0 && want[0], "%s trains to the bits of %s", simd[i], first);
+        compared += first != NULL;
+        first = simd[i];
+    }
+    unsetenv("MIRT_CPU");
+    if (!compared) skip("this machine has one instruction set to compare");
+}
+
+/* Two replicas round their sums in another order than one does. Ten steps of plain gradient descent
+   on weights below 1 keep the difference at some units in the last place: 6e-8 each. */
+static void check_two_against_one(void) {
+    float *w[2];
+    size_t count[2];
+    double worst = 0, largest = 0;
+    for (int v = 0; v < 2; v++) {
+        mirt_strategy *s = strategy_of(1, v + 1, 1);
+        mirt_model *m = image_model(s, mirt_sgd(0.1f, 0, false), 0.3f);
+        for (int i = 0; i < 10; i++) mirt_train_step(m, images_x(i * 29, 29 - i % 2), images_y(i * 29, 29 - i % 2), NULL);
+        w[v] = all_weights(m, 0, &count[v]);
+        mirt_strategy_destroy(s);
+    }
+    for (size_t i = 0; i < count[0]; i++) {
+        worst = fmax(worst, fabs((double)w[0][i] - (double)w[1][i]));
+        largest = fmax(largest, fabs((double)w[0][i]));
+    }
+    ok(count[0] == count[1] && largest > 0.1 && worst < 1e-6 * largest, "2 replicas equal 1 to rounding: off by %.1e of the largest weight", worst / largest);
+    free(w[0]);
+    free(w[1]);
+}
+
+/* By hand with a one and one replica: what all_reduce sums is what each device had. */
+static bool gradients_add_up(mirt_model *m, const float *before, size_t count) {
+    float *after = (float *)malloc(count * sizeof(float));
+    double worst = 0, largest = 0;
+    bool good = mirt_get_gradient(m, "dense/kernel", 0, after, count) == MIRT_OK;
+    for (size_t i = 0; good && i < count; i++) {
+        worst = fmax(worst, fabs((double)after[i] - (double)before[i]));
+        largest = fmax(largest, fabs((double)after[i]));
+    }
+    for (int d = 1; good && d < mirt_num_devices(m->strategy); d++) {
+        float *other = (float *)malloc(count * sizeof(float));
+        good = mirt_get_gradient(m, "dense/kernel", d, other, count) == MIRT_OK && memcmp(other, after, count * sizeof(float)) == 0;
+        free(other);
+    }
+    free(after);
+    return good && largest > 0 && worst <= 1e-6 * largest;
+}
+
+/* The sum over devices of their own sums, before the exchange. */
+static float *own_gradients(mirt_model *m, size_t count) {
+    float *sum = (float *)calloc(count, sizeof(float)), *one = (float *)malloc(count * sizeof(float));
+    for (int d = 0; d < mirt_num_devices(m->strategy); d++) {
+        if (mirt_get_gradient(m, "dense/kernel", d, one, count) != MIRT_OK) continue;
+        for (size_t i = 0; i < count; i++) sum[i] += one[i];
+    }
+    free(one);
+    return sum;
+}
+
+static void check_four_stages(int devices, int replicas, mirt_optimizer optimizer, const char *name) {
+    static const int rows[] = {37, 16, 1, 3, 29, 8};
+    mirt_strategy *s = strategy_of(devices, replicas, 1), *t = strategy_of(devices, replicas, 2);
+    mirt_model *hand = image_model(s, optimizer, 0.3f), *whole = image_model(t, optimizer, 0.3f);
+    char a[MIRT__SHA256_HEX], b[MIRT__SHA256_HEX];
+    bool good = hand && whole, sums = true, losses = true;
+    for (int i = 0; good && i < MIRT__COUNT(rows); i++) {
+        double loss[2] = {0, -1};
+        const size_t count = (size_t)(hand->variable[mirt__variable_find(hand, "dense/kernel")].count);
+        good = mirt_scatter(hand, images_x(i * 40, rows[i]), images_y(i * 40, rows[i])) == MIRT_OK && mirt_grad(hand, &loss[0]) == MIRT_OK;
+        float *own = good ? own_gradients(hand, count) : NULL;
+        good = good && mirt_all_reduce(hand) == MIRT_OK;
+        sums = sums && good && gradients_add_up(hand, own, count);
+        good = good && mirt_apply(hand) == MIRT_OK && mirt_train_step(whole, images_x(i * 40, rows[i]), images_y(i * 40, rows[i]), &loss[1]) == MIRT_OK;
+        losses = losses && loss[0] == loss[1];
+        free(own);
+    }
+    digest_weights(hand, 0, a);
+    digest_weights(whole, 0, b);
+    ok(good && strcmp(a, b) == 0 && losses, "%d replicas, %d devices, %s: four stages equal the one step%s%s", replicas, devices, name, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    ok(sums, "%d replicas, %d devices, %s: the reduced gradient is the sum of the devices', on each of them", replicas, devices, name);
+    ok(copies_agree(hand) && copies_agree(whole), "%d replicas, %d devices, %s: all copies are equal", replicas, devices, name);
+    mirt_strategy_destroy(s);
+    mirt_strategy_destroy(t);
+}
+
+static void check_stage_order(void) {
+    mirt_strategy *s = strategy_of(2, 2, 1);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    ok(mirt_grad(m, NULL) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_scatter"), "grad before scatter: \"%s\"", mirt_last_error());
+    mirt_scatter(m, images_x(0, 9), images_y(0, 9));
+    ok(mirt_all_reduce(m) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_grad"), "all_reduce before grad: \"%s\"", mirt_last_error());
+    mirt_grad(m, NULL);
+    ok(mirt_apply(m) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_all_reduce"), "apply before all_reduce: \"%s\"", mirt_last_error());
+    ok(mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_step(m) == 1, "what was refused leaves the step as it was");
+    mirt_strategy_destroy(s);
+}
+
+int main(void) {
+    draw_images();
+    check_eight_replicas();
+    check_odd_replicas();
+    check_optimizers();
+    check_instruction_sets();
+    check_two_against_one();
+    check_four_stages(1, 1, mirt_adam(1e-3f), "Adam");
+    check_four_stages(2, 2, mirt_sgd(0.05f, 0, false), "SGD");
+    check_four_stages(2, 5, mirt_sgd(0.05f, 0.9f, false), "momentum");
+    check_four_stages(3, 8, mirt_sgd(0.05f, 0.9f, true), "Nesterov");
+    check_four_stages(3, 7, mirt_adam(1e-3f), "Adam");
+    check_stage_order();
+    rmdir(work_directory());
+    return done_testing();
+}

@@ -1,0 +1,245 @@
+/* Recording a network: what is refused, and in which words; and the weights it starts from. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "tap.h"
+
+/* >>errors */
+
+static mirt_strategy *strategy;
+
+typedef mirt_tensor *(*recorder_fn)(mirt_model *m, mirt_tensor *x);
+
+/* Records a network on x of (rows, 6, 5, 4) that must fail: NULL from then on, and from compile the
+   first error, which says both words. */
+static void check_refused(const char *what, recorder_fn record, mirt_status status, const char *word, const char *word_2) {
+    mirt_model *m = mirt_model_create(strategy, "net");
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(6, 5, 4)), *y = record(m, x);
+    mirt_conv2d_desc later;
+    memset(&later, 0, sizeof later);
+    mirt_tensor *z = mirt_conv2d(y, &later); /* NULL handed on, not an error of its own */
+    mirt_model_output(m, z ? z : x);
+    mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    mirt_status got = mirt_compile(m, &c);
+    const char *text = mirt_last_error();
+    ok(!y && !z && got == status && strstr(text, word) && strstr(text, word_2), "%s: \"%s\"", what, text);
+    ok(!mirt_flatten(x) && mirt_compile(m, &c) == status, "%s: the model stays marked", what);
+    mirt_model_destroy(m);
+}
+
+static mirt_conv2d_desc conv_desc(int filters, int kh, int kw, int groups) {
+    mirt_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.filters = filters;
+    d.kernel[0] = kh;
+    d.kernel[1] = kw;
+    d.groups = groups;
+    return d;
+}
+static mirt_tensor *dense_of(mirt_tensor *x, int units, const char *name) {
+    mirt_dense_desc d;
+    memset(&d, 0, sizeof d);
+    d.units = units;
+    d.name = name;
+    return mirt_dense(x, &d);
+}
+
+static mirt_tensor *no_kernel(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(3, 0, 0, 1); (void)m; return mirt_conv2d(x, &d); }
+static mirt_tensor *negative_kernel(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(3, -2, 3, 1); (void)m; return mirt_conv2d(x, &d); }
+static mirt_tensor *large_kernel(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(3, 7, 3, 1); (void)m; return mirt_conv2d(x, &d); }
+static mirt_tensor *no_filters(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(0, 3, 3, 1); (void)m; return mirt_conv2d(x, &d); }
+static mirt_tensor *wrong_groups(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(6, 3, 3, 3); (void)m; return mirt_conv2d(x, &d); }
+static mirt_tensor *odd_filters(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(5, 3, 3, 2); (void)m; return mirt_conv2d(x, &d); }
+static mirt_tensor *flat_conv(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(5, 3, 3, 1); (void)m; return mirt_conv2d(mirt_flatten(x), &d); }
+static mirt_tensor *no_desc(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_dense(x, NULL); }
+static mirt_tensor *no_units(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(x, 0, NULL); }
+static mirt_tensor *two_inputs(mirt_model *m, mirt_tensor *x) { (void)x; return mirt_input(m, MIRT_SHAPE(3)); }
+static mirt_tensor *same_name(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(dense_of(x, 4, "twice"), 4, "twice"); }
+static mirt_tensor *bad_name(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(x, 4, "a/b"); }
+static mirt_tensor *large_pool(mirt_model *m, mirt_tensor *x) {
+    mirt_pool2d_desc d;
+    (void)m;
+    memset(&d, 0, sizeof d);
+    d.size[0] = 8;
+    return mirt_max_pool2d(x, &d);
+}
+static mirt_tensor *bad_rate(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_dropout(x, 1.5f); }
+static mirt_tensor *bad_sum(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_add(x, dense_of(x, 3, NULL)); }
+static mirt_tensor *bad_reshape(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_reshape(x, MIRT_SHAPE(7, 7)); }
+static mirt_tensor *bad_matmul(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_matmul(mirt_flatten(x), mirt_flatten(x), false, false); }
+static mirt_tensor *strangers(mirt_model *m, mirt_tensor *x) {
+    mirt_model *other = mirt_model_create(strategy, "other");
+    mirt_tensor *y = mirt_add(x, mirt_input(other, MIRT_SHAPE(6, 5, 4)));
+    (void)m;
+    mirt_model_destroy(other);
+    return y;
+}
+
+static void check_errors(void) {
+    check_refused("no kernel size", no_kernel, MIRT_E_INVALID, "conv2d", "0x0");
+    check_refused("a negative kernel", negative_kernel, MIRT_E_INVALID, "conv2d", "-2x3");
+    check_refused("a kernel larger than the image", large_kernel, MIRT_E_SHAPE, "conv2d", "7");
+    check_refused("no filters", no_filters, MIRT_E_INVALID, "conv2d", "filters is 0");
+    check_refused("groups that do not divide the channels", wrong_groups, MIRT_E_SHAPE, "4 input channels", "3 groups");
+    check_refused("groups that do not divide the filters", odd_filters, MIRT_E_SHAPE, "5 filters", "2 groups");
+    check_refused("a convolution of vectors", flat_conv, MIRT_E_SHAPE, "conv2d", "channels");
+    check_refused("no description", no_desc, MIRT_E_INVALID, "dense", "description");
+    check_refused("no units", no_units, MIRT_E_INVALID, "dense", "units is 0");
+    check_refused("two inputs", two_inputs, MIRT_E_STATE, "input", "already");
+    check_refused("two layers of one name", same_name, MIRT_E_INVALID, "already", "\"twice\"");
+    check_refused("a name with a slash", bad_name, MIRT_E_INVALID, "\"a/b\"", "'/'");
+    check_refused("a window larger than the image", large_pool, MIRT_E_SHAPE, "max_pooling2d", "8");
+    check_refused("a dropout rate above 1", bad_rate, MIRT_E_INVALID, "dropout", "1.5");
+    check_refused("shapes that do not broadcast", bad_sum, MIRT_E_SHAPE, "4", "3");
+    check_refused("a reshape to another size", bad_reshape, MIRT_E_SHAPE, "(rows, 6, 5, 4)", "(rows, 7, 7)");
+    check_refused("a product of two batches", bad_matmul, MIRT_E_SHAPE, "matmul", "");
+    check_refused("a tensor of another model", strangers, MIRT_E_INVALID, "another model", "");
+}
+
+static void check_compile_errors(void) {
+    mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    mirt_model *m = mirt_model_create(strategy, "bare");
+    ok(mirt_compile(m, &c) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_input"), "no input: \"%s\"", mirt_last_error());
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(7));
+    ok(mirt_compile(m, &c) == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_model_output"), "no output: \"%s\"", mirt_last_error());
+    mirt_model_output(m, dense_of(x, 1, NULL));
+    ok(mirt_compile(m, &c) == MIRT_E_SHAPE && strstr(mirt_last_error(), "classes") && strstr(mirt_last_error(), "(rows, 1)"), "one class: \"%s\"", mirt_last_error());
+    c.loss = MIRT_BINARY_CROSSENTROPY;
+    c.optimizer = mirt_adam(-1);
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "-1"), "a negative learning rate: \"%s\"", mirt_last_error());
+    c.optimizer = mirt_sgd(0.1f, 1, false);
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "momentum is 1"), "a momentum of 1: \"%s\"", mirt_last_error());
+    c.optimizer = mirt_adam(1e-3f);
+    ok(mirt_compile(m, &c) == MIRT_OK, "and with that put right it compiles");
+    ok(mirt_compile(NULL, &c) != MIRT_OK && mirt_last_error()[0], "no model: \"%s\"", mirt_last_error());
+    ok(!mirt_model_by_name(strategy, "mnits") && strstr(mirt_last_error(), "\"mnist\""), "a name nearly right: \"%s\"", mirt_last_error());
+    mirt_model_destroy(m);
+    m = mirt_model_create(strategy, "outputs");
+    mirt_model *other = mirt_model_create(strategy, "other");
+    mirt_input(m, MIRT_SHAPE(7));
+    mirt_model_output(m, mirt_input(other, MIRT_SHAPE(7)));
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "another model"), "another model's output: \"%s\"", mirt_last_error());
+    mirt_model_destroy(m);
+    mirt_model_destroy(other);
+}
+
+static void check_weight_errors(void) {
+    float v[28];
+    mirt_model *m = mirt_model_create(strategy, "net");
+    mirt_model_output(m, dense_of(mirt_input(m, MIRT_SHAPE(7)), 4, NULL));
+    ok(mirt_get_weight(m, "dense/kernal", 0, v, 28) == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "\"dense/kernel\""), "a name nearly right: \"%s\"", mirt_last_error());
+    ok(mirt_get_weight(m, "dense/kernel", 1, v, 28) == MIRT_E_DEVICE && mirt_get_weight(m, "dense/kernel", -1, v, 28) == MIRT_E_DEVICE, "no such device: \"%s\"",
+       mirt_last_error());
+    ok(mirt_set_weight(m, "dense/kernel", v, 27) == MIRT_E_SHAPE && strstr(mirt_last_error(), "28") && strstr(mirt_last_error(), "27"), "another size: \"%s\"",
+       mirt_last_error());
+    ok(mirt_weight(m, 2, NULL) != MIRT_OK && mirt_num_weights(m) == 2, "the weights are numbered 0 and 1");
+    mirt_model_destroy(m);
+}
+
+/* >>initial weights */
+
+typedef struct moments {
+    double mean, variance, low, high;
+    size_t count;
+} moments;
+
+/* Of a dense kernel of 150 x 400, or of a convolution's 3 x 5 x 40 x 100 in two groups. */
+static moments moments_of(mirt_initializer initializer, bool convolution) {
+    moments s;
+    memset(&s, 0, sizeof s);
+    s.count = 60000;
+    float *v = (float *)calloc(s.count, sizeof *v);
+    mirt_model *m = mirt_model_create(strategy, "weights");
+    mirt_dense_desc d;
+    mirt_conv2d_desc c = conv_desc(100, 3, 5, 2);
+    memset(&d, 0, sizeof d);
+    d.units = 400;
+    d.kernel_initializer = initializer;
+    d.name = "layer";
+    c.kernel_initializer = initializer;
+    c.name = "layer";
+    if (convolution) mirt_conv2d(mirt_input(m, MIRT_SHAPE(5, 5, 80)), &c);
+    else mirt_dense(mirt_input(m, MIRT_SHAPE(150)), &d);
+    if (mirt_get_weight(m, "layer/kernel", 0, v, s.count) != MIRT_OK) s.count = 0;
+    s.low = INFINITY;
+    s.high = -INFINITY;
+    for (size_t i = 0; i < s.count; i++) {
+        s.mean += (double)v[i] / (double)s.count;
+        s.low = fmin(s.low, (double)v[i]);
+        s.high = fmax(s.high, (double)v[i]);
+    }
+    for (size_t i = 0; i < s.count; i++) s.variance += ((double)v[i] - s.mean) * ((double)v[i] - s.mean) / (double)s.count;
+    free(v);
+    mirt_model_destroy(m);
+    return s;
+}
+
+/* The mean of 60000 numbers is off by less than 5 of its standard deviations, their variance by
+   less than 3 %: sqrt(2 / 60000) is 0.6 %. Nothing is beyond the limit, something is near it. */
+static void check_moments(const char *name, mirt_initializer initializer, bool convolution, double mean, double variance, double limit) {
+    moments s = moments_of(initializer, convolution);
+    double reach = fmax(s.high - mean, mean - s.low);
+    bool limited = limit > 0 ? reach <= limit * (1 + 1e-6) && reach > 0.99 * limit : reach > 3.5 * sqrt(variance);
+    ok(s.count && fabs(s.mean - mean) < 5 * sqrt(variance / 60000) && fabs(s.variance / variance - 1) < 0.03 && limited,
+       "%s%s: mean %.5f, variance %.4g (%.4g), reach %.4g (%.4g)", name, convolution ? ", convolution" : "", s.mean, s.variance, variance, reach, limit);
+}
+
+static void check_initializers(void) {
+    /* a normal distribution cut at two standard deviations keeps 0.87963 of its own */
+    const double cut = 0.87962566103423978;
+    check_moments("random_uniform", mirt_random_uniform(-0.5f, 1.5f), false, 0.5, 4.0 / 12, 1);
+    check_moments("random_normal", mirt_random_normal(0.25f, 0.5f), false, 0.25, 0.25, 0);
+    check_moments("truncated_normal", mirt_truncated_normal(-1, 0.5f), false, -1, 0.25 * cut * cut, 1);
+    for (int k = 0; k < 2; k++) {
+        double in = k ? 3 * 5 * 40 : 150, out = k ? 3 * 5 * 100 : 400, average = (in + out) / 2;
+        mirt_initializer standard;
+        memset(&standard, 0, sizeof standard);
+        check_moments("the default, glorot_uniform", standard, k != 0, 0, 1 / average, sqrt(3 / average));
+        check_moments("glorot_uniform", mirt_glorot_uniform(), k != 0, 0, 1 / average, sqrt(3 / average));
+        check_moments("glorot_normal", mirt_glorot_normal(), k != 0, 0, 1 / average, 2 * sqrt(1 / average) / cut);
+        check_moments("he_uniform", mirt_he_uniform(), k != 0, 0, 2 / in, sqrt(6 / in));
+        check_moments("he_normal", mirt_he_normal(), k != 0, 0, 2 / in, 2 * sqrt(2 / in) / cut);
+        check_moments("variance_scaling fan_out normal", mirt_variance_scaling(3, MIRT_FAN_OUT, MIRT_DIST_UNTRUNCATED_NORMAL), k != 0, 0, 3 / out, 0);
+        check_moments("variance_scaling fan_out uniform", mirt_variance_scaling(3, MIRT_FAN_OUT, MIRT_DIST_UNIFORM), k != 0, 0, 3 / out, sqrt(9 / out));
+    }
+    moments zeros = moments_of(mirt_zeros(), false), ones = moments_of(mirt_ones(), false), same = moments_of(mirt_constant(-2.5f), true);
+    ok(zeros.count && zeros.low == 0 && zeros.high == 0 && ones.low == 1 && ones.high == 1 && same.low == -2.5 && same.high == -2.5, "zeros, ones and constant");
+}
+
+static void check_seeds(void) {
+    char digest[4][MIRT__SHA256_HEX];
+    for (int i = 0; i < 4; i++) {
+        mirt_strategy_desc d;
+        memset(&d, 0, sizeof d);
+        d.devices = i == 1 ? "3" : "1";
+        d.seed = i == 2 ? 12 : 11;
+        d.silent = true;
+        mirt_strategy *s = mirt_strategy_create(&d);
+        mirt_model *m = mirt_model_create(s, "seeds");
+        mirt_tensor *x = mirt_input(m, MIRT_SHAPE(20));
+        dense_of(x, 20, "a");
+        dense_of(x, 20, "b");
+        digest_weights(m, mirt_num_devices(s) - 1, digest[i]);
+        if (i == 3) {
+            float a[400], b[400];
+            mirt_get_weight(m, "a/kernel", 0, a, 400);
+            mirt_get_weight(m, "b/kernel", 0, b, 400);
+            ok(memcmp(a, b, sizeof a) != 0, "layers start from different weights");
+        }
+        mirt_strategy_destroy(s);
+    }
+    ok(strcmp(digest[0], digest[1]) == 0 && strcmp(digest[0], digest[3]) == 0, "a seed gives the same weights on every device of any strategy");
+    ok(strcmp(digest[0], digest[2]) != 0, "another seed gives others");
+}
+
+int main(void) {
+    draw_images();
+    strategy = strategy_of(1, 1, 1);
+    check_errors();
+    check_compile_errors();
+    check_weight_errors();
+    check_initializers();
+    check_seeds();
+    mirt_strategy_destroy(strategy);
+    return done_testing();
+}

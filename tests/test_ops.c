@@ -1,0 +1,220 @@
+/* Every op of op_cases.h on every kernel table: against the reference kernels, fused against
+   unfused, over rows and team sizes; and that each op has a case at all. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "op_cases.h"
+#include "tap.h"
+
+/* Relative to the largest element of a tensor. No chain of the cases is longer than 400 additions
+   of numbers of like size, whose rounding errors wander as a random walk does: sqrt(400) * 2^-24
+   is 1.2e-6. The two chained products and the activations between them cost a few times that. */
+#define TOLERANCE 5e-6
+
+/* Beyond one block of the kernels: too large for the gradient tests, which take op_cases alone. */
+static const op_case large_cases[] = {
+    {"large matmul", case_matmul_bias_relu, 3, {{600}, {600, 130}, {130}}, {600}, MIRT_FLOAT32, -1.0, 1.0},
+    {"large matmul_data", case_matmul_data, 2, {{12, 130}, {130}}, {3, 4}, MIRT_UINT8, -1.0, 1.0},
+    {"large conv", case_conv_bias_sigmoid, 3, {{7, 9, 20}, {3, 3, 20, 37}, {37}}, {7, 9, 20}, MIRT_FLOAT32, -0.25, 0.25},
+    {"large conv_chain", case_conv_chain, 4, {{9, 7, 16}, {3, 3, 16, 32}, {32}, {3, 3, 32, 16}}, {9, 7, 16}, MIRT_FLOAT32, -0.125, 0.125},
+    {"large conv_pool", case_conv_pool, 2, {{3, 3, 1, 32}, {32}}, {28, 28, 1}, MIRT_UINT8, -1.0, 1.0},
+    {"large reduce_sum_rows", case_reduce_sum_rows, 1, {{1, 70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
+    {"large softmax", case_sparse_logits, 1, {{70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
+};
+
+enum { MAX_THREADS = 3 };
+static mirt__team *team[1 + MAX_THREADS]; /* of that many threads; NULL for one */
+static bool op_seen[MIRT__OP_COUNT];
+
+/* One replay's results. */
+typedef struct result {
+    float *value;
+    char *gradient;
+} result;
+
+static size_t value_bytes(const op_run *r) { return (size_t)r->values * sizeof(float); }
+
+/* Bytes that are not a number as float and no class as an integer: whoever reads what nobody wrote shows. */
+static void poison(op_run *r, int threads) {
+    memset(r->arena, 0xff, r->program.arena);
+    memset(r->scratch, 0xff, r->program.scratch * (size_t)threads);
+    memset(r->shared, 0xff, r->program.shared);
+    memset(r->gradient, 0xff, r->weight_bytes);
+    memset(r->value, 0xff, value_bytes(r));
+}
+
+static result replay(op_run *r, const mirt__kernels *kernels, int threads) {
+    result out;
+    poison(r, MAX_THREADS);
+    op_replay(r, kernels, team[threads]);
+    out.value = (float *)malloc(value_bytes(r) + 1);
+    out.gradient = (char *)malloc(r->weight_bytes + 1);
+    memcpy(out.value, r->value, value_bytes(r));
+    memcpy(out.gradient, r->gradient, r->weight_bytes);
+    return out;
+}
+
+static void drop(result *r) {
+    free(r->value);
+    free(r->gradient);
+}
+
+/* The largest difference, relative to the largest element of `b`; what is not a number is infinitely far. */
+static double distance(const float *a, const float *b, int64_t count) {
+    double worst = 0, largest = 1e-30;
+    for (int64_t i = 0; i < count; i++) {
+        double error = fabs((double)a[i] - (double)b[i]);
+        if (!(error <= DBL_MAX)) return INFINITY;
+        if (error > worst) worst = error;
+        if (fabs((double)b[i]) > largest) largest = fabs((double)b[i]);
+    }
+    return worst / largest;
+}
+
+/* Over the value and every operand's gradient. */
+static double far_apart(const op_run *r, const result *a, const result *b) {
+    double worst = distance(a->value, b->value, r->values);
+    for (int i = 0; r->differentiable && i < r->operands; i++) {
+        const float *x = (const float *)(const void *)(a->gradient + r->offset[i]), *y = (const float *)(const void *)(b->gradient + r->offset[i]);
+        worst = fmax(worst, distance(x, y, r->count[i]));
+    }
+    return worst;
+}
+
+static bool same_bits(const op_run *r, const result *a, const result *b) {
+    return memcmp(a->value, b->value, value_bytes(r)) == 0 && memcmp(a->gradient, b->gradient, r->weight_bytes) == 0;
+}
+
+static bool is_simd(const mirt__kernels *k) { return strcmp(k->name, "plain") != 0 && strcmp(k->name, "reference") != 0; }
+
+/* Replays the forward and backward program on rows [first, first + rows) of the batch alone. */
+static void replay_rows(op_run *r, const mirt__kernels *kernels, int64_t first, int64_t rows) {
+    mirt__bases b;
+    mirt__step_info run;
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    poison(r, 1);
+    run.training = true;
+    run.seed = 5;
+    run.step = 3;
+    run.first_row = first;
+    run.loss_scale = 1;
+    b.weight = r->weight;
+    b.gradient = r->gradient;
+    b.arena = r->arena;
+    b.scratch = r->scratch;
+    b.scratch_per_thread = r->program.scratch;
+    b.shared = r->shared;
+    b.io[0] = r->x + (size_t)first * r->program.io_row[0];
+    b.io[1] = r->weight + r->offset[r->operands];
+    b.io[2] = (char *)r->value;
+    mirt__program_run(&r->program, kernels, &run, &b, rows);
+}
+
+/* Values of parts of a batch are those of the whole batch, bit for bit. */
+static bool rows_keep_their_bits(op_run *r, const mirt__kernels *kernels, const result *whole) {
+    static const int part[][2] = {{0, 1}, {1, 1}, {6, 1}, {0, 3}, {3, 4}, {2, 5}};
+    size_t row = value_bytes(r) / (size_t)r->rows;
+    for (int i = 0; i < MIRT__COUNT(part); i++) {
+        replay_rows(r, kernels, part[i][0], part[i][1]);
+        if (memcmp(r->value, (const char *)whole->value + (size_t)part[i][0] * row, (size_t)part[i][1] * row) != 0) return false;
+    }
+    return true;
+}
+
+static void note_ops(const op_run *r) {
+    for (int i = 0; i < r->program.graph.count; i++) op_seen[r->program.graph.node[i]->id] = true;
+}
+
+/* The case on all tables; `unfused` is the reference's result without fusion, to be made when NULL. */
+static void check_case(const op_case *c, op_run *r, bool fused, result *unfused) {
+    int tables;
+    const mirt__kernels *const *table = mirt__kernel_tables(&tables), *simd = NULL;
+    result best;
+    memset(&best, 0, sizeof best);
+    if (!fused) *unfused = replay(r, table[tables - 1], 1);
+    for (int t = 0; t < tables; t++) {
+        bool team_bits = true;
+        result one = replay(r, table[t], 1);
+        for (int threads = 2; threads <= MAX_THREADS; threads++) {
+            result more = replay(r, table[t], threads);
+            team_bits = team_bits && same_bits(r, &one, &more);
+            drop(&more);
+        }
+        double error = far_apart(r, &one, unfused);
+        ok(error < TOLERANCE && team_bits, "%s%s, %d rows, %s: off by %.1e%s", c->name, fused ? " fused" : "", (int)r->rows, table[t]->name, error,
+           team_bits ? "" : ", other bits with more threads");
+        if (r->rows >= 7 && mirt__is_batched(&r->y->shape)) {
+            ok(rows_keep_their_bits(r, table[t], &one), "%s%s, %s: a row has the same bits in any batch", c->name, fused ? " fused" : "", table[t]->name);
+        }
+        if (is_simd(table[t])) {
+            if (simd) ok(same_bits(r, &one, &best), "%s%s, %d rows: %s has the bits of %s", c->name, fused ? " fused" : "", (int)r->rows, table[t]->name, simd->name);
+            else {
+                simd = table[t];
+                best = one;
+                memset(&one, 0, sizeof one);
+            }
+        }
+        drop(&one);
+    }
+    drop(&best);
+}
+
+/* The weight of a sample's loss is a leaf of training programs alone, so it has no row among the cases. */
+static void check_loss_weight(void) {
+    mirt__program program;
+    mirt__output output;
+    mirt__bases b;
+    mirt__step_info run;
+    float value[5] = {9, 9, 9, 9, 9};
+    memset(&program, 0, sizeof program);
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    mirt__graph_init(&program.graph, NULL);
+    output.tensor = mirt__loss_weight_op(&program.graph);
+    output.space = MIRT__SPACE_IO;
+    output.offset = 0;
+    bool planned = output.tensor && mirt__plan(&program, &output, 1, NULL, 4);
+    run.loss_scale = 0.125;
+    b.io[0] = (char *)value;
+    if (planned) {
+        int tables;
+        mirt__program_run(&program, mirt__kernel_tables(&tables)[0], &run, &b, 4);
+        op_seen[MIRT__OP_loss_weight] = true;
+    }
+    ok(planned && value[0] == 0.125f && value[3] == 0.125f && value[4] == 9, "loss_weight gives each of its rows the scale, and no more");
+    mirt__program_free(&program);
+}
+
+static void check_every_op_has_a_case(void) {
+    check_loss_weight();
+    for (int id = 0; id < MIRT__OP_COUNT; id++) {
+        ok(op_seen[id], "%s is in the program of a case", mirt__op_get((mirt__op_id)id)->name);
+    }
+}
+
+static void check_cases(const op_case *cases, int count, const int64_t *rows, int row_counts) {
+    for (int c = 0; c < count; c++) {
+        for (int i = 0; i < (cases[c].x_shape[0] ? row_counts : 1); i++) {
+            result unfused;
+            memset(&unfused, 0, sizeof unfused);
+            for (int fuse = 0; fuse < 2; fuse++) {
+                op_run r;
+                if (!ok(op_begin(&r, &cases[c], rows[i], MAX_THREADS, fuse != 0), "%s, %d rows: recorded", cases[c].name, (int)rows[i])) continue;
+                note_ops(&r);
+                check_case(&cases[c], &r, fuse != 0, &unfused);
+                op_end(&r);
+            }
+            drop(&unfused);
+        }
+    }
+}
+
+int main(void) {
+    static const int64_t rows[] = {1, 2, 7}, large_rows[] = {1, 33};
+    for (int threads = 2; threads <= MAX_THREADS; threads++) team[threads] = mirt__team_create(threads, false);
+    check_cases(op_cases, MIRT__COUNT(op_cases), rows, MIRT__COUNT(rows));
+    check_every_op_has_a_case();
+    if (!getenv("MIRT_TEST_SMALL")) check_cases(large_cases, MIRT__COUNT(large_cases), large_rows, MIRT__COUNT(large_rows));
+    for (int threads = 2; threads <= MAX_THREADS; threads++) mirt__team_destroy(team[threads]);
+    return done_testing();
+}
