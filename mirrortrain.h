@@ -309,7 +309,7 @@ typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0, MIRT_TREE } mirt_collec
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2": the cores split in two; "cpu:0,cpu:1" */
+    const char *devices; /* NULL: every core as one device; "2" or "cpu:0,cpu:1": the cores split in two */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device; 0: the cores divided by the devices */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -558,8 +558,8 @@ typedef struct mirt_logs {
     double value[2 * MIRT_MAX_METRICS + 4];
 } mirt_logs;
 
-/* What a callback sees. `epoch` and `batch` are 0-based; `step` counts the steps applied since the
-   start of training, over all fits. */
+/* What a callback sees. `epoch`, `batch` and `step` are 0-based; `step` counts since the start of
+   training, over all fits. */
 typedef struct mirt_event {
     mirt_model *model;
     int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
@@ -767,6 +767,9 @@ typedef float mirt__real;
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
 /* Puts "prefix: " before the sentence of the current error. */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
+/* For a call that was given NULL: keeps the thread's last error, which is most likely why, or says
+   that `what` is missing. */
+MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
@@ -890,6 +893,15 @@ MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 
 #endif
 
+/* >>section base/cold_begin.inc */
+
+/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
+   without optimization (for debuggers) nothing changes. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1")
+#endif
+
 /* >>section base/base.c */
 
 /* Version, status texts, the thread's last error, shapes, element types, clock. */
@@ -945,6 +957,11 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     text[MIRT__ERROR_SIZE - 1] = 0;
     memcpy(mirt__error_text, text, strlen(text) + 1);
     return mirt__error_status;
+}
+
+MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
+    if (mirt__error_status != MIRT_OK) return mirt__error_status;
+    return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
 }
 
 #undef MIRT__ERROR_SIZE
@@ -1249,6 +1266,12 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
     }
     pool->head = NULL;
 }
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
 
 /* >>section base/random.c */
 
@@ -2003,7 +2026,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 
 /* Bytes the calls need; they grow with m, rows. */
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
-MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, input gradient, weight gradient, conv_pool: the most any needs */
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 
@@ -3267,32 +3290,18 @@ MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *wh
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
 }
 
-/* `count` elements of one binary kind; a step of 0 repeats its operand. */
+#define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
+
 #define MIRT__BINARY_CASE(kind, expression) \
     case kind: \
-        if (a_step == 1 && b_step == 1) { \
-            MIRT__INDEPENDENT \
-            for (int64_t i = 0; i < count; i++) { \
-                const float a = pa[i], b = pb[i]; \
-                y[i] = (expression); \
-            } \
-        } else if (a_step == 1 && b_step == 0) { \
-            const float b = pb[0]; \
-            MIRT__INDEPENDENT \
-            for (int64_t i = 0; i < count; i++) { \
-                const float a = pa[i]; \
-                y[i] = (expression); \
-            } \
-        } else { \
-            for (int64_t i = 0; i < count; i++) { \
-                const float a = pa[i * a_step], b = pb[i * b_step]; \
-                y[i] = (expression); \
-            } \
+        MIRT__INDEPENDENT \
+        for (int64_t i = 0; i < count; i++) { \
+            const float a = pa[i], b = pb[i]; \
+            y[i] = (expression); \
         } \
         break;
 
-static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
-                                    float *y, int64_t count) {
+static void mirt__common_binary_dense(mirt__binary_kind kind, const float *pa, const float *pb, float *y, int64_t count) {
     switch (kind) {
         MIRT__BINARY_CASE(MIRT__ADD, a + b)
         MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
@@ -3306,6 +3315,26 @@ static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int
 }
 
 #undef MIRT__BINARY_CASE
+
+/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+static const float *mirt__common_gather(const float *from, int64_t step, float *piece, int64_t count) {
+    if (step == 1) return from;
+    for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
+    return piece;
+}
+
+static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
+                                    float *y, int64_t count) {
+    float a[MIRT__BINARY_PIECE], b[MIRT__BINARY_PIECE];
+    const int64_t piece = a_step == 1 && b_step == 1 ? count : MIRT__BINARY_PIECE;
+    for (int64_t i = 0; i < count; i += piece) {
+        const int64_t n = count - i < piece ? count - i : piece;
+        mirt__common_binary_dense(kind, mirt__common_gather(pa + i * a_step, a_step, a, n),
+                                  mirt__common_gather(pb + i * b_step, b_step, b, n), y + i, n);
+    }
+}
+
+#undef MIRT__BINARY_PIECE
 
 /* Elements [begin, end) of the output, cut into runs along the last dimension. */
 static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -4138,7 +4167,8 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* the vectors are written out: O3 only takes longer */
+/* The vectors are written out and the loops unrolled: more passes only take longer. */
+#pragma GCC optimize("O1,no-tree-loop-vectorize,schedule-insns2")
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
@@ -4597,52 +4627,61 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
-    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
     if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
-                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
+    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
 }
+#define MIRT__UPDATE_PARTS \
+    const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
 
-MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
-    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
-    if (args->slot[0]) {
-        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
-        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
-        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
-        else weight = MIRT__K(add)(weight, velocity);
-    } else {
-        weight = MIRT__K(sub)(weight, step);
-    }
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    float *slot = args->slot[0], *weights = args->weight[0];
+    const bool nesterov = args->nesterov;
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
+        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        if (slot) {
+            MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, velocity, n);
+            if (nesterov) velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step);
+            weight = MIRT__K(add)(weight, velocity);
+        } else {
+            weight = MIRT__K(sub)(weight, step);
+        }
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
 
-MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
-    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
-    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
-    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
-    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
-    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
-    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
-    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
+#undef MIRT__UPDATE_PARTS
 
 static const mirt__simd MIRT__K(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
@@ -5169,52 +5208,61 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
-    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
     if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
-                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
+    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
 }
+#define MIRT__UPDATE_PARTS \
+    const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
 
-MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
-    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
-    if (args->slot[0]) {
-        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
-        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
-        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
-        else weight = MIRT__K(add)(weight, velocity);
-    } else {
-        weight = MIRT__K(sub)(weight, step);
-    }
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    float *slot = args->slot[0], *weights = args->weight[0];
+    const bool nesterov = args->nesterov;
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
+        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        if (slot) {
+            MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, velocity, n);
+            if (nesterov) velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step);
+            weight = MIRT__K(add)(weight, velocity);
+        } else {
+            weight = MIRT__K(sub)(weight, step);
+        }
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
 
-MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
-    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
-    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
-    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
-    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
-    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
-    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
-    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
+#undef MIRT__UPDATE_PARTS
 
 static const mirt__simd MIRT__K(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
@@ -5737,52 +5785,61 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
-    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
     if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
-                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
+    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
 }
+#define MIRT__UPDATE_PARTS \
+    const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
 
-MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
-    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
-    if (args->slot[0]) {
-        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
-        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
-        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
-        else weight = MIRT__K(add)(weight, velocity);
-    } else {
-        weight = MIRT__K(sub)(weight, step);
-    }
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    float *slot = args->slot[0], *weights = args->weight[0];
+    const bool nesterov = args->nesterov;
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
+        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        if (slot) {
+            MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, velocity, n);
+            if (nesterov) velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step);
+            weight = MIRT__K(add)(weight, velocity);
+        } else {
+            weight = MIRT__K(sub)(weight, step);
+        }
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
 
-MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
-    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
-    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
-    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
-    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
-    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
-    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
-    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
+#undef MIRT__UPDATE_PARTS
 
 static const mirt__simd MIRT__K(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
@@ -6315,52 +6372,61 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, int64_t i, int64_t n) {
-    if (args->parts == 1) return MIRT__K(load_up_to)(args->part[0] + i, n);
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
     if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    return MIRT__K(add)(MIRT__K(load_up_to)(args->part[args->tree[0].into] + i, n),
-                        MIRT__K(load_up_to)(args->part[args->tree[0].from] + i, n));
+    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
+    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
 }
+#define MIRT__UPDATE_PARTS \
+    const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
 
-MIRT__INLINE void MIRT__K(sgd_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, i, n));
-    MIRT__VEC weight = MIRT__K(load_up_to)(args->weight[0] + i, n);
-    if (args->slot[0]) {
-        MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(args->slot[0] + i, n)), step);
-        MIRT__K(store_up_to)(args->slot[0] + i, velocity, n);
-        if (args->nesterov) weight = MIRT__K(add)(weight, MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step));
-        else weight = MIRT__K(add)(weight, velocity);
-    } else {
-        weight = MIRT__K(sub)(weight, step);
-    }
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(sgd_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(sgd_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
+    float *slot = args->slot[0], *weights = args->weight[0];
+    const bool nesterov = args->nesterov;
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
+        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        if (slot) {
+            MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, velocity, n);
+            if (nesterov) velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, velocity), step);
+            weight = MIRT__K(add)(weight, velocity);
+        } else {
+            weight = MIRT__K(sub)(weight, step);
+        }
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
 
-MIRT__INLINE void MIRT__K(adam_vector)(const mirt__update *args, int64_t i, int64_t n) {
-    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
-    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1);
-    const MIRT__VEC new_2 = MIRT__K(set)(args->new_2);
-    const MIRT__VEC g = MIRT__K(gradient)(args, i, n);
-    MIRT__VEC m = MIRT__K(load_up_to)(args->slot[0] + i, n), v = MIRT__K(load_up_to)(args->slot[1] + i, n);
-    m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
-    v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
-    MIRT__K(store_up_to)(args->slot[0] + i, m, n);
-    MIRT__K(store_up_to)(args->slot[1] + i, v, n);
-    const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-    const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(args->weight[0] + i, n), step);
-    for (int c = 0; c < args->copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
-}
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + MIRT__LANES <= end; i += MIRT__LANES) MIRT__K(adam_vector)(args, i, MIRT__LANES);
-    if (i < end) MIRT__K(adam_vector)(args, i, end - i);
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
+    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
+    const int copies = args->copies;
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
+        m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
+        MIRT__K(store_up_to)(first + i, m, n);
+        MIRT__K(store_up_to)(second + i, v, n);
+        const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
+        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
+        MIRT__K(store_up_to)(weights + i, weight, n);
+        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+    }
 }
+#undef MIRT__UPDATE_PARTS
 
 static const mirt__simd MIRT__K(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
@@ -12862,19 +12928,18 @@ static mirt_status mirt__no_such_device(const char *name, size_t length) {
 }
 
 /* "2" or "cpu:0,cpu:1". */
-static mirt_status mirt__parse_devices(const char *text, int *count) {
+static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
     char *end;
     long n = strtol(text, &end, 10);
     if (end != text && *end == 0) {
         if (n < 1 || n > MIRT__MAX_DEVICES) {
             return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", n, MIRT__MAX_DEVICES);
         }
-        *count = (int)n;
+        s->num_devices = (int)n;
+        for (int d = 0; d < s->num_devices; d++) snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
         return MIRT_OK;
     }
-    bool seen[MIRT__MAX_DEVICES];
-    memset(seen, 0, sizeof seen);
-    *count = 0;
+    s->num_devices = 0;
     for (const char *at = text; ; at += strcspn(at, ",") + 1) {
         size_t length = strcspn(at, ",");
         long index = -1;
@@ -12882,10 +12947,15 @@ static mirt_status mirt__parse_devices(const char *text, int *count) {
             index = strtol(at + 4, &end, 10);
             if (end != at + length) index = -1;
         }
-        if (index < 0 || index >= mirt__cpu_cores() || index >= MIRT__MAX_DEVICES) return mirt__no_such_device(at, length);
-        if (seen[index]) return mirt__fail(MIRT_E_DEVICE, "device cpu:%ld is named twice; for more replicas than devices set the replica count", index);
-        seen[index] = true;
-        ++*count;
+        if (index < 0 || index >= mirt__cpu_cores()) return mirt__no_such_device(at, length);
+        if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
+        char *name = s->device[s->num_devices].name;
+        snprintf(name, sizeof s->device[0].name, "cpu:%ld", index);
+        for (int d = 0; d < s->num_devices; d++) {
+            if (strcmp(s->device[d].name, name) != 0) continue;
+            return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count", name);
+        }
+        s->num_devices++;
         if (!at[length]) return MIRT_OK;
     }
 }
@@ -12932,15 +13002,13 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     s->kernels = mirt__kernels_best();
-    s->num_devices = 1;
-    if (desc->devices && mirt__parse_devices(desc->devices, &s->num_devices) != MIRT_OK) return mirt_last_status();
+    if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->collective < 0 || desc->collective > MIRT_TREE) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
     for (int d = 0; d < s->num_devices; d++) {
         int64_t first;
-        snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
         s->device[d].num_replicas = (int)mirt__share(s->num_replicas, s->num_devices, d, &first);
         s->device[d].first_replica = (int)first;
     }
@@ -13458,7 +13526,7 @@ MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind)
 
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
-        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "mirt_model_create: no strategy");
+        mirt__fail_missing("mirt_model_create", "strategy");
         return NULL;
     }
     if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
@@ -13649,7 +13717,7 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
-    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "mirt_compile: no model");
+    if (!model) return mirt__fail_missing("mirt_compile", "model");
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
@@ -14201,7 +14269,7 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 /* >>section train/trainer.c */
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
-    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "%s: no model", caller);
+    if (!model) return mirt__fail_missing(caller, "model");
     if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
     return MIRT_OK;
 }
@@ -14348,7 +14416,7 @@ static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model,
     const mirt_strategy *s = model->strategy;
     t->needs = *needs;
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        int64_t shares = k == MIRT__TRAIN ? s->num_replicas : s->num_devices;
+        int64_t shares = s->num_replicas;
         if (!needs->batch[k]) continue;
         int64_t rows = needs->batch[k] / shares + (needs->batch[k] % shares != 0);
         if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();
@@ -14607,9 +14675,13 @@ static void mirt__device_forward(void *arg, int device) {
     const mirt__forward_job *job = (const mirt__forward_job *)arg;
     const mirt_model *model = job->model;
     mirt__bases bases;
+    const mirt__program *program = &model->trainer->program[job->kind];
     int64_t first, rows = mirt__share(model->trainer->rows, model->strategy->num_devices, device, &first);
     mirt__device_bases(model, device, &bases);
-    mirt__replay(model, &model->trainer->program[job->kind], &bases, first, rows, false);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < program->max_rows ? end - first : program->max_rows;
+        mirt__replay(model, program, &bases, first, rows, false);
+    }
 }
 
 MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind) {
@@ -14801,7 +14873,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     mirt__needs needs;
     memset(&needs, 0, sizeof needs);
     if (!dataset) {
-        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "no data set");
+        mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
     }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
@@ -15090,7 +15162,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     fit.model = model;
     fit.desc = desc ? desc : &defaults;
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
-    if (!dataset) return mirt_last_status() == MIRT_OK ? mirt__fail(MIRT_E_INVALID, "mirt_fit: no data set") : 0, (mirt_history *)NULL;
+    if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;

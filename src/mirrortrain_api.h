@@ -126,7 +126,7 @@ typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0, MIRT_TREE } mirt_collec
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2": the cores split in two; "cpu:0,cpu:1" */
+    const char *devices; /* NULL: every core as one device; "2" or "cpu:0,cpu:1": the cores split in two */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device; 0: the cores divided by the devices */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -375,8 +375,8 @@ typedef struct mirt_logs {
     double value[2 * MIRT_MAX_METRICS + 4];
 } mirt_logs;
 
-/* What a callback sees. `epoch` and `batch` are 0-based; `step` counts the steps applied since the
-   start of training, over all fits. */
+/* What a callback sees. `epoch`, `batch` and `step` are 0-based; `step` counts since the start of
+   training, over all fits. */
 typedef struct mirt_event {
     mirt_model *model;
     int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */

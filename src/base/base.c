@@ -55,6 +55,11 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     return mirt__error_status;
 }
 
+MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
+    if (mirt__error_status != MIRT_OK) return mirt__error_status;
+    return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+}
+
 #undef MIRT__ERROR_SIZE
 
 MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f) {

@@ -62,13 +62,6 @@ static void mirt__fuse_bias(mirt__node *node) {
     node->a.bias = true;
 }
 
-static mirt_activation_kind mirt__activation_of(const mirt__node *node) {
-    if (node->id != MIRT__OP_unary) return MIRT_LINEAR;
-    if (node->a.kind == MIRT__ACT_RELU) return MIRT_RELU;
-    if (node->a.kind == MIRT__ACT_SIGMOID) return MIRT_SIGMOID;
-    return node->a.kind == MIRT__ACT_TANH ? MIRT_TANH : MIRT_LINEAR;
-}
-
 static void mirt__fuse_activation(mirt__node *node) {
     mirt_activation_kind kind = mirt__activation_of(node);
     const mirt__node *p = node->in[0]->node;
@@ -107,13 +100,6 @@ MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, 
         else if (node->id == MIRT__OP_max_pool2d) mirt__fuse_pool(node);
     }
     mirt__graph_prune(graph, keep, count);
-}
-
-static mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
-    if (node->id != MIRT__OP_binary) return MIRT_LINEAR;
-    if (node->a.kind == MIRT__RELU_GRAD) return MIRT_RELU;
-    if (node->a.kind == MIRT__SIGMOID_GRAD) return MIRT_SIGMOID;
-    return node->a.kind == MIRT__TANH_GRAD ? MIRT_TANH : MIRT_LINEAR;
 }
 
 MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count) {

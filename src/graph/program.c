@@ -49,10 +49,8 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     }
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (node->a.activation == MIRT_RELU) mirt__text_add(out, "  +relu");
-    if (node->a.activation == MIRT_SIGMOID) mirt__text_add(out, "  +sigmoid");
-    if (node->a.activation == MIRT_TANH) mirt__text_add(out, "  +tanh");
-    if (node->a.mask_activation) mirt__text_add(out, "  *activation'");
+    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
+    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
     mirt__text_add(out, "\n");
 }
 

@@ -71,32 +71,18 @@ MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *wh
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
 }
 
-/* `count` elements of one binary kind; a step of 0 repeats its operand. */
+#define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
+
 #define MIRT__BINARY_CASE(kind, expression) \
     case kind: \
-        if (a_step == 1 && b_step == 1) { \
-            MIRT__INDEPENDENT \
-            for (int64_t i = 0; i < count; i++) { \
-                const float a = pa[i], b = pb[i]; \
-                y[i] = (expression); \
-            } \
-        } else if (a_step == 1 && b_step == 0) { \
-            const float b = pb[0]; \
-            MIRT__INDEPENDENT \
-            for (int64_t i = 0; i < count; i++) { \
-                const float a = pa[i]; \
-                y[i] = (expression); \
-            } \
-        } else { \
-            for (int64_t i = 0; i < count; i++) { \
-                const float a = pa[i * a_step], b = pb[i * b_step]; \
-                y[i] = (expression); \
-            } \
+        MIRT__INDEPENDENT \
+        for (int64_t i = 0; i < count; i++) { \
+            const float a = pa[i], b = pb[i]; \
+            y[i] = (expression); \
         } \
         break;
 
-static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
-                                    float *y, int64_t count) {
+static void mirt__common_binary_dense(mirt__binary_kind kind, const float *pa, const float *pb, float *y, int64_t count) {
     switch (kind) {
         MIRT__BINARY_CASE(MIRT__ADD, a + b)
         MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
@@ -110,6 +96,26 @@ static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int
 }
 
 #undef MIRT__BINARY_CASE
+
+/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+static const float *mirt__common_gather(const float *from, int64_t step, float *piece, int64_t count) {
+    if (step == 1) return from;
+    for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
+    return piece;
+}
+
+static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
+                                    float *y, int64_t count) {
+    float a[MIRT__BINARY_PIECE], b[MIRT__BINARY_PIECE];
+    const int64_t piece = a_step == 1 && b_step == 1 ? count : MIRT__BINARY_PIECE;
+    for (int64_t i = 0; i < count; i += piece) {
+        const int64_t n = count - i < piece ? count - i : piece;
+        mirt__common_binary_dense(kind, mirt__common_gather(pa + i * a_step, a_step, a, n),
+                                  mirt__common_gather(pb + i * b_step, b_step, b, n), y + i, n);
+    }
+}
+
+#undef MIRT__BINARY_PIECE
 
 /* Elements [begin, end) of the output, cut into runs along the last dimension. */
 static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {

@@ -287,7 +287,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 
 /* Bytes the calls need; they grow with m, rows. */
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
-MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, input gradient, weight gradient, conv_pool: the most any needs */
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 

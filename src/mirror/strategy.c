@@ -1,5 +1,4 @@
 #include "strategy.h"
-#include "../nn/model.h"
 
 #include <unistd.h>
 
@@ -52,19 +51,18 @@ static mirt_status mirt__no_such_device(const char *name, size_t length) {
 }
 
 /* "2" or "cpu:0,cpu:1". */
-static mirt_status mirt__parse_devices(const char *text, int *count) {
+static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
     char *end;
     long n = strtol(text, &end, 10);
     if (end != text && *end == 0) {
         if (n < 1 || n > MIRT__MAX_DEVICES) {
             return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", n, MIRT__MAX_DEVICES);
         }
-        *count = (int)n;
+        s->num_devices = (int)n;
+        for (int d = 0; d < s->num_devices; d++) snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
         return MIRT_OK;
     }
-    bool seen[MIRT__MAX_DEVICES];
-    memset(seen, 0, sizeof seen);
-    *count = 0;
+    s->num_devices = 0;
     for (const char *at = text; ; at += strcspn(at, ",") + 1) {
         size_t length = strcspn(at, ",");
         long index = -1;
@@ -72,10 +70,15 @@ static mirt_status mirt__parse_devices(const char *text, int *count) {
             index = strtol(at + 4, &end, 10);
             if (end != at + length) index = -1;
         }
-        if (index < 0 || index >= mirt__cpu_cores() || index >= MIRT__MAX_DEVICES) return mirt__no_such_device(at, length);
-        if (seen[index]) return mirt__fail(MIRT_E_DEVICE, "device cpu:%ld is named twice; for more replicas than devices set the replica count", index);
-        seen[index] = true;
-        ++*count;
+        if (index < 0 || index >= mirt__cpu_cores()) return mirt__no_such_device(at, length);
+        if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
+        char *name = s->device[s->num_devices].name;
+        snprintf(name, sizeof s->device[0].name, "cpu:%ld", index);
+        for (int d = 0; d < s->num_devices; d++) {
+            if (strcmp(s->device[d].name, name) != 0) continue;
+            return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count", name);
+        }
+        s->num_devices++;
         if (!at[length]) return MIRT_OK;
     }
 }
@@ -122,15 +125,13 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     s->kernels = mirt__kernels_best();
-    s->num_devices = 1;
-    if (desc->devices && mirt__parse_devices(desc->devices, &s->num_devices) != MIRT_OK) return mirt_last_status();
+    if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->collective < 0 || desc->collective > MIRT_TREE) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
     for (int d = 0; d < s->num_devices; d++) {
         int64_t first;
-        snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
         s->device[d].num_replicas = (int)mirt__share(s->num_replicas, s->num_devices, d, &first);
         s->device[d].first_replica = (int)first;
     }

@@ -1,6 +1,6 @@
 #include "config.h"
+#include "../ops/ops.h"
 
-static const char *const mirt__activation_names[MIRT__ACTIVATION_COUNT] = {"linear", "relu", "sigmoid", "tanh", "softmax"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
@@ -51,9 +51,10 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
     case MIRT__FIELD_INT: mirt__text_add(out, "%d", *(const int *)at); break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
-    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_names[*(const mirt_activation_kind *)at]); break;
+    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_SHAPE: {
         const mirt_shape *shape = (const mirt_shape *)at;
@@ -103,22 +104,19 @@ MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__te
 
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
-    const mirt_optimizer *o = &c->optimizer;
+    const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
     mirt__text_add(out, "{\"optimizer\":{");
-    mirt__write_name(out, "class_name", mirt__optimizer_class_get(o->kind)->name, true);
+    mirt__write_name(out, "class_name", optimizer->name, true);
     mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
-    mirt__write_number(out, "beta_1", (double)o->beta_1, false);
-    mirt__write_number(out, "beta_2", (double)o->beta_2, false);
-    mirt__write_number(out, "epsilon", (double)o->epsilon, false);
-    mirt__write_number(out, "momentum", (double)o->momentum, false);
-    mirt__text_add(out, ",\"nesterov\":%s}", o->nesterov ? "true" : "false");
+    for (int i = 0; i < optimizer->num_fields; i++) mirt__write_field(out, &optimizer->fields[i], (const char *)&c->optimizer, false);
+    mirt__text_add(out, "}");
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < mirt__num_metrics(model); i++) {
         mirt__text_add(out, i ? "," : "");
-        mirt__json_write_string(out, mirt__metric_name(c->metrics[i]));
+        mirt__json_write_string(out, mirt__metric_class_get(c->metrics[i])->name);
     }
     mirt__text_add(out, "]}");
 }
@@ -200,6 +198,7 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
     int index;
     bool truth = false;
     mirt_status status = MIRT_OK;
+    const char *activations[MIRT__ACTIVATION_COUNT];
     switch (field->kind) {
     case MIRT__FIELD_INT: return mirt__read_int(config, field->name, (int *)at);
     case MIRT__FIELD_INT2:
@@ -208,6 +207,7 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         ((int *)at)[1] = (int)values[1];
         return MIRT_OK;
     case MIRT__FIELD_FLOAT: return mirt__read_float(config, field->name, (float *)at);
+    case MIRT__FIELD_BOOL: return mirt__read_bool(config, field->name, (bool *)at);
     case MIRT__FIELD_NO:
         status = mirt__read_bool(config, field->name, &truth);
         if (status == MIRT_OK) *(bool *)at = !truth;
@@ -217,7 +217,8 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         if (status == MIRT_OK) *(mirt_padding *)at = (mirt_padding)index;
         return status;
     case MIRT__FIELD_ACTIVATION:
-        status = mirt__read_name(config, field->name, mirt__activation_names, MIRT__ACTIVATION_COUNT, &index);
+        for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) activations[i] = mirt__activation_get((mirt_activation_kind)i)->name;
+        status = mirt__read_name(config, field->name, activations, MIRT__ACTIVATION_COUNT, &index);
         if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
         return status;
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
@@ -290,12 +291,12 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     while (kind < MIRT__OPTIMIZER_COUNT && strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0) kind++;
     if (kind == MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is not known to this version", mirt__json_label(name->string, label));
     o->kind = (mirt_optimizer_kind)kind;
-    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK || mirt__read_float(json, "beta_1", &o->beta_1) != MIRT_OK ||
-        mirt__read_float(json, "beta_2", &o->beta_2) != MIRT_OK || mirt__read_float(json, "epsilon", &o->epsilon) != MIRT_OK ||
-        mirt__read_float(json, "momentum", &o->momentum) != MIRT_OK) {
-        return mirt_last_status();
+    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
     }
-    return mirt__read_bool(json, "nesterov", &o->nesterov);
+    return MIRT_OK;
 }
 
 static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
@@ -304,7 +305,7 @@ static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out)
     for (size_t i = 0; i < array->count; i++) {
         int m = 1;
         if (array->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
-        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_name((mirt_metric)m), array->item[i]->string) != 0) m++;
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, array->item[i]->string) != 0) m++;
         if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(array->item[i]->string, label));
         out[i] = (mirt_metric)m;
     }

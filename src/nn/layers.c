@@ -178,19 +178,22 @@ enum {
     MIRT__LAYER_GLOBAL_AVERAGE, MIRT__LAYER_FLATTEN, MIRT__LAYER_DROPOUT, MIRT__LAYER_ACTIVATION, MIRT__LAYER_COUNT
 };
 #define MIRT__FIELDS(f) f, MIRT__COUNT(f)
+/* The size of a description; one that a layer has no room for does not compile. */
+#define MIRT__DESC(type) (sizeof(type) / (sizeof(type) <= MIRT__MAX_DESC))
 static const mirt__layer_class mirt__layer_table[MIRT__LAYER_COUNT] = {
-    {"InputLayer", "input_layer", MIRT__FIELDS(mirt__input_fields), sizeof(mirt__input_desc), mirt__input_build},
-    {"Rescaling", "rescaling", MIRT__FIELDS(mirt__rescaling_fields), sizeof(mirt__rescaling_desc), mirt__rescaling_build},
-    {"Dense", "dense", MIRT__FIELDS(mirt__dense_fields), sizeof(mirt_dense_desc), mirt__dense_build},
-    {"Conv2D", "conv2d", MIRT__FIELDS(mirt__conv2d_fields), sizeof(mirt_conv2d_desc), mirt__conv2d_build},
-    {"MaxPooling2D", "max_pooling2d", MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__max_pool_build},
-    {"AveragePooling2D", "average_pooling2d", MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__average_pool_build},
+    {"InputLayer", "input_layer", MIRT__FIELDS(mirt__input_fields), MIRT__DESC(mirt__input_desc), mirt__input_build},
+    {"Rescaling", "rescaling", MIRT__FIELDS(mirt__rescaling_fields), MIRT__DESC(mirt__rescaling_desc), mirt__rescaling_build},
+    {"Dense", "dense", MIRT__FIELDS(mirt__dense_fields), MIRT__DESC(mirt_dense_desc), mirt__dense_build},
+    {"Conv2D", "conv2d", MIRT__FIELDS(mirt__conv2d_fields), MIRT__DESC(mirt_conv2d_desc), mirt__conv2d_build},
+    {"MaxPooling2D", "max_pooling2d", MIRT__FIELDS(mirt__pool_fields), MIRT__DESC(mirt_pool2d_desc), mirt__max_pool_build},
+    {"AveragePooling2D", "average_pooling2d", MIRT__FIELDS(mirt__pool_fields), MIRT__DESC(mirt_pool2d_desc), mirt__average_pool_build},
     {"GlobalAveragePooling2D", "global_average_pooling2d", NULL, 0, 0, mirt__global_average_build},
     {"Flatten", "flatten", NULL, 0, 0, mirt__flatten_build},
-    {"Dropout", "dropout", MIRT__FIELDS(mirt__dropout_fields), sizeof(mirt__dropout_desc), mirt__dropout_build},
-    {"Activation", "activation", MIRT__FIELDS(mirt__activation_fields), sizeof(mirt__activation_desc), mirt__activation_build},
+    {"Dropout", "dropout", MIRT__FIELDS(mirt__dropout_fields), MIRT__DESC(mirt__dropout_desc), mirt__dropout_build},
+    {"Activation", "activation", MIRT__FIELDS(mirt__activation_fields), MIRT__DESC(mirt__activation_desc), mirt__activation_build},
 };
 #undef MIRT__FIELDS
+#undef MIRT__DESC
 
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name) {
     for (int i = 0; i < MIRT__LAYER_COUNT; i++) {

@@ -8,7 +8,7 @@
 
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
-        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "mirt_model_create: no strategy");
+        mirt__fail_missing("mirt_model_create", "strategy");
         return NULL;
     }
     if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
@@ -174,14 +174,18 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (!mirt__is_batched(&model->output->shape) || model->output->dtype != MIRT_FLOAT32) {
         return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
     }
-    if (!mirt__loss_name(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
+    if (!mirt__loss_class_get(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (!mirt__metric_name(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
+        if (!mirt__metric_class_get(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
     }
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     model->config = *desc;
-    return desc->loss ? mirt__labels_wanted(model, &dtype, &per_sample) : MIRT_OK;
+    if (desc->loss == MIRT_LOSS_NONE) return MIRT_OK;
+    for (int i = 0; i < mirt__num_metrics(model); i++) {
+        if (mirt__metric_class_get(desc->metrics[i])->check(model) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__labels_wanted(model, &dtype, &per_sample);
 }
 
 /* Zeroed optimizer state; false with the error set and nothing made. */
@@ -199,7 +203,7 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
-    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "mirt_compile: no model");
+    if (!model) return mirt__fail_missing("mirt_compile", "model");
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;

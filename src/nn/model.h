@@ -16,9 +16,9 @@ typedef struct mirt__variable {
 
 typedef struct mirt__layer mirt__layer;
 
-/* Description fields of a layer, for saving and loading; the order is that of the file. */
+/* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
 typedef enum mirt__field_kind {
-    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_NO, /* "use_bias": !no_bias */
+    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
     MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
 } mirt__field_kind;
 typedef struct mirt__field {
@@ -50,12 +50,35 @@ struct mirt__layer {
     } desc;
 };
 
+typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
+
 /* An optimizer's row: slots are blocks as large as the weights. */
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
-    int max_slots;
     const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
+    const mirt__field *fields; /* of mirt_optimizer, beside the learning rate */
+    int num_fields;
+    int (*slots)(const mirt_optimizer *optimizer); /* how many it uses */
+    mirt_status (*check)(const mirt_optimizer *optimizer);
+    /* Fills the numbers of `update` for the 1-based `step` at learning rate `rate`; returns the kernel. */
+    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update);
 } mirt__optimizer_class;
+
+/* A loss's row. */
+typedef struct mirt__loss_class {
+    const char *name;           /* Keras's */
+    bool classes;               /* of (rows, classes) alone */
+    bool sparse;                /* labels are class numbers, one a sample; otherwise float32, one an output */
+    mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
+} mirt__loss_class;
+
+/* A metric's row. */
+typedef struct mirt__metric_class {
+    const char *name, *val_name; /* in logs: of training or evaluation, and of validation in fit */
+    mirt_status (*check)(const mirt_model *model); /* whether the compiled model can have it */
+    /* Records its value for each sample, [rows]; the metric is their mean. */
+    mirt_tensor *(*record)(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels);
+} mirt__metric_class;
 
 typedef struct mirt__trainer mirt__trainer;
 
@@ -108,17 +131,21 @@ MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initialize
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
-/* Fills the numbers of `update` for the model's step at learning rate `rate` and returns the kernel. */
-typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
+/* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
 MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
 
 /* --- losses.c --- */
+/* NULL when there is no such loss. */
+MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 /* The dtype and per-sample shape labels are brought to for this loss and model. */
 MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
-MIRT__LIB mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model);
+
+/* --- metrics.c --- */
+/* NULL when there is no such metric. */
+MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
+/* Of the compiled model. */
 MIRT__LIB int mirt__num_metrics(const mirt_model *model);
-MIRT__LIB const char *mirt__metric_name(mirt_metric metric);
 
 /* --- train/trainer.c --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);

@@ -21,33 +21,78 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
     return o;
 }
 
+static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+
+/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
+static double mirt__as_written(float beta) {
+    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
+    return (float)rounded == beta ? rounded : (double)beta;
+}
+
+static int mirt__adam_slots(const mirt_optimizer *o) {
+    (void)o;
+    return 2;
+}
+
+static mirt_status mirt__adam_check(const mirt_optimizer *o) {
+    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
+                      (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
+}
+
+static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+    double t = (double)step;
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
+    update->epsilon = o->epsilon;
+    /* the powers are of the float32 numbers, as in Keras */
+    update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
+    return kernels->adam;
+}
+
+static int mirt__sgd_slots(const mirt_optimizer *o) { return o->momentum != 0; }
+
+static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
+    if (mirt__is_share(o->momentum)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
+}
+
+static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+    (void)step;
+    update->momentum = o->momentum;
+    update->nesterov = o->nesterov;
+    update->learning_rate = (float)rate;
+    return kernels->sgd;
+}
+
+static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
+                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
+                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
+static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
+                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+
 /* One row an optimizer. Keras calls Adam's moments momentum and velocity. */
 static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
-    {"adam", 2, {"momentum", "velocity"}},
-    {"sgd", 1, {"momentum", NULL}},
+    {"adam", {"momentum", "velocity"}, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
+    {"sgd", {"momentum", NULL}, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
 };
 
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
 
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
-    return o->kind == MIRT_SGD && o->momentum == 0 ? 0 : mirt__optimizer_table[o->kind].max_slots;
-}
-
-static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) { return mirt__optimizer_table[o->kind].slots(o); }
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
     if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)) {
-        return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
-                          (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
-    }
-    if (o->kind == MIRT_SGD && !mirt__is_share(o->momentum)) {
-        return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
-    }
-    return MIRT_OK;
+    return mirt__optimizer_table[o->kind].check(o);
+}
+
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)(void *)model->slot[i];
+    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, update);
 }
 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
@@ -65,24 +110,3 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 }
 
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
-
-/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
-static double mirt__as_written(float beta) {
-    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
-    return (float)rounded == beta ? rounded : (double)beta;
-}
-
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
-    const mirt_optimizer *o = &model->config.optimizer;
-    double t = (double)(model->step + 1);
-    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)model->slot[i];
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
-    update->momentum = o->momentum;
-    update->nesterov = o->nesterov;
-    /* the powers are of the float32 numbers, as in Keras */
-    if (o->kind == MIRT_ADAM) rate *= sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t));
-    update->learning_rate = (float)rate;
-    return o->kind == MIRT_ADAM ? kernels->adam : kernels->sgd;
-}

@@ -1,6 +1,6 @@
 #include "ops.h"
 /* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), numpy
-   broadcasting. broadcast: a.keepdims means divide by the number of repeats. bias_add. */
+   broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
 
 static bool mirt__unary_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
@@ -23,9 +23,9 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     case MIRT__COPY: dx[0] = dy[0]; break;
     case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0); break;
     case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy[0], x), 2, 0); break;
-    case MIRT__ACT_RELU: dx[0] = mirt__binary_op(MIRT__RELU_GRAD, dy[0], y); break;
-    case MIRT__ACT_SIGMOID: dx[0] = mirt__binary_op(MIRT__SIGMOID_GRAD, dy[0], y); break;
-    case MIRT__ACT_TANH: dx[0] = mirt__binary_op(MIRT__TANH_GRAD, dy[0], y); break;
+    case MIRT__ACT_RELU:
+    case MIRT__ACT_SIGMOID:
+    case MIRT__ACT_TANH: dx[0] = mirt__activation_grad_op(mirt__activation_of(node), dy[0], y); break;
     case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy[0], node->a.scale, 0); break;
     }
     return dx[0] != NULL;
@@ -89,14 +89,16 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
 }
 
-static void mirt__binary_run(const mirt__call *call) {
+static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     mirt__binary b;
     mirt__binary_args(call, &b);
-    b.kind = (mirt__binary_kind)call->node->a.kind;
+    b.kind = kind;
     b.b = (const mirt__real *)call->in[1];
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
     call->kernels->binary(&b, &call->where);
 }
+
+static void mirt__binary_run(const mirt__call *call) { mirt__binary_call(call, (mirt__binary_kind)call->node->a.kind); }
 
 /* Sums `dy` over the axes along which `x` was repeated. */
 static mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
@@ -152,7 +154,7 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
     int64_t repeats = mirt__elements(call->node->in[0], call->rows);
-    if (call->node->a.keepdims && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+    if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
@@ -165,7 +167,7 @@ MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.keepdims = mean;
+    a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
     mirt_tensor *in[2] = {x, like};
     return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
 }
@@ -181,14 +183,7 @@ static bool mirt__bias_add_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
-static void mirt__bias_add_run(const mirt__call *call) {
-    mirt__binary b;
-    mirt__binary_args(call, &b);
-    b.kind = MIRT__ADD;
-    b.b = (const mirt__real *)call->in[1];
-    mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
-    call->kernels->binary(&b, &call->where);
-}
+static void mirt__bias_add_run(const mirt__call *call) { mirt__binary_call(call, MIRT__ADD); }
 
 static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = dy[0];
@@ -204,26 +199,45 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
 }
 
-MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
-    switch (kind) {
-    case MIRT_LINEAR: return x;
-    case MIRT_RELU: return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
-    case MIRT_SIGMOID: return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0);
-    case MIRT_TANH: return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0);
-    case MIRT_SOFTMAX: return mirt_softmax(x);
-    default: break;
+static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
+    {"linear", false, MIRT__COPY, MIRT__ADD},
+    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD},
+    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD},
+    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD},
+    {"softmax", false, MIRT__COPY, MIRT__ADD},
+};
+
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
+    return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
+}
+
+MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
+    for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
+        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
-    if (!x) return NULL;
+    return MIRT_LINEAR;
+}
+
+MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
+    for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
+        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
+    }
+    return MIRT_LINEAR;
+}
+
+MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
+    const mirt__activation_class *activation = mirt__activation_get(kind);
+    if (!x || kind == MIRT_LINEAR) return x;
+    if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
+    if (activation) return mirt__unary_op(activation->unary, x, 0, 0);
     mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
     mirt__graph_poison(x->node->graph);
     return NULL;
 }
 
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
-    if (kind == MIRT_RELU) return mirt__binary_op(MIRT__RELU_GRAD, dy, y);
-    if (kind == MIRT_SIGMOID) return mirt__binary_op(MIRT__SIGMOID_GRAD, dy, y);
-    if (kind == MIRT_TANH) return mirt__binary_op(MIRT__TANH_GRAD, dy, y);
-    return dy;
+    const mirt__activation_class *activation = mirt__activation_get(kind);
+    return activation && activation->elementwise ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
 
 MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }

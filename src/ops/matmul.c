@@ -2,10 +2,10 @@
 /* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
    a.activation, a.mask_activation, a.column_sum, a.affine (first operand). */
 
-/* rows x cols of an operand after its transposition; either may be MIRT_ROWS times a factor. */
+/* An operand as it lies in memory, before its transposition. */
 typedef struct mirt__matrix {
-    int64_t rows, cols; /* per row of the batch when batched */
-    bool batched;       /* its uncontracted (or contracted, when transposed) side grows with the batch */
+    int64_t rows, cols;
+    bool batched; /* `rows` is that of one row of the batch */
 } mirt__matrix;
 
 static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {

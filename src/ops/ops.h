@@ -25,9 +25,21 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph);
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
+/* What there is to know of an activation: the one place where a new one is described. */
+typedef struct mirt__activation_class {
+    const char *name;
+    bool elementwise; /* has the two kinds that follow, and may be fused */
+    mirt__unary_kind unary;
+    mirt__binary_kind grad; /* of dy and the activation's output */
+} mirt__activation_class;
+/* NULL when there is no such activation. */
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
+/* The activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
+MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
+MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
-/* dy times the derivative of relu, sigmoid or tanh whose output is y; dy for MIRT_LINEAR. */
+/* dy times the derivative of an elementwise activation whose output is y; dy for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y);
 /* x (already of like's rank, 1 where it repeats) over like's shape; divided by the repeats if `mean`. */
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean);

@@ -15,19 +15,28 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
     return status;
 }
 
+MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
+    if (mirt__dataset_spec(dataset)->batch) return dataset;
+    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
+}
+
+MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    return spec->batch < spec->samples ? spec->batch : spec->samples;
+}
+
 /* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
 static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
     mirt__needs needs;
     memset(&needs, 0, sizeof needs);
     if (!dataset) {
-        if (mirt_last_status() == MIRT_OK) mirt__fail(MIRT_E_INVALID, "no data set");
+        mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
     }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
-    if (!mirt__dataset_spec(dataset)->batch && !(dataset = *view = mirt__dataset_batch_view(dataset, 32, false))) return NULL;
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    needs.x_dtype = spec->x_dtype;
-    needs.batch[kind] = spec->batch < spec->samples ? spec->batch : spec->samples;
+    if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
+    needs.x_dtype = mirt__dataset_spec(dataset)->x_dtype;
+    needs.batch[kind] = mirt__largest_batch(dataset);
     return mirt__trainer_prepare(model, &needs) == MIRT_OK ? dataset : NULL;
 }
 
@@ -41,7 +50,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     mirt_dataset_destroy(view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);
-        mirt__sums_to_logs(model, &sums, "", out);
+        mirt__sums_to_logs(model, &sums, false, out);
     }
     return status;
 }

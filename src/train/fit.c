@@ -10,6 +10,7 @@ typedef struct mirt__fit {
     mirt_logs logs;
     mirt__sums sums;
     mirt__progress progress;
+    int64_t images; /* trained on so far */
     bool stop;
 } mirt__fit;
 
@@ -37,18 +38,6 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     }
 }
 
-/* `dataset` itself when it is batched, otherwise a batching view of it into *view. */
-static mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
-    if (mirt__dataset_spec(dataset)->batch) return dataset;
-    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
-}
-
-/* No batch is larger than the data set. */
-static int64_t mirt__largest_batch(const mirt_dataset *dataset) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    return spec->batch < spec->samples ? spec->batch : spec->samples;
-}
-
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__needs *needs = &fit->needs;
@@ -68,7 +57,7 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
     fit->logs.count = 0;
-    mirt__sums_to_logs(fit->model, &fit->sums, "", &fit->logs);
+    mirt__sums_to_logs(fit->model, &fit->sums, false, &fit->logs);
     if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
     mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
 }
@@ -106,7 +95,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     }
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
-    model->history.images_per_second += (double)fit->sums.count; /* divided by the seconds at the end */
+    fit->images += fit->sums.count;
     return status;
 }
 
@@ -129,7 +118,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
         memset(&validation, 0, sizeof validation);
         if (mirt__trainer_prepare(model, &fit->needs) != MIRT_OK) return mirt_last_status();
         if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
-        mirt__sums_to_logs(model, &validation, "val_", &fit->logs);
+        mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
@@ -162,7 +151,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     fit.model = model;
     fit.desc = desc ? desc : &defaults;
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
-    if (!dataset) return mirt_last_status() == MIRT_OK ? mirt__fail(MIRT_E_INVALID, "mirt_fit: no data set") : 0, (mirt_history *)NULL;
+    if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;
@@ -181,7 +170,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->busy = false;
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
-    if (model->history.seconds > 0) model->history.images_per_second /= model->history.seconds;
+    if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;
     return status == MIRT_OK ? &model->history : NULL;
 }
 

@@ -16,7 +16,7 @@ static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mir
     out->weights = model->weight_bytes;
     out->gradients = l->gradients;
     out->activations = l->arena;
-    out->scratch = l->total - l->gradients - mirt__align_up(l->arena) + (mirt__align_up(l->arena) - l->arena);
+    out->scratch = l->total - l->gradients - l->arena;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
     out->host = l->host;
     out->total = devices * (model->weight_bytes + l->total) + out->slots + l->host;
@@ -109,10 +109,11 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
                        s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
     }
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), share = mirt__share(vectors, s->num_devices, d, &first);
+        int64_t begin, end;
+        mirt__device_range(model, d, &begin, &end);
         mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
-                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)(first * MIRT__ALIGN / 4),
-                       (long long)((first + share) * MIRT__ALIGN / 4 - 1), s->num_devices == 1 ? "its weights" : "every device's copy");
+                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
+                       (long long)end - 1, s->num_devices == 1 ? "its weights" : "every device's copy");
     }
 }
 

@@ -92,8 +92,15 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
     return NULL;
 }
 
-/* Checks that everything is there before anything changes. */
-static mirt_status mirt__load_check(const mirt__safetensors *file, mirt_model *model, int slots) {
+/* Block 0 is the weights, on every device; the others are optimizer slots. */
+static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, const mirt__variable *v) {
+    if (block) memcpy(model->slot[block - 1] + v->offset, t->data, t->size);
+    for (int d = 0; !block && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+}
+
+/* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
+   checks that all is there before anything changes. */
+static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
     mirt__pool pool;
     mirt_status status = MIRT_OK;
     memset(&pool, 0, sizeof pool);
@@ -101,28 +108,9 @@ static mirt_status mirt__load_check(const mirt__safetensors *file, mirt_model *m
         for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
             const mirt__variable *v = &model->variable[i];
             const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
-            if (!name || !mirt__load_find(file, name, v)) status = mirt_last_status();
-        }
-    }
-    mirt__pool_free(&pool);
-    return status;
-}
-
-static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots) {
-    mirt__pool pool;
-    mirt_status status = MIRT_OK;
-    memset(&pool, 0, sizeof pool);
-    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
-        for (int i = 0; i < model->num_variables; i++) {
-            const mirt__variable *v = &model->variable[i];
-            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
             const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
-            if (!t) {
-                status = mirt_last_status();
-                break;
-            }
-            if (b) memcpy(model->slot[b - 1] + v->offset, t->data, t->size);
-            for (int d = 0; !b && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+            if (!t) status = mirt_last_status();
+            else if (take) mirt__load_take(t, model, b, v);
         }
     }
     mirt__pool_free(&pool);
@@ -173,9 +161,9 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
     model->config.optimizer = config.optimizer; /* names the slots to look for */
     if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__optimizer_slots(&config.optimizer);
-    if (mirt__load_check(file, model, slots) != MIRT_OK) return mirt_last_status();
+    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    if (mirt__load_blocks(file, model, slots) != MIRT_OK) return mirt_last_status();
+    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
     return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
 }
 
@@ -209,8 +197,8 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
     if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__load_check(&file, model, 0);
-    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0);
+    mirt_status status = mirt__load_blocks(&file, model, 0, false);
+    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
     mirt__safetensors_close(&file);
     return status;
 }

@@ -21,12 +21,12 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
     if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
     if (!spec->has_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return mirt_last_status();
+    const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
     int64_t have = mirt__shape_count(&spec->y_shape);
     if (have == per_sample) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      mirt__loss_name(model->config.loss), model->name, (long long)per_sample,
-                      model->config.loss == MIRT_CATEGORICAL_CROSSENTROPY && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers"
-                      : model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY ? " (the class number)" : "");
+                      cls->name, model->name, (long long)per_sample,
+                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
 static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t i) {
@@ -53,7 +53,7 @@ static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const
 }
 
 static mirt_status mirt__take_labels(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    if (model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) return mirt__take_classes(model, spec->y_dtype, batch);
+    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec->y_dtype, batch);
     mirt__real *out = (mirt__real *)(void *)model->trainer->labels;
     int64_t count = batch->rows * mirt__shape_count(&spec->y_shape);
     for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch, spec->y_dtype, i);
@@ -132,8 +132,8 @@ static void mirt__device_gradients(void *arg, int device) {
     }
 }
 
-/* The device's share of all elements, in whole vectors. */
-static void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
+/* In whole vectors. */
+MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), first;
     int64_t count = mirt__share(vectors, model->strategy->num_devices, device, &first);
@@ -190,9 +190,13 @@ static void mirt__device_forward(void *arg, int device) {
     const mirt__forward_job *job = (const mirt__forward_job *)arg;
     const mirt_model *model = job->model;
     mirt__bases bases;
+    const mirt__program *program = &model->trainer->program[job->kind];
     int64_t first, rows = mirt__share(model->trainer->rows, model->strategy->num_devices, device, &first);
     mirt__device_bases(model, device, &bases);
-    mirt__replay(model, &model->trainer->program[job->kind], &bases, first, rows, false);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < program->max_rows ? end - first : program->max_rows;
+        mirt__replay(model, program, &bases, first, rows, false);
+    }
 }
 
 MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind) {
@@ -226,11 +230,13 @@ MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     logs->value[logs->count++] = value;
 }
 
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, const char *prefix, mirt_logs *logs) {
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
     double count = sums->count ? (double)sums->count : 1;
-    bool validation = prefix[0] != 0;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int m = 0; m < mirt__num_metrics(model); m++) mirt__logs_add(logs, validation ? "val_accuracy" : "accuracy", sums->metric[m] / count);
+    for (int m = 0; m < mirt__num_metrics(model); m++) {
+        const mirt__metric_class *metric = mirt__metric_class_get(model->config.metrics[m]);
+        mirt__logs_add(logs, validation ? metric->val_name : metric->name, sums->metric[m] / count);
+    }
 }
 
 /* >>the four stages */

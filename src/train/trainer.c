@@ -3,7 +3,7 @@
 #include "../ops/ops.h"
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
-    if (!model) return mirt_last_status() != MIRT_OK ? mirt_last_status() : mirt__fail(MIRT_E_INVALID, "%s: no model", caller);
+    if (!model) return mirt__fail_missing(caller, "model");
     if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
     return MIRT_OK;
 }
@@ -33,15 +33,14 @@ static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *
     return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
 }
 
-/* Where probabilities come straight from a softmax or sigmoid, the loss is computed from what went
-   into it, which loses no digits. Keras does the same. */
+/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
+   from what went into that, which loses no digits. Keras does the same. */
 static mirt_tensor *mirt__loss_input(const mirt_model *model, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
-    bool binary = model->config.loss == MIRT_BINARY_CROSSENTROPY;
-    bool softmax = !binary && model->config.loss != MIRT_MEAN_SQUARED_ERROR && node->id == MIRT__OP_softmax;
-    bool sigmoid = binary && node->id == MIRT__OP_unary && node->a.kind == MIRT__ACT_SIGMOID;
+    mirt_activation_kind undo = mirt__loss_class_get(model->config.loss)->undo;
+    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
     *from_logits = model->config.from_logits;
-    if (*from_logits || !(softmax || sigmoid)) return output;
+    if (*from_logits || undo == MIRT_LINEAR || last != undo) return output;
     *from_logits = true;
     return node->in[0];
 }
@@ -59,7 +58,7 @@ static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mi
     bool from_logits;
     mirt_tensor *x = mirt__loss_input(model, output, &from_logits);
     keep[count++] = mirt__loss_op(model->config.loss, from_logits, x, labels);
-    for (int i = 0; i < metrics; i++) keep[count++] = mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
+    for (int i = 0; i < metrics; i++) keep[count++] = mirt__metric_class_get(model->config.metrics[i])->record(model, output, labels);
     for (int i = 0; i < count; i++) {
         if (!keep[i]) return -1;
     }
@@ -150,7 +149,7 @@ static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model,
     const mirt_strategy *s = model->strategy;
     t->needs = *needs;
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        int64_t shares = k == MIRT__TRAIN ? s->num_replicas : s->num_devices;
+        int64_t shares = s->num_replicas;
         if (!needs->batch[k]) continue;
         int64_t rows = needs->batch[k] / shares + (needs->batch[k] % shares != 0);
         if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();

@@ -6,7 +6,7 @@
 #include "../nn/model.h"
 
 /* io slots of every program */
-enum { MIRT__IO_X, MIRT__IO_LABELS, MIRT__IO_OUTPUT, MIRT__IO_LOSS, MIRT__IO_METRIC };
+enum { MIRT__IO_X, MIRT__IO_LABELS, MIRT__IO_OUTPUT, MIRT__IO_LOSS }; /* and behind the loss, the metrics */
 
 typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__PROGRAM_KINDS } mirt__program_kind;
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
@@ -68,12 +68,19 @@ MIRT__LIB void mirt__run_train(mirt_model *model);
 MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums);
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, const char *prefix, mirt_logs *logs);
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 /* Whether data of this description fits the model's input (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+/* The elements of the weight block that are the device's to sum and update. */
+MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end);
 
 /* --- evaluate.c --- */
+/* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
+   *view, to be destroyed after use. */
+MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+/* Rows of the largest batch of a batched data set. */
+MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset);
 /* One pass over `dataset`, already batched and prepared for. */
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__sums *sums);
 
