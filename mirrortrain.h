@@ -243,7 +243,6 @@ extern "C" {
     X(MIRT_E_NOT_FOUND, "not found") \
     X(MIRT_E_DEVICE, "no such device") \
     X(MIRT_E_STATE, "called at the wrong time") \
-    X(MIRT_E_STOPPED, "stopped by a callback") \
     X(MIRT_E_THREAD, "threads could not be started")
 
 typedef enum mirt_status {
@@ -305,7 +304,7 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
 /* How the replicas' gradients meet. MIRT_TREE: one fixed binary tree over replica numbers; the
    result does not depend on the number of devices. */
-typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0, MIRT_TREE } mirt_collective;
+typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0 /* the best there is; now MIRT_TREE */, MIRT_TREE } mirt_collective;
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
@@ -319,8 +318,9 @@ typedef struct mirt_strategy_desc {
     bool silent;         /* no log at all */
 } mirt_strategy_desc;
 
-/* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc.
-   Owns its threads and device memory. Returns NULL (MIRT_E_DEVICE, MIRT_E_NOMEM, MIRT_E_THREAD).
+/* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
+   defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
+   together, MIRT_E_NOMEM, MIRT_E_THREAD).
    A strategy and everything created from it belongs to one thread at a time; different
    strategies may be used by different threads at once. */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
@@ -346,14 +346,16 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 /* >>data ---------------------------------------------------------------------------------- */
 
 /* A stream of samples (x, y) built from stages. A stage takes ownership of the stage it is given
-   and hands NULL through, so a chain is checked once, at its end. A dataset belongs to one thread
-   at a time; destroying the last stage destroys them all. */
+   and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
+   stages it was given and returns NULL. A dataset belongs to one thread at a time; destroying the
+   last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
 typedef struct mirt_dataset mirt_dataset;
 
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
 #define MIRT_AUTOTUNE (-1)
 
-/* Samples borrowed from arrays whose first dimensions agree; y.data may be NULL (no labels). */
+/* Samples borrowed, until the dataset is destroyed, from arrays whose first dimensions agree; y.data
+   may be NULL (no labels). */
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
 /* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
    [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
@@ -363,7 +365,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
-/* Keeps every sample in memory after the first pass. tf.data: cache. */
+/* Keeps every sample in memory, all read when the first epoch begins. Comes before mirt_batch.
+   tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, cache) it is a full permutation whatever `buffer`; otherwise a buffer of that
@@ -371,10 +374,12 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
-/* Prepares up to `depth` batches ahead in a worker thread. MIRT_AUTOTUNE: 2. tf.data: prefetch. */
+/* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
+   MIRT_AUTOTUNE: 2. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
-/* Samples in one epoch. */
+/* Samples in one epoch; 0 for NULL. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
+/* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 /* >>tensors ------------------------------------------------------------------------------- */
@@ -390,6 +395,7 @@ typedef enum mirt_activation_kind {
     MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
+/* With MIRT_ROWS in front where it is batched; rank 0 and MIRT_FLOAT32 for NULL. */
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x);
 MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x);
 
@@ -463,7 +469,7 @@ typedef struct mirt_dense_desc {
 typedef struct mirt_conv2d_desc {
     int filters;
     int kernel[2];   /* height, width; {k, 0} means {k, k} */
-    int strides[2];  /* default 1, 1 */
+    int strides[2];  /* default 1, 1; {s, 0} means {s, s}, here and below */
     int dilation[2]; /* default 1, 1 */
     int groups;      /* default 1 */
     mirt_padding padding;
@@ -476,13 +482,15 @@ typedef struct mirt_conv2d_desc {
 
 typedef struct mirt_pool2d_desc {
     int size[2];    /* default 2, 2; {k, 0} means {k, k} */
-    int strides[2]; /* default: size */
+    int strides[2]; /* default: size; {s, 0} means {s, s} */
     mirt_padding padding;
     const char *name;
 } mirt_pool2d_desc;
 
-/* A model lives in its strategy and may be destroyed before it. Copies `name`. */
+/* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
+   Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
+/* NULL is allowed. */
 MIRT_API void mirt_model_destroy(mirt_model *model);
 /* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
    cast when it is read. */
@@ -497,15 +505,16 @@ MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
 MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
 /* Padding is not counted in the mean. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
-/* [rows, h, w, c] -> [rows, c]. */
+/* (rows, h, w, c) -> (rows, c). */
 MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
+/* (rows, ...) -> (rows, all the rest). */
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 /* Inverted dropout, active in training only; 0 <= rate <= 1. Masks are keyed by (seed, step,
    layer, row in the global batch): another mask for every sample, the same for any number of
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
-/* Declares the model's output. */
+/* Declares the model's output, batched float32; the last call before mirt_compile holds. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 
 /* >>training ------------------------------------------------------------------------------ */
@@ -533,9 +542,11 @@ typedef enum mirt_loss {
     MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
     MIRT_BINARY_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT__LOSS_COUNT
 } mirt_loss;
-/* The default divides the sum over the global batch by its true size. */
+/* The default divides the sum over the global batch by its true size. MIRT_SUM does not; a loss over
+   several batches then is, as in Keras, the mean of their sums, weighted by their sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by shape, as Keras. */
+/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by loss and shape, as in
+   Keras; but for the binary one the output has to be (rows, classes). */
 typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
 #define MIRT_MAX_METRICS 8
 
@@ -547,8 +558,10 @@ typedef struct mirt_compile_desc {
     mirt_metric metrics[MIRT_MAX_METRICS]; /* ends at the first MIRT_METRIC_NONE */
 } mirt_compile_desc;
 
-/* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics.
-   Returns the first error of the model's recording, if any. */
+/* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
+   defaults, which is enough to predict. A second call keeps the weights, and starts optimizer state
+   and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
+   MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
@@ -601,58 +614,68 @@ typedef struct mirt_history {
     int epochs;          /* epochs with at least one step */
     int64_t steps;       /* of this fit */
     const mirt_logs *epoch; /* [epochs] */
-    double seconds;      /* spent in training steps, validation not counted */
+    double seconds;      /* spent in steps, callbacks between them included, validation and loading not */
     double images_per_second;
 } mirt_history;
 
-/* Keras: Model.fit. Trains on `dataset` (borrowed); allocates only before the first step.
-   NULL on error (MIRT_E_STATE before mirt_compile, MIRT_E_SHAPE, MIRT_E_INVALID: labels). */
+/* Keras: Model.fit. Trains on `dataset` (borrowed; callbacks leave it alone); allocates only before
+   the first step. NULL on error (MIRT_E_STATE before mirt_compile or from a callback of fit,
+   MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
+   NULL: all defaults. */
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
-/* The last value named `name`, or NAN. */
+/* The value named `name` of the last epoch, or NAN. */
 MIRT_API double mirt_history_last(const mirt_history *history, const char *name);
 
-/* Keras: Model.evaluate. Sums over samples in their order in double precision: the same bits for
-   any batch size, device or replica count. */
+/* Keras: Model.evaluate: "loss" and metrics, by the names in `out` (may be NULL). Sums over samples in
+   their order in double precision: with the default reduction the same bits for any batch size,
+   device or replica count. Errors as mirt_fit. */
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
-   holds `capacity` floats. */
+   holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no loss and no labels. */
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
 
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
-   for, is the exact mean over the batch, before the update. */
+   for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
+   mirt_fit; the model is then unchanged. */
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss);
 /* The four parts of a mirrored step, in this order; mirt_train_step is their sum, in the same
-   bits. scatter borrows its arrays until grad has returned. */
+   bits. scatter borrows its arrays until grad has returned. Out of order: MIRT_E_STATE; anything
+   else that runs the model in between starts over at scatter. */
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y);
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss);
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model);
 MIRT_API mirt_status mirt_apply(mirt_model *model);
-/* Rows of the scattered batch that replica `replica` owns, and the first of them. */
+/* Rows of the last batch scattered or trained on that replica `replica` owns, and the first of them. */
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first);
 
-/* The learning rate the next step will use; set overrides a schedule. */
+/* The learning rate the next step will use, 0 for NULL; set overrides a schedule (MIRT_E_INVALID: not
+   a number, or negative). */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
-/* Steps applied so far. */
+/* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
 /* >>weights and files --------------------------------------------------------------------- */
 
 typedef struct mirt_weight_info {
-    const char *name; /* "conv2d/kernel" */
+    const char *name; /* "conv2d/kernel"; owned by the model */
     mirt_shape shape;
     int64_t count;
     bool trainable;
 } mirt_weight_info;
 
+/* Weights in the order in which their layers were recorded, `index` counting from 0. */
 MIRT_API int mirt_num_weights(const mirt_model *model);
 MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out);
 /* Copies device `device`'s copy of a weight, or of its gradient after mirt_grad (that device's own
-   sum) or mirt_all_reduce (the sum over all replicas), into `out`, which holds `count` floats. */
+   sum) or mirt_all_reduce (the sum over all replicas), into `out`, which holds `count` floats.
+   MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_DEVICE, MIRT_E_SHAPE: another count,
+   MIRT_E_STATE: no gradients now. Before mirt_compile, get and set create the initial weights, after
+   which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
 /* Sets a weight on every device. */
@@ -661,19 +684,22 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture and
    compile settings as JSON in its metadata. The same model gives the same bytes. Replaces `path`
-   atomically. */
+   atomically. A schedule is code and is not saved: the rate in force is. MIRT_E_STATE: not compiled,
+   or made of more than layers (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
-/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. */
+/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. NULL:
+   MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
-/* Weights by name into an existing model; every weight of the model must be there, with its shape. */
+/* Weights by name into an existing model; every weight of the model must be there, with its shape,
+   otherwise nothing is changed. Errors as mirt_load. */
 MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
 
 /* >>looking inside ------------------------------------------------------------------------ */
 
-/* Bytes a model asks for, for global batches of `batch` rows: what is planned is what is
-   allocated. */
+/* Bytes a model asks for to train (without a loss: to predict) on global batches of `batch` rows: what
+   is planned is what is allocated. Data are taken to be of the dtype seen last, uint8 at first. */
 typedef struct mirt_memory {
     size_t weights;     /* per device: its copy of all variables */
     size_t gradients;   /* per device */
@@ -686,10 +712,11 @@ typedef struct mirt_memory {
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
 
 /* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
-   global batches of `batch`. Owned by the model, valid until the next call. */
+   global batches of `batch`. Owned by the model, valid until the next call. NULL before mirt_compile
+   (MIRT_E_STATE), MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
-   next call. */
+   next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
 
 /* A ready-made network, not yet compiled: "mnist". NULL with the nearest right name otherwise. */
@@ -767,8 +794,8 @@ typedef float mirt__real;
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
 /* Puts "prefix: " before the sentence of the current error. */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
-/* For a call that was given NULL: keeps the thread's last error, which is most likely why, or says
-   that `what` is missing. */
+/* For a call that was given NULL: says that `what` is missing, and the thread's last failure, which
+   is most likely why; its status is kept. */
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
@@ -959,9 +986,14 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     return mirt__error_status;
 }
 
+static const char mirt__error_before[] = "; the failure before it: ";
+
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__error_status != MIRT_OK) return mirt__error_status;
-    return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__error_status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    char cause[MIRT__ERROR_SIZE];
+    const char *last = strstr(mirt__error_text, mirt__error_before);
+    snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__error_text);
+    return mirt__fail(mirt__error_status, "%s: no %s%s%s", caller, what, mirt__error_before, cause);
 }
 
 #undef MIRT__ERROR_SIZE
@@ -1479,7 +1511,11 @@ MIRT__LIB int mirt__cpu_cores(void) {
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
     }
+#ifdef MIRRORTRAIN_NO_THREADS
+    long online = 1;
+#else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
 }
 
@@ -7463,6 +7499,7 @@ struct mirt_dataset {
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
+    bool busy;            /* a fit is passing through it */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
     size_t x_bytes, y_bytes; /* of one sample */
@@ -8745,6 +8782,8 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
 
 /* IDX files, the format of MNIST: big-endian magic number and dimensions, then unsigned bytes. */
 
+#include <sys/stat.h>
+
 typedef struct mirt__idx_file {
     char *path;
     mirt__bytes bytes;
@@ -8895,6 +8934,8 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
 static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
     file->path = mirt__strdup(path);
     if (!file->path) return MIRT_E_NOMEM;
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s is not a regular file", path);
     file->bytes.file = fopen(path, "rb");
     if (!file->bytes.file) {
         int code = errno;
@@ -9931,7 +9972,7 @@ static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacit
 }
 
 /* Reads to the end into *data, which the caller frees even after a failure. `expected` is a hint:
-   pipes and files that are still growing have no size to rely on. */
+   a file may still be growing. */
 static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected, size_t limit, unsigned char **data,
                                        size_t *size) {
     size_t capacity = 0;
@@ -9960,14 +10001,14 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
     *data = NULL;
     *size = 0;
     if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
-    int fd = mirt__file_open(path, O_RDONLY, 0);
+    int fd = mirt__file_open(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
     if (fd < 0) return mirt__file_fail(path, "cannot open");
     mirt_status status = MIRT_OK;
     if (MIRT__IO_FSTAT(fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
     else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
-    else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
-    if (status == MIRT_OK)
-        status = mirt__file_read_all(path, fd, S_ISREG(info.st_mode) ? (size_t)info.st_size : 0, limit, data, size);
+    else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
+    else if ((uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
+    if (status == MIRT_OK) status = mirt__file_read_all(path, fd, (size_t)info.st_size, limit, data, size);
     /* A descriptor that was only read from has nothing to lose. */
     MIRT__IO_CLOSE(fd);
     if (status != MIRT_OK) {
@@ -10594,7 +10635,7 @@ typedef struct mirt__graph mirt__graph;
 typedef struct mirt__node mirt__node;
 typedef struct mirt__op mirt__op;
 
-/* Every op: a row here, a file in src/ops, a row in tests/test_ops.c. Node number NAME is
+/* Every op: a row here, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
     X(input) X(variable) X(loss_weight) \
@@ -10612,7 +10653,7 @@ typedef enum mirt__op_id {
 
 /* What an op needs to know beside its inputs; each op's file says which fields it reads. */
 typedef struct mirt__attrs {
-    int index;             /* of an input, result or variable */
+    int index;             /* of an input or variable */
     int kind;              /* which of a family: mirt__unary_kind, mirt__binary_kind, ... */
     mirt_dtype dtype;
     mirt_shape shape;
@@ -10838,9 +10879,21 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph);
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
+/* What there is to know of an activation: the one place where a new one is described. */
+typedef struct mirt__activation_class {
+    const char *name;
+    bool elementwise; /* has the two kinds that follow, and may be fused */
+    mirt__unary_kind unary;
+    mirt__binary_kind grad; /* of dy and the activation's output */
+} mirt__activation_class;
+/* NULL when there is no such activation. */
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
+/* The activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
+MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
+MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
-/* dy times the derivative of relu, sigmoid or tanh whose output is y; dy for MIRT_LINEAR. */
+/* dy times the derivative of an elementwise activation whose output is y; dy for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y);
 /* x (already of like's rank, 1 where it repeats) over like's shape; divided by the repeats if `mean`. */
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean);
@@ -10889,7 +10942,7 @@ MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? 
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
     for (int i = 0; i < inputs; i++) {
         if (node->in[i]->dtype == MIRT_FLOAT32) continue;
-        mirt__fail(MIRT_E_INVALID, "%s takes float32, not %s: cast it first", node->op->name, mirt__dtype_name(node->in[i]->dtype));
+        mirt__fail(MIRT_E_INVALID, "takes float32, not %s: cast it first", mirt__dtype_name(node->in[i]->dtype));
         return false;
     }
     return true;
@@ -10941,7 +10994,7 @@ MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NU
 /* >>section ops/elementwise.c */
 
 /* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), numpy
-   broadcasting. broadcast: a.keepdims means divide by the number of repeats. bias_add. */
+   broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
 
 static bool mirt__unary_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
@@ -10964,9 +11017,9 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     case MIRT__COPY: dx[0] = dy[0]; break;
     case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0); break;
     case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy[0], x), 2, 0); break;
-    case MIRT__ACT_RELU: dx[0] = mirt__binary_op(MIRT__RELU_GRAD, dy[0], y); break;
-    case MIRT__ACT_SIGMOID: dx[0] = mirt__binary_op(MIRT__SIGMOID_GRAD, dy[0], y); break;
-    case MIRT__ACT_TANH: dx[0] = mirt__binary_op(MIRT__TANH_GRAD, dy[0], y); break;
+    case MIRT__ACT_RELU:
+    case MIRT__ACT_SIGMOID:
+    case MIRT__ACT_TANH: dx[0] = mirt__activation_grad_op(mirt__activation_of(node), dy[0], y); break;
     case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy[0], node->a.scale, 0); break;
     }
     return dx[0] != NULL;
@@ -11030,14 +11083,16 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
 }
 
-static void mirt__binary_run(const mirt__call *call) {
+static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
     mirt__binary b;
     mirt__binary_args(call, &b);
-    b.kind = (mirt__binary_kind)call->node->a.kind;
+    b.kind = kind;
     b.b = (const mirt__real *)call->in[1];
     mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
     call->kernels->binary(&b, &call->where);
 }
+
+static void mirt__binary_run(const mirt__call *call) { mirt__binary_call(call, (mirt__binary_kind)call->node->a.kind); }
 
 /* Sums `dy` over the axes along which `x` was repeated. */
 static mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
@@ -11093,7 +11148,7 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
     int64_t repeats = mirt__elements(call->node->in[0], call->rows);
-    if (call->node->a.keepdims && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+    if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
@@ -11106,7 +11161,7 @@ MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.keepdims = mean;
+    a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
     mirt_tensor *in[2] = {x, like};
     return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
 }
@@ -11122,14 +11177,7 @@ static bool mirt__bias_add_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
-static void mirt__bias_add_run(const mirt__call *call) {
-    mirt__binary b;
-    mirt__binary_args(call, &b);
-    b.kind = MIRT__ADD;
-    b.b = (const mirt__real *)call->in[1];
-    mirt__broadcast_strides(&call->node->in[1]->shape, &call->node->out[0]->shape, b.b_stride);
-    call->kernels->binary(&b, &call->where);
-}
+static void mirt__bias_add_run(const mirt__call *call) { mirt__binary_call(call, MIRT__ADD); }
 
 static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = dy[0];
@@ -11145,26 +11193,45 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
 }
 
-MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
-    switch (kind) {
-    case MIRT_LINEAR: return x;
-    case MIRT_RELU: return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
-    case MIRT_SIGMOID: return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0);
-    case MIRT_TANH: return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0);
-    case MIRT_SOFTMAX: return mirt_softmax(x);
-    default: break;
+static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
+    {"linear", false, MIRT__COPY, MIRT__ADD},
+    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD},
+    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD},
+    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD},
+    {"softmax", false, MIRT__COPY, MIRT__ADD},
+};
+
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
+    return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
+}
+
+MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
+    for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
+        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
-    if (!x) return NULL;
+    return MIRT_LINEAR;
+}
+
+MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
+    for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
+        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
+    }
+    return MIRT_LINEAR;
+}
+
+MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x) {
+    const mirt__activation_class *activation = mirt__activation_get(kind);
+    if (!x || kind == MIRT_LINEAR) return x;
+    if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
+    if (activation) return mirt__unary_op(activation->unary, x, 0, 0);
     mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
     mirt__graph_poison(x->node->graph);
     return NULL;
 }
 
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
-    if (kind == MIRT_RELU) return mirt__binary_op(MIRT__RELU_GRAD, dy, y);
-    if (kind == MIRT_SIGMOID) return mirt__binary_op(MIRT__SIGMOID_GRAD, dy, y);
-    if (kind == MIRT_TANH) return mirt__binary_op(MIRT__TANH_GRAD, dy, y);
-    return dy;
+    const mirt__activation_class *activation = mirt__activation_get(kind);
+    return activation && activation->elementwise ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
 
 MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
@@ -11351,9 +11418,9 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
 
 static bool mirt__one_hot_shape(mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
-    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "one_hot takes int32 or uint8 indices, not float32"), false;
-    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "one_hot's depth is %lld; it must be positive", (long long)node->a.depth), false;
-    if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "one_hot would make more than %d axes", MIRT_MAX_RANK), false;
+    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not float32"), false;
+    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "depth is %lld; it must be positive", (long long)node->a.depth), false;
+    if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
     shape.dim[shape.rank++] = node->a.depth;
     return mirt__declare(node, MIRT_FLOAT32, &shape);
 }
@@ -11389,10 +11456,10 @@ MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtyp
 /* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
    a.activation, a.mask_activation, a.column_sum, a.affine (first operand). */
 
-/* rows x cols of an operand after its transposition; either may be MIRT_ROWS times a factor. */
+/* An operand as it lies in memory, before its transposition. */
 typedef struct mirt__matrix {
-    int64_t rows, cols; /* per row of the batch when batched */
-    bool batched;       /* its uncontracted (or contracted, when transposed) side grows with the batch */
+    int64_t rows, cols;
+    bool batched; /* `rows` is that of one row of the batch */
 } mirt__matrix;
 
 static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
@@ -11405,7 +11472,7 @@ static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
 
 static bool mirt__matmul_misfit(const mirt__node *node) {
     char ta[96], tb[96];
-    mirt__fail(MIRT_E_SHAPE, "matmul of %s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
+    mirt__fail(MIRT_E_SHAPE, "%s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
                node->a.transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
                node->a.transpose_b ? " transposed" : "");
     return false;
@@ -11414,15 +11481,15 @@ static bool mirt__matmul_misfit(const mirt__node *node) {
 static bool mirt__matmul_shape(mirt__node *node) {
     const mirt_tensor *a = node->in[0], *b = node->in[1];
     if (b->dtype != MIRT_FLOAT32 || (a->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
-    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "matmul takes tensors of rank 1 and more"), false;
+    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "takes tensors of rank 1 and more"), false;
     if (mirt__last_dim(a) == MIRT_ROWS || mirt__last_dim(b) == MIRT_ROWS) {
-        return mirt__fail(MIRT_E_SHAPE, "matmul takes (rows, features), not a bare column of rows: reshape it"), false;
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, features), not a bare column of rows: reshape it"), false;
     }
     mirt__matrix ma = mirt__matrix_of(a), mb = mirt__matrix_of(b);
     int64_t ka = node->a.transpose_a ? ma.rows : ma.cols, kb = node->a.transpose_b ? mb.cols : mb.rows;
     bool ka_batched = node->a.transpose_a && ma.batched, kb_batched = !node->a.transpose_b && mb.batched;
     if (ka != kb || ka_batched != kb_batched) return mirt__matmul_misfit(node);
-    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "matmul: the rows of a batch can only come first in the result"), false;
+    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
     mirt_shape y;
     memset(&y, 0, sizeof y);
     if (node->a.transpose_a) {
@@ -11995,7 +12062,7 @@ MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *
 
 static bool mirt__dropout_shape(mirt__node *node) {
     if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
-        return mirt__fail(MIRT_E_INVALID, "dropout rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
+        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
     }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
@@ -12117,7 +12184,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
         if (in[i]->node->graph != graph) {
-            mirt__fail(MIRT_E_INVALID, "%s is given a tensor of another model", node->op->name);
+            mirt__fail(MIRT_E_INVALID, "one of its tensors is of another model");
             return NULL;
         }
     }
@@ -12283,7 +12350,6 @@ static void mirt__fuse_reader(mirt__node *product) {
         if (node->id == MIRT__OP_reshape) {
             if (!reshape) reshape = node;
         } else if (node->id == MIRT__OP_cast) {
-            if (node->a.dtype != MIRT_FLOAT32) break;
             cast = true;
         } else {
             if (affine) break;
@@ -12294,7 +12360,6 @@ static void mirt__fuse_reader(mirt__node *product) {
         t = node->in[0];
     }
     if (!affine && !cast) return;
-    if (t->dtype != MIRT_FLOAT32 && !cast) return;
     product->a.affine = true;
     product->a.scale = scale;
     product->a.offset = offset;
@@ -12311,13 +12376,6 @@ static void mirt__fuse_bias(mirt__node *node) {
     if (!mirt__is_product(p) || node->in[0]->uses != 1 || p->a.bias || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, node->in[1]);
     node->a.bias = true;
-}
-
-static mirt_activation_kind mirt__activation_of(const mirt__node *node) {
-    if (node->id != MIRT__OP_unary) return MIRT_LINEAR;
-    if (node->a.kind == MIRT__ACT_RELU) return MIRT_RELU;
-    if (node->a.kind == MIRT__ACT_SIGMOID) return MIRT_SIGMOID;
-    return node->a.kind == MIRT__ACT_TANH ? MIRT_TANH : MIRT_LINEAR;
 }
 
 static void mirt__fuse_activation(mirt__node *node) {
@@ -12358,13 +12416,6 @@ MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, 
         else if (node->id == MIRT__OP_max_pool2d) mirt__fuse_pool(node);
     }
     mirt__graph_prune(graph, keep, count);
-}
-
-static mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
-    if (node->id != MIRT__OP_binary) return MIRT_LINEAR;
-    if (node->a.kind == MIRT__RELU_GRAD) return MIRT_RELU;
-    if (node->a.kind == MIRT__SIGMOID_GRAD) return MIRT_SIGMOID;
-    return node->a.kind == MIRT__TANH_GRAD ? MIRT_TANH : MIRT_LINEAR;
 }
 
 MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
@@ -12610,10 +12661,8 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     }
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (node->a.activation == MIRT_RELU) mirt__text_add(out, "  +relu");
-    if (node->a.activation == MIRT_SIGMOID) mirt__text_add(out, "  +sigmoid");
-    if (node->a.activation == MIRT_TANH) mirt__text_add(out, "  +tanh");
-    if (node->a.mask_activation) mirt__text_add(out, "  *activation'");
+    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
+    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
     mirt__text_add(out, "\n");
 }
 
@@ -12647,6 +12696,7 @@ struct mirt_strategy {
     const mirt__kernels *kernels;
     mirt_log_fn log;
     void *log_user;
+    int fits;           /* under way */
     mirt_model *models; /* living in it, a list */
 };
 
@@ -12684,133 +12734,6 @@ typedef struct mirt__exchange {
 } mirt__exchange;
 /* For the replicas [0, active) that have rows. */
 MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out);
-
-#endif
-
-/* >>section nn/model.h */
-
-#ifndef MIRT__MODEL_H
-#define MIRT__MODEL_H
-/* A model: the recorded graph, its layers and variables, and after mirt_compile its weights. */
-
-typedef struct mirt__variable {
-    const char *name; /* "conv2d/kernel" */
-    mirt_shape shape;
-    int64_t count;
-    size_t offset; /* bytes in the weight block */
-    bool trainable;
-    mirt_initializer initializer;
-    double fan_in, fan_out;
-} mirt__variable;
-
-typedef struct mirt__layer mirt__layer;
-
-/* Description fields of a layer, for saving and loading; the order is that of the file. */
-typedef enum mirt__field_kind {
-    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
-} mirt__field_kind;
-typedef struct mirt__field {
-    const char *name; /* as in Keras's config */
-    mirt__field_kind kind;
-    size_t offset;
-} mirt__field;
-
-typedef struct mirt__layer_class {
-    const char *class_name; /* "Conv2D" */
-    const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
-    const mirt__field *fields;
-    int num_fields;
-    size_t desc_size;
-    /* Records the layer; x is NULL for inputs. The defaults in `desc` may be filled in. */
-    mirt_tensor *(*build)(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc);
-} mirt__layer_class;
-
-#define MIRT__MAX_DESC 192
-
-struct mirt__layer {
-    const mirt__layer_class *cls;
-    const char *name;
-    mirt_tensor *in, *out;
-    int first_variable, num_variables;
-    union {
-        char bytes[MIRT__MAX_DESC];
-        double align;
-    } desc;
-};
-
-/* An optimizer's row: slots are blocks as large as the weights. */
-typedef struct mirt__optimizer_class {
-    const char *name; /* "adam" */
-    int max_slots;
-    const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
-} mirt__optimizer_class;
-
-typedef struct mirt__trainer mirt__trainer;
-
-struct mirt_model {
-    mirt_strategy *strategy;
-    mirt_model *previous, *next; /* in its strategy */
-    const char *name;
-    mirt__graph graph;
-    mirt__variable *variable;
-    int num_variables, variable_capacity;
-    mirt__layer **layer;
-    int num_layers, layer_capacity;
-    mirt_tensor *input, *output;
-
-    bool compiled;
-    bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
-    mirt_compile_desc config;
-    size_t weight_bytes;      /* of one copy of all variables */
-    char *weight[MIRT__MAX_DEVICES];
-    char *slot[2];            /* optimizer state, once */
-    int64_t step;
-    bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
-    mirt__trainer *trainer;   /* programs and their memory, made when first needed */
-    int64_t epoch;            /* epochs of training data begun, the key of their order */
-    mirt_history history;     /* of the last fit */
-    mirt_logs *history_logs;
-    mirt__text summary, graph_text;
-};
-
-/* --- layers.c, model.c --- */
-/* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
-   bytes, `name` NULL for the default. */
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
-/* A trainable variable of the layer being built: "layer/name". */
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out);
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
-MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
-/* Marks the model with the current error and returns NULL. */
-MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
-/* Creates the weight blocks and draws the initial values, once. */
-MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable);
-
-/* --- initializers.c --- */
-MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
-MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
-
-/* --- optimizers.c --- */
-MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
-MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
-/* Fills the numbers of `update` for the model's step at learning rate `rate` and returns the kernel. */
-typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
-
-/* --- losses.c --- */
-MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
-/* The dtype and per-sample shape labels are brought to for this loss and model. */
-MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
-MIRT__LIB mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model);
-MIRT__LIB int mirt__num_metrics(const mirt_model *model);
-MIRT__LIB const char *mirt__metric_name(mirt_metric metric);
-
-/* --- train/trainer.c --- */
-MIRT__LIB void mirt__trainer_free(mirt_model *model);
 
 #endif
 
@@ -12967,6 +12890,12 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     }
     if (s->num_replicas > MIRT__MAX_REPLICAS) return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas, MIRT__MAX_REPLICAS);
     if (s->threads < 1 || s->threads > 1024) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
+#ifdef MIRRORTRAIN_NO_THREADS
+    if (s->num_devices > 1 || s->threads > 1) {
+        return mirt__fail(MIRT_E_THREAD, "%d devices of %d threads: built with MIRRORTRAIN_NO_THREADS there is one device of one thread",
+                          s->num_devices, s->threads);
+    }
+#endif
     int parts = 0;
     for (int d = 0; d < s->num_devices; d++) parts += mirt__tree_slots(s->device[d].first_replica, s->device[d].num_replicas);
     if (parts > MIRT__MAX_PARTS) {
@@ -12987,7 +12916,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
     mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s%s", mirt_version(),
-              desc->devices ? "" : "no GPU code in this build, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
+              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
               s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->num_replicas == 1 ? "" : ", gradients summed in one fixed tree (the same bits on any number of devices)");
     if ((int64_t)s->num_devices * s->threads > cores) {
@@ -13036,6 +12965,10 @@ MIRT_API mirt_strategy *mirt_mirrored(const char *devices) {
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     if (!strategy) return;
+    if (strategy->fits) {
+        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained; it cannot be destroyed before mirt_fit returns");
+        return;
+    }
     while (strategy->models) mirt_model_destroy(strategy->models);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
@@ -13045,6 +12978,163 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
+
+/* >>section nn/model.h */
+
+#ifndef MIRT__MODEL_H
+#define MIRT__MODEL_H
+/* A model: the recorded graph, its layers and variables, and after mirt_compile its weights. */
+
+typedef struct mirt__variable {
+    const char *name; /* "conv2d/kernel" */
+    mirt_shape shape;
+    int64_t count;
+    size_t offset; /* bytes in the weight block */
+    bool trainable;
+    mirt_initializer initializer;
+    double fan_in, fan_out;
+} mirt__variable;
+
+typedef struct mirt__layer mirt__layer;
+
+/* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
+typedef enum mirt__field_kind {
+    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
+} mirt__field_kind;
+typedef struct mirt__field {
+    const char *name; /* as in Keras's config */
+    mirt__field_kind kind;
+    size_t offset;
+} mirt__field;
+
+typedef struct mirt__layer_class {
+    const char *class_name; /* "Conv2D" */
+    const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
+    const mirt__field *fields;
+    int num_fields;
+    size_t desc_size;
+    /* Records the layer; x is NULL for inputs. The defaults in `desc` may be filled in. */
+    mirt_tensor *(*build)(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc);
+} mirt__layer_class;
+
+#define MIRT__MAX_DESC 192
+
+struct mirt__layer {
+    const mirt__layer_class *cls;
+    const char *name;
+    mirt_tensor *in, *out;
+    int first_variable, num_variables;
+    union {
+        char bytes[MIRT__MAX_DESC];
+        double align;
+    } desc;
+};
+
+typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
+
+/* An optimizer's row: slots are blocks as large as the weights. */
+typedef struct mirt__optimizer_class {
+    const char *name; /* "adam" */
+    const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
+    const mirt__field *fields; /* of mirt_optimizer, beside the learning rate */
+    int num_fields;
+    int (*slots)(const mirt_optimizer *optimizer); /* how many it uses */
+    mirt_status (*check)(const mirt_optimizer *optimizer);
+    /* Fills the numbers of `update` for the 1-based `step` at learning rate `rate`; returns the kernel. */
+    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update);
+} mirt__optimizer_class;
+
+/* A loss's row. */
+typedef struct mirt__loss_class {
+    const char *name;           /* Keras's */
+    bool classes;               /* of (rows, classes) alone */
+    bool sparse;                /* labels are class numbers, one a sample; otherwise float32, one an output */
+    mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
+} mirt__loss_class;
+
+/* A metric's row. */
+typedef struct mirt__metric_class {
+    const char *name, *val_name; /* in logs: of training or evaluation, and of validation in fit */
+    mirt_status (*check)(const mirt_model *model); /* whether the compiled model can have it */
+    /* Records its value for each sample, [rows]; the metric is their mean. */
+    mirt_tensor *(*record)(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels);
+} mirt__metric_class;
+
+typedef struct mirt__trainer mirt__trainer;
+
+struct mirt_model {
+    mirt_strategy *strategy;
+    mirt_model *previous, *next; /* in its strategy */
+    const char *name;
+    mirt__graph graph;
+    mirt__variable *variable;
+    int num_variables, variable_capacity;
+    mirt__layer **layer;
+    int num_layers, layer_capacity;
+    mirt_tensor *input, *output;
+
+    bool compiled;
+    bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
+    mirt_compile_desc config;
+    size_t weight_bytes;      /* of one copy of all variables */
+    char *weight[MIRT__MAX_DEVICES];
+    char *slot[2];            /* optimizer state, once */
+    int64_t step;
+    bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
+    mirt__trainer *trainer;   /* programs and their memory, made when first needed */
+    int64_t epoch;            /* epochs of training data begun, the key of their order */
+    mirt_history history;     /* of the last fit */
+    mirt_logs *history_logs;
+    int history_capacity;
+    mirt__text summary, graph_text;
+};
+
+/* --- layers.c, model.c --- */
+/* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
+   bytes, `name` NULL for the default. */
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
+/* A trainable variable of the layer being built: "layer/name". */
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, double fan_in, double fan_out);
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
+/* Marks the model with the current error and returns NULL. */
+MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Creates the weight blocks and draws the initial values, once. */
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable);
+
+/* --- initializers.c --- */
+MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
+MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
+
+/* --- optimizers.c --- */
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+/* All zeros mean default: an Adam without betas and epsilon gets Keras's. */
+MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
+MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
+
+/* --- losses.c --- */
+/* NULL when there is no such loss. */
+MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
+MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
+/* The dtype and per-sample shape labels are brought to for this loss and model. */
+MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
+
+/* --- metrics.c --- */
+/* NULL when there is no such metric. */
+MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
+/* Of the compiled model. */
+MIRT__LIB int mirt__num_metrics(const mirt_model *model);
+
+/* --- train/trainer.c --- */
+MIRT__LIB void mirt__trainer_free(mirt_model *model);
+
+#endif
 
 /* >>section nn/initializers.c */
 
@@ -13155,33 +13245,87 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
     return o;
 }
 
+MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
+    if (o->kind != MIRT_ADAM || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0) return;
+    const mirt_optimizer keras = mirt_adam(1e-3f);
+    o->beta_1 = keras.beta_1;
+    o->beta_2 = keras.beta_2;
+    o->epsilon = keras.epsilon;
+    if (o->learning_rate == 0 && !o->schedule) o->learning_rate = keras.learning_rate;
+}
+
+static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+
+/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
+static double mirt__as_written(float beta) {
+    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
+    return (float)rounded == beta ? rounded : (double)beta;
+}
+
+static int mirt__adam_slots(const mirt_optimizer *o) {
+    (void)o;
+    return 2;
+}
+
+static mirt_status mirt__adam_check(const mirt_optimizer *o) {
+    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
+                      (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
+}
+
+static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+    double t = (double)step;
+    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
+    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
+    update->epsilon = o->epsilon;
+    /* the powers are of the float32 numbers, as in Keras */
+    update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
+    return kernels->adam;
+}
+
+static int mirt__sgd_slots(const mirt_optimizer *o) { return o->momentum != 0; }
+
+static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
+    if (mirt__is_share(o->momentum)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
+}
+
+static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+    (void)step;
+    update->momentum = o->momentum;
+    update->nesterov = o->nesterov;
+    update->learning_rate = (float)rate;
+    return kernels->sgd;
+}
+
+static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
+                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
+                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
+static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
+                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+
 /* One row an optimizer. Keras calls Adam's moments momentum and velocity. */
 static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
-    {"adam", 2, {"momentum", "velocity"}},
-    {"sgd", 1, {"momentum", NULL}},
+    {"adam", {"momentum", "velocity"}, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
+    {"sgd", {"momentum", NULL}, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
 };
 
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
 
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
-    return o->kind == MIRT_SGD && o->momentum == 0 ? 0 : mirt__optimizer_table[o->kind].max_slots;
-}
-
-static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) { return mirt__optimizer_table[o->kind].slots(o); }
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
     if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    if (o->kind == MIRT_ADAM && !(mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)) {
-        return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
-                          (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
-    }
-    if (o->kind == MIRT_SGD && !mirt__is_share(o->momentum)) {
-        return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
-    }
-    return MIRT_OK;
+    return mirt__optimizer_table[o->kind].check(o);
+}
+
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)(void *)model->slot[i];
+    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, update);
 }
 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
@@ -13200,57 +13344,61 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
 
-/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
-static double mirt__as_written(float beta) {
-    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
-    return (float)rounded == beta ? rounded : (double)beta;
-}
-
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
-    const mirt_optimizer *o = &model->config.optimizer;
-    double t = (double)(model->step + 1);
-    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)model->slot[i];
-    update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
-    update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
-    update->epsilon = o->epsilon;
-    update->momentum = o->momentum;
-    update->nesterov = o->nesterov;
-    /* the powers are of the float32 numbers, as in Keras */
-    if (o->kind == MIRT_ADAM) rate *= sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t));
-    update->learning_rate = (float)rate;
-    return o->kind == MIRT_ADAM ? kernels->adam : kernels->sgd;
-}
-
 /* >>section nn/losses.c */
 
-static const char *const mirt__loss_names[MIRT__LOSS_COUNT] = {
-    "none", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"};
+static const mirt__loss_class mirt__loss_table[MIRT__LOSS_COUNT] = {
+    {"none", false, false, MIRT_LINEAR},
+    {"sparse_categorical_crossentropy", true, true, MIRT_SOFTMAX},
+    {"categorical_crossentropy", true, false, MIRT_SOFTMAX},
+    {"binary_crossentropy", false, false, MIRT_SIGMOID},
+    {"mean_squared_error", false, false, MIRT_LINEAR},
+};
+
+MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
+    return (int)loss >= 0 && loss < MIRT__LOSS_COUNT ? &mirt__loss_table[loss] : NULL;
+}
 
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
-    return (int)loss >= 0 && loss < MIRT__LOSS_COUNT ? mirt__loss_names[loss] : NULL;
+    const mirt__loss_class *cls = mirt__loss_class_get(loss);
+    return cls ? cls->name : NULL;
 }
 
 MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample) {
-    int64_t n = mirt__shape_count(&model->output->shape);
+    const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
     char text[96];
-    if (model->config.loss != MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
-        *dtype = MIRT_FLOAT32;
-        *per_sample = n;
-        return MIRT_OK;
+    if (cls->classes && (model->output->shape.rank != 2 || mirt__last_dim(model->output) < 2)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output->shape, text));
     }
-    if (model->output->shape.rank != 2 || mirt__last_dim(model->output) < 2) {
-        return mirt__fail(MIRT_E_SHAPE, "sparse categorical crossentropy needs an output of (rows, classes), not %s",
-                          mirt__shape_text(&model->output->shape, text));
-    }
-    *dtype = MIRT_INT32;
-    *per_sample = 1;
+    *dtype = cls->sparse ? MIRT_INT32 : MIRT_FLOAT32;
+    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output->shape);
     return MIRT_OK;
 }
 
+/* >>section nn/metrics.c */
+
 /* Keras's choice for "accuracy": by the shapes of labels and predictions. */
-MIRT__LIB mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model) {
-    if (model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) return MIRT__ACCURACY_SPARSE;
+static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model) {
+    if (mirt__loss_class_get(model->config.loss)->sparse) return MIRT__ACCURACY_SPARSE;
     return mirt__last_dim(model->output) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
+}
+
+static mirt_status mirt__accuracy_check(const mirt_model *model) {
+    char text[96];
+    if (model->output->shape.rank == 2 || mirt__accuracy_kind_of(model) == MIRT__ACCURACY_BINARY) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output->shape, text));
+}
+
+static mirt_tensor *mirt__accuracy_record(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels) {
+    return mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
+}
+
+static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
+    {NULL, NULL, NULL, NULL},
+    {"accuracy", "val_accuracy", mirt__accuracy_check, mirt__accuracy_record},
+};
+
+MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
+    return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
 
 MIRT__LIB int mirt__num_metrics(const mirt_model *model) {
@@ -13258,8 +13406,6 @@ MIRT__LIB int mirt__num_metrics(const mirt_model *model) {
     while (n < MIRT_MAX_METRICS && model->config.metrics[n] != MIRT_METRIC_NONE) n++;
     return n;
 }
-
-MIRT__LIB const char *mirt__metric_name(mirt_metric metric) { return metric == MIRT_ACCURACY ? "accuracy" : NULL; }
 
 /* >>section nn/layers.c */
 
@@ -13319,7 +13465,7 @@ static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer,
 static mirt_tensor *mirt__dense_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_dense_desc *d = (mirt_dense_desc *)desc;
     if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
-    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "dense takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
     mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
     mirt__default_initializer(&d->bias_initializer, mirt_zeros());
     int64_t in = mirt__last_dim(x);
@@ -13338,7 +13484,7 @@ static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mi
     mirt__default_initializer(&d->bias_initializer, mirt_zeros());
     if (d->filters < 1) return mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", d->filters), (mirt_tensor *)NULL;
     if (d->kernel[0] < 1 || d->kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", d->kernel[0], d->kernel[1]), (mirt_tensor *)NULL;
-    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "conv2d takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
+    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
     if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
         return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
     }
@@ -13357,8 +13503,8 @@ static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mi
 
 static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
     mirt__default_pair(d->size, 2);
-    if (!d->strides[0]) d->strides[0] = d->size[0];
-    if (!d->strides[1]) d->strides[1] = d->strides[0] == d->size[0] ? d->size[1] : d->strides[0];
+    if (!d->strides[0] && !d->strides[1]) d->strides[1] = d->size[1];
+    mirt__default_pair(d->strides, d->size[0]);
     *a = mirt__no_attrs();
     for (int i = 0; i < 2; i++) {
         a->kernel[i] = d->size[i];
@@ -13387,7 +13533,7 @@ static mirt_tensor *mirt__global_average_build(mirt_model *model, mirt__layer *l
     (void)model;
     (void)layer;
     (void)desc;
-    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "global average pooling takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
+    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
     return mirt__reduce_op(MIRT__REDUCE_MEAN, x, 6u, false);
 }
 
@@ -13396,7 +13542,7 @@ static mirt_tensor *mirt__flatten_build(mirt_model *model, mirt__layer *layer, m
     (void)model;
     (void)layer;
     (void)desc;
-    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "flatten takes a batch"), (mirt_tensor *)NULL;
+    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
     shape.dim[0] = MIRT_ROWS;
     return mirt__reshape_op(x, &shape);
 }
@@ -13441,19 +13587,22 @@ enum {
     MIRT__LAYER_GLOBAL_AVERAGE, MIRT__LAYER_FLATTEN, MIRT__LAYER_DROPOUT, MIRT__LAYER_ACTIVATION, MIRT__LAYER_COUNT
 };
 #define MIRT__FIELDS(f) f, MIRT__COUNT(f)
+/* The size of a description; one that a layer has no room for does not compile. */
+#define MIRT__DESC(type) (sizeof(type) / (sizeof(type) <= MIRT__MAX_DESC))
 static const mirt__layer_class mirt__layer_table[MIRT__LAYER_COUNT] = {
-    {"InputLayer", "input_layer", MIRT__FIELDS(mirt__input_fields), sizeof(mirt__input_desc), mirt__input_build},
-    {"Rescaling", "rescaling", MIRT__FIELDS(mirt__rescaling_fields), sizeof(mirt__rescaling_desc), mirt__rescaling_build},
-    {"Dense", "dense", MIRT__FIELDS(mirt__dense_fields), sizeof(mirt_dense_desc), mirt__dense_build},
-    {"Conv2D", "conv2d", MIRT__FIELDS(mirt__conv2d_fields), sizeof(mirt_conv2d_desc), mirt__conv2d_build},
-    {"MaxPooling2D", "max_pooling2d", MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__max_pool_build},
-    {"AveragePooling2D", "average_pooling2d", MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__average_pool_build},
+    {"InputLayer", "input_layer", MIRT__FIELDS(mirt__input_fields), MIRT__DESC(mirt__input_desc), mirt__input_build},
+    {"Rescaling", "rescaling", MIRT__FIELDS(mirt__rescaling_fields), MIRT__DESC(mirt__rescaling_desc), mirt__rescaling_build},
+    {"Dense", "dense", MIRT__FIELDS(mirt__dense_fields), MIRT__DESC(mirt_dense_desc), mirt__dense_build},
+    {"Conv2D", "conv2d", MIRT__FIELDS(mirt__conv2d_fields), MIRT__DESC(mirt_conv2d_desc), mirt__conv2d_build},
+    {"MaxPooling2D", "max_pooling2d", MIRT__FIELDS(mirt__pool_fields), MIRT__DESC(mirt_pool2d_desc), mirt__max_pool_build},
+    {"AveragePooling2D", "average_pooling2d", MIRT__FIELDS(mirt__pool_fields), MIRT__DESC(mirt_pool2d_desc), mirt__average_pool_build},
     {"GlobalAveragePooling2D", "global_average_pooling2d", NULL, 0, 0, mirt__global_average_build},
     {"Flatten", "flatten", NULL, 0, 0, mirt__flatten_build},
-    {"Dropout", "dropout", MIRT__FIELDS(mirt__dropout_fields), sizeof(mirt__dropout_desc), mirt__dropout_build},
-    {"Activation", "activation", MIRT__FIELDS(mirt__activation_fields), sizeof(mirt__activation_desc), mirt__activation_build},
+    {"Dropout", "dropout", MIRT__FIELDS(mirt__dropout_fields), MIRT__DESC(mirt__dropout_desc), mirt__dropout_build},
+    {"Activation", "activation", MIRT__FIELDS(mirt__activation_fields), MIRT__DESC(mirt__activation_desc), mirt__activation_build},
 };
 #undef MIRT__FIELDS
+#undef MIRT__DESC
 
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name) {
     for (int i = 0; i < MIRT__LAYER_COUNT; i++) {
@@ -13547,6 +13696,10 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model) return;
+    if (model->busy) {
+        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; it cannot be destroyed before mirt_fit returns", model->name);
+        return;
+    }
     mirt__trainer_free(model);
     for (int d = 0; d < model->strategy->num_devices; d++) mirt__aligned_free(model->weight[d]);
     for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
@@ -13692,14 +13845,17 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (!mirt__is_batched(&model->output->shape) || model->output->dtype != MIRT_FLOAT32) {
         return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
     }
-    if (!mirt__loss_name(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
+    if (!mirt__loss_class_get(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (!mirt__metric_name(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
+        if (!mirt__metric_class_get(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
     }
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     model->config = *desc;
-    return desc->loss ? mirt__labels_wanted(model, &dtype, &per_sample) : MIRT_OK;
+    if (desc->loss == MIRT_LOSS_NONE) return MIRT_OK;
+    mirt_status status = mirt__labels_wanted(model, &dtype, &per_sample);
+    for (int i = 0; status == MIRT_OK && i < mirt__num_metrics(model); i++) status = mirt__metric_class_get(desc->metrics[i])->check(model);
+    return status;
 }
 
 /* Zeroed optimizer state; false with the error set and nothing made. */
@@ -13721,9 +13877,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
-    if (d.optimizer.kind == MIRT_ADAM && d.optimizer.learning_rate == 0 && d.optimizer.beta_1 == 0 && d.optimizer.beta_2 == 0 && !d.optimizer.schedule) {
-        d.optimizer = mirt_adam(1e-3f);
-    }
+    mirt__optimizer_defaults(&d.optimizer);
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
     mirt_compile_desc before = model->config;
     char *slot[2];
@@ -13848,7 +14002,6 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
 
 /* >>section nn/config.c */
 
-static const char *const mirt__activation_names[MIRT__ACTIVATION_COUNT] = {"linear", "relu", "sigmoid", "tanh", "softmax"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
@@ -13899,9 +14052,10 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
     case MIRT__FIELD_INT: mirt__text_add(out, "%d", *(const int *)at); break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
-    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_names[*(const mirt_activation_kind *)at]); break;
+    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_SHAPE: {
         const mirt_shape *shape = (const mirt_shape *)at;
@@ -13951,22 +14105,19 @@ MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__te
 
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
-    const mirt_optimizer *o = &c->optimizer;
+    const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
     mirt__text_add(out, "{\"optimizer\":{");
-    mirt__write_name(out, "class_name", mirt__optimizer_class_get(o->kind)->name, true);
+    mirt__write_name(out, "class_name", optimizer->name, true);
     mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
-    mirt__write_number(out, "beta_1", (double)o->beta_1, false);
-    mirt__write_number(out, "beta_2", (double)o->beta_2, false);
-    mirt__write_number(out, "epsilon", (double)o->epsilon, false);
-    mirt__write_number(out, "momentum", (double)o->momentum, false);
-    mirt__text_add(out, ",\"nesterov\":%s}", o->nesterov ? "true" : "false");
+    for (int i = 0; i < optimizer->num_fields; i++) mirt__write_field(out, &optimizer->fields[i], (const char *)&c->optimizer, false);
+    mirt__text_add(out, "}");
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < mirt__num_metrics(model); i++) {
         mirt__text_add(out, i ? "," : "");
-        mirt__json_write_string(out, mirt__metric_name(c->metrics[i]));
+        mirt__json_write_string(out, mirt__metric_class_get(c->metrics[i])->name);
     }
     mirt__text_add(out, "]}");
 }
@@ -14048,6 +14199,7 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
     int index;
     bool truth = false;
     mirt_status status = MIRT_OK;
+    const char *activations[MIRT__ACTIVATION_COUNT];
     switch (field->kind) {
     case MIRT__FIELD_INT: return mirt__read_int(config, field->name, (int *)at);
     case MIRT__FIELD_INT2:
@@ -14056,6 +14208,7 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         ((int *)at)[1] = (int)values[1];
         return MIRT_OK;
     case MIRT__FIELD_FLOAT: return mirt__read_float(config, field->name, (float *)at);
+    case MIRT__FIELD_BOOL: return mirt__read_bool(config, field->name, (bool *)at);
     case MIRT__FIELD_NO:
         status = mirt__read_bool(config, field->name, &truth);
         if (status == MIRT_OK) *(bool *)at = !truth;
@@ -14065,7 +14218,8 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         if (status == MIRT_OK) *(mirt_padding *)at = (mirt_padding)index;
         return status;
     case MIRT__FIELD_ACTIVATION:
-        status = mirt__read_name(config, field->name, mirt__activation_names, MIRT__ACTIVATION_COUNT, &index);
+        for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) activations[i] = mirt__activation_get((mirt_activation_kind)i)->name;
+        status = mirt__read_name(config, field->name, activations, MIRT__ACTIVATION_COUNT, &index);
         if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
         return status;
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
@@ -14138,12 +14292,12 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     while (kind < MIRT__OPTIMIZER_COUNT && strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0) kind++;
     if (kind == MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is not known to this version", mirt__json_label(name->string, label));
     o->kind = (mirt_optimizer_kind)kind;
-    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK || mirt__read_float(json, "beta_1", &o->beta_1) != MIRT_OK ||
-        mirt__read_float(json, "beta_2", &o->beta_2) != MIRT_OK || mirt__read_float(json, "epsilon", &o->epsilon) != MIRT_OK ||
-        mirt__read_float(json, "momentum", &o->momentum) != MIRT_OK) {
-        return mirt_last_status();
+    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
     }
-    return mirt__read_bool(json, "nesterov", &o->nesterov);
+    return MIRT_OK;
 }
 
 static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
@@ -14152,7 +14306,7 @@ static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out)
     for (size_t i = 0; i < array->count; i++) {
         int m = 1;
         if (array->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
-        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_name((mirt_metric)m), array->item[i]->string) != 0) m++;
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, array->item[i]->string) != 0) m++;
         if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(array->item[i]->string, label));
         out[i] = (mirt_metric)m;
     }
@@ -14184,7 +14338,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
 /* What a model runs: its programs, the memory they work on, and the state of the step under way. */
 
 /* io slots of every program */
-enum { MIRT__IO_X, MIRT__IO_LABELS, MIRT__IO_OUTPUT, MIRT__IO_LOSS, MIRT__IO_METRIC };
+enum { MIRT__IO_X, MIRT__IO_LABELS, MIRT__IO_OUTPUT, MIRT__IO_LOSS }; /* and behind the loss, the metrics */
 
 typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__PROGRAM_KINDS } mirt__program_kind;
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
@@ -14242,16 +14396,23 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
 /* Checks labels and shapes of a global batch and makes it the one under way; `index` may be NULL. */
 MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch, bool labels);
 /* grad, all-reduce and apply in one pass over the devices. */
-MIRT__LIB void mirt__run_train(mirt_model *model);
+MIRT__LIB mirt_status mirt__run_train(mirt_model *model);
 MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums);
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, const char *prefix, mirt_logs *logs);
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 /* Whether data of this description fits the model's input (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+/* The elements of the weight block that are the device's to sum and update. */
+MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end);
 
 /* --- evaluate.c --- */
+/* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
+   *view, to be destroyed after use. */
+MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+/* Rows of the largest batch of a batched data set. */
+MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset);
 /* One pass over `dataset`, already batched and prepared for. */
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__sums *sums);
 
@@ -14299,15 +14460,14 @@ static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *
     return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
 }
 
-/* Where probabilities come straight from a softmax or sigmoid, the loss is computed from what went
-   into it, which loses no digits. Keras does the same. */
+/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
+   from what went into that, which loses no digits. Keras does the same. */
 static mirt_tensor *mirt__loss_input(const mirt_model *model, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
-    bool binary = model->config.loss == MIRT_BINARY_CROSSENTROPY;
-    bool softmax = !binary && model->config.loss != MIRT_MEAN_SQUARED_ERROR && node->id == MIRT__OP_softmax;
-    bool sigmoid = binary && node->id == MIRT__OP_unary && node->a.kind == MIRT__ACT_SIGMOID;
+    mirt_activation_kind undo = mirt__loss_class_get(model->config.loss)->undo;
+    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
     *from_logits = model->config.from_logits;
-    if (*from_logits || !(softmax || sigmoid)) return output;
+    if (*from_logits || undo == MIRT_LINEAR || last != undo) return output;
     *from_logits = true;
     return node->in[0];
 }
@@ -14325,7 +14485,7 @@ static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mi
     bool from_logits;
     mirt_tensor *x = mirt__loss_input(model, output, &from_logits);
     keep[count++] = mirt__loss_op(model->config.loss, from_logits, x, labels);
-    for (int i = 0; i < metrics; i++) keep[count++] = mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
+    for (int i = 0; i < metrics; i++) keep[count++] = mirt__metric_class_get(model->config.metrics[i])->record(model, output, labels);
     for (int i = 0; i < count; i++) {
         if (!keep[i]) return -1;
     }
@@ -14506,12 +14666,12 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
     if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
     if (!spec->has_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return mirt_last_status();
+    const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
     int64_t have = mirt__shape_count(&spec->y_shape);
     if (have == per_sample) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      mirt__loss_name(model->config.loss), model->name, (long long)per_sample,
-                      model->config.loss == MIRT_CATEGORICAL_CROSSENTROPY && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers"
-                      : model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY ? " (the class number)" : "");
+                      cls->name, model->name, (long long)per_sample,
+                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
 static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t i) {
@@ -14538,7 +14698,7 @@ static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const
 }
 
 static mirt_status mirt__take_labels(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    if (model->config.loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) return mirt__take_classes(model, spec->y_dtype, batch);
+    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec->y_dtype, batch);
     mirt__real *out = (mirt__real *)(void *)model->trainer->labels;
     int64_t count = batch->rows * mirt__shape_count(&spec->y_shape);
     for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch, spec->y_dtype, i);
@@ -14617,8 +14777,8 @@ static void mirt__device_gradients(void *arg, int device) {
     }
 }
 
-/* The device's share of all elements, in whole vectors. */
-static void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
+/* In whole vectors. */
+MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), first;
     int64_t count = mirt__share(vectors, model->strategy->num_devices, device, &first);
@@ -14657,12 +14817,21 @@ static void mirt__plan_exchange(mirt_model *model) {
     mirt__exchange_plan(s, (int)active, &model->trainer->exchange);
 }
 
-MIRT__LIB void mirt__run_train(mirt_model *model) {
+/* The rate of the coming step; only a schedule can give a wrong one. */
+static mirt_status mirt__take_rate(mirt_model *model) {
+    double rate = model->trainer->rate = mirt_get_learning_rate(model);
+    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", rate,
+                      (long long)model->step);
+}
+
+MIRT__LIB mirt_status mirt__run_train(mirt_model *model) {
+    if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
     mirt__plan_exchange(model);
-    model->trainer->rate = mirt_get_learning_rate(model);
     mirt__on_devices(model->strategy, mirt__device_train, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
+    return MIRT_OK;
 }
 
 typedef struct mirt__forward_job {
@@ -14712,14 +14881,16 @@ MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums) {
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     if (logs->count == MIRT__COUNT(logs->name)) return;
     logs->name[logs->count] = name;
-    logs->value[logs->count++] = value;
+    logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, const char *prefix, mirt_logs *logs) {
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
     double count = sums->count ? (double)sums->count : 1;
-    bool validation = prefix[0] != 0;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int m = 0; m < mirt__num_metrics(model); m++) mirt__logs_add(logs, validation ? "val_accuracy" : "accuracy", sums->metric[m] / count);
+    for (int m = 0; m < mirt__num_metrics(model); m++) {
+        const mirt__metric_class *metric = mirt__metric_class_get(model->config.metrics[m]);
+        mirt__logs_add(logs, validation ? metric->val_name : metric->name, sums->metric[m] / count);
+    }
 }
 
 /* >>the four stages */
@@ -14752,7 +14923,8 @@ MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y)
 }
 
 static mirt_status mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
-    if (model && model->trainer && model->trainer->stage == stage) return MIRT_OK;
+    if (!model) return mirt__fail_missing(caller, "model");
+    if (model->trainer && model->trainer->stage == stage) return MIRT_OK;
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before);
 }
 
@@ -14799,7 +14971,7 @@ MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
     if (mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce") != MIRT_OK) return mirt_last_status();
-    model->trainer->rate = mirt_get_learning_rate(model);
+    if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
     mirt__on_devices(model->strategy, mirt__device_update, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -14810,7 +14982,7 @@ MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array
     mirt__sums sums;
     memset(&sums, 0, sizeof sums);
     if (mirt_scatter(model, x, y) != MIRT_OK) return mirt_last_status();
-    mirt__run_train(model);
+    if (mirt__run_train(model) != MIRT_OK) return mirt_last_status();
     double mean = mirt__add_results(model, &sums);
     if (loss) *loss = mean;
     return MIRT_OK;
@@ -14868,6 +15040,16 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
     return status;
 }
 
+MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
+    if (mirt__dataset_spec(dataset)->batch) return dataset;
+    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
+}
+
+MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset) {
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    return spec->batch < spec->samples ? spec->batch : spec->samples;
+}
+
 /* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
 static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
     mirt__needs needs;
@@ -14876,11 +15058,14 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
     }
+    if (dataset->busy) {
+        mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
+        return NULL;
+    }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
-    if (!mirt__dataset_spec(dataset)->batch && !(dataset = *view = mirt__dataset_batch_view(dataset, 32, false))) return NULL;
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    needs.x_dtype = spec->x_dtype;
-    needs.batch[kind] = spec->batch < spec->samples ? spec->batch : spec->samples;
+    if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
+    needs.x_dtype = mirt__dataset_spec(dataset)->x_dtype;
+    needs.batch[kind] = mirt__largest_batch(dataset);
     return mirt__trainer_prepare(model, &needs) == MIRT_OK ? dataset : NULL;
 }
 
@@ -14894,7 +15079,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     mirt_dataset_destroy(view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);
-        mirt__sums_to_logs(model, &sums, "", out);
+        mirt__sums_to_logs(model, &sums, false, out);
     }
     return status;
 }
@@ -15010,7 +15195,8 @@ typedef struct mirt__fit {
     mirt_logs logs;
     mirt__sums sums;
     mirt__progress progress;
-    bool stop;
+    int64_t images; /* trained on so far */
+    bool stop, warned;
 } mirt__fit;
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
@@ -15037,18 +15223,6 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     }
 }
 
-/* `dataset` itself when it is batched, otherwise a batching view of it into *view. */
-static mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
-    if (mirt__dataset_spec(dataset)->batch) return dataset;
-    return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
-}
-
-/* No batch is larger than the data set. */
-static int64_t mirt__largest_batch(const mirt_dataset *dataset) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    return spec->batch < spec->samples ? spec->batch : spec->samples;
-}
-
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__needs *needs = &fit->needs;
@@ -15068,13 +15242,21 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
     fit->logs.count = 0;
-    mirt__sums_to_logs(fit->model, &fit->sums, "", &fit->logs);
+    mirt__sums_to_logs(fit->model, &fit->sums, false, &fit->logs);
     if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
     mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
 }
 
 static bool mirt__max_steps_reached(const mirt__fit *fit) {
     return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
+}
+
+/* Once a fit: from here on every weight is lost. */
+static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
+    if (loss == loss || fit->warned) return;
+    fit->warned = true;
+    mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
+              (long long)fit->model->step);
 }
 
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
@@ -15095,8 +15277,10 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         status = mirt__trainer_prepare(model, &fit->needs);
         if (status == MIRT_OK) status = mirt__begin_batch(model, spec, &batch, true);
         if (status != MIRT_OK) break;
-        mirt__run_train(model);
+        status = mirt__run_train(model);
+        if (status != MIRT_OK) break;
         double loss = mirt__add_results(model, &fit->sums);
+        mirt__warn_of_nan(fit, loss);
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
         fit->event.seconds = mirt__now() - began;
@@ -15106,8 +15290,21 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     }
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
-    model->history.images_per_second += (double)fit->sums.count; /* divided by the seconds at the end */
+    fit->images += fit->sums.count;
     return status;
+}
+
+/* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
+static mirt_status mirt__history_reserve(mirt__fit *fit) {
+    mirt_model *model = fit->model;
+    int epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1, used = model->history.epochs;
+    if (used < model->history_capacity) return MIRT_OK;
+    int capacity = used < 128 ? 256 : used > INT_MAX / 2 ? INT_MAX : 2 * used;
+    if (capacity > epochs) capacity = epochs;
+    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
+    model->history_capacity = capacity;
+    model->history.epoch = model->history_logs;
+    return MIRT_OK;
 }
 
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
@@ -15129,8 +15326,9 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
         memset(&validation, 0, sizeof validation);
         if (mirt__trainer_prepare(model, &fit->needs) != MIRT_OK) return mirt_last_status();
         if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
-        mirt__sums_to_logs(model, &validation, "val_", &fit->logs);
+        mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
+    if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
     mirt__tell(fit, MIRT__EPOCH_END);
@@ -15165,23 +15363,25 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
-    int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;
-    model->busy = true;
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    model->busy = dataset->busy = true;
+    model->strategy->fits++;
     mirt__free(model->history_logs);
     memset(&model->history, 0, sizeof model->history);
-    model->history_logs = (mirt_logs *)mirt__calloc((size_t)epochs, sizeof *model->history_logs);
-    model->history.epoch = model->history_logs;
-    mirt_status status = model->history_logs ? MIRT_OK : mirt_last_status();
+    model->history_logs = NULL;
+    model->history_capacity = 0;
+    mirt_status status = mirt__history_reserve(&fit);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
         !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
-    model->busy = false;
+    model->busy = dataset->busy = false;
+    model->strategy->fits--;
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
-    if (model->history.seconds > 0) model->history.images_per_second /= model->history.seconds;
+    if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;
     return status == MIRT_OK ? &model->history : NULL;
 }
 
@@ -15209,12 +15409,13 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
 
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 
+/* The training program, or of a model without a loss the one that predicts. */
 static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__needs needs;
     memset(&needs, 0, sizeof needs);
     if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
     needs.x_dtype = model->trainer ? model->trainer->needs.x_dtype : MIRT_UINT8; /* of the data seen so far */
-    needs.batch[MIRT__TRAIN] = batch;
+    needs.batch[model->config.loss ? MIRT__TRAIN : MIRT__PREDICT] = batch;
     return mirt__trainer_dry(model, &needs);
 }
 
@@ -15224,7 +15425,7 @@ static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mir
     out->weights = model->weight_bytes;
     out->gradients = l->gradients;
     out->activations = l->arena;
-    out->scratch = l->total - l->gradients - mirt__align_up(l->arena) + (mirt__align_up(l->arena) - l->arena);
+    out->scratch = l->total - l->gradients - l->arena;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
     out->host = l->host;
     out->total = devices * (model->weight_bytes + l->total) + out->slots + l->host;
@@ -15278,7 +15479,7 @@ static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t
     mirt_memory m;
     memset(&m, 0, sizeof m);
     mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "Training with a global batch of %lld on %d device%s, %d replica%s:\n", (long long)batch, model->strategy->num_devices,
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", model->config.loss ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
     mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
                    (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
@@ -15317,15 +15518,17 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
                        s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
     }
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), share = mirt__share(vectors, s->num_devices, d, &first);
+        int64_t begin, end;
+        mirt__device_range(model, d, &begin, &end);
         mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
-                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)(first * MIRT__ALIGN / 4),
-                       (long long)((first + share) * MIRT__ALIGN / 4 - 1), s->num_devices == 1 ? "its weights" : "every device's copy");
+                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
+                       (long long)end - 1, s->num_devices == 1 ? "its weights" : "every device's copy");
     }
 }
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
     mirt__trainer *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
     mirt__text *out = &model->graph_text;
@@ -15429,8 +15632,15 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
     return NULL;
 }
 
-/* Checks that everything is there before anything changes. */
-static mirt_status mirt__load_check(const mirt__safetensors *file, mirt_model *model, int slots) {
+/* Block 0 is the weights, on every device; the others are optimizer slots. */
+static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, const mirt__variable *v) {
+    if (block) memcpy(model->slot[block - 1] + v->offset, t->data, t->size);
+    for (int d = 0; !block && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+}
+
+/* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
+   checks that all is there before anything changes. */
+static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
     mirt__pool pool;
     mirt_status status = MIRT_OK;
     memset(&pool, 0, sizeof pool);
@@ -15438,28 +15648,9 @@ static mirt_status mirt__load_check(const mirt__safetensors *file, mirt_model *m
         for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
             const mirt__variable *v = &model->variable[i];
             const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
-            if (!name || !mirt__load_find(file, name, v)) status = mirt_last_status();
-        }
-    }
-    mirt__pool_free(&pool);
-    return status;
-}
-
-static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots) {
-    mirt__pool pool;
-    mirt_status status = MIRT_OK;
-    memset(&pool, 0, sizeof pool);
-    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
-        for (int i = 0; i < model->num_variables; i++) {
-            const mirt__variable *v = &model->variable[i];
-            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
             const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
-            if (!t) {
-                status = mirt_last_status();
-                break;
-            }
-            if (b) memcpy(model->slot[b - 1] + v->offset, t->data, t->size);
-            for (int d = 0; !b && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+            if (!t) status = mirt_last_status();
+            else if (take) mirt__load_take(t, model, b, v);
         }
     }
     mirt__pool_free(&pool);
@@ -15510,9 +15701,9 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
     model->config.optimizer = config.optimizer; /* names the slots to look for */
     if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__optimizer_slots(&config.optimizer);
-    if (mirt__load_check(file, model, slots) != MIRT_OK) return mirt_last_status();
+    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    if (mirt__load_blocks(file, model, slots) != MIRT_OK) return mirt_last_status();
+    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
     return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
 }
 
@@ -15546,8 +15737,8 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
     if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__load_check(&file, model, 0);
-    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0);
+    mirt_status status = mirt__load_blocks(&file, model, 0, false);
+    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
     mirt__safetensors_close(&file);
     return status;
 }
@@ -15597,8 +15788,8 @@ MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *nam
         return model;
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
-    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"%s%s%s", name ? name : "", nearest ? "; did you mean \"" : "; there is \"",
-               nearest ? nearest : names[0], "\"?");
+    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is",
+               nearest ? nearest : names[0], nearest ? "?" : "");
     return NULL;
 }
 

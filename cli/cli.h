@@ -10,12 +10,20 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* One bit a command: which commands take a flag. */
 enum { CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16 };
 
+/* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
+enum { MAX_RATES = 16 };
+typedef struct rates {
+    int count; /* 0: the optimizer's default */
+    int first[MAX_RATES];
+    float rate[MAX_RATES];
+} rates;
+
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
     const char *model, *data, *devices, *init, *load, *save, *optimizer;
     int64_t epochs, batch, replicas, threads, max_steps;
     uint64_t seed;
-    double lr; /* 0: the optimizer's default */
+    rates lr;
     bool no_shuffle, log_steps, help;
 } options;
 
@@ -48,11 +56,15 @@ int run_evaluate(const options *o);
 int run_summary(const options *o);
 int run_graph(const options *o);
 
-/* The strategy the flags ask for; NULL after complaining. `quiet`: without log. */
-mirt_strategy *open_strategy(const options *o, bool quiet);
-/* The model of --model, compiled; NULL after complaining. */
-mirt_model *open_model(mirt_strategy *strategy, const options *o);
+/* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
+   `quiet`: without log. */
+mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
+/* The model of --model, compiled. NULL after complaining, with the exit status in *status. */
+mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status);
 /* --data, or data/mnist, or digits drawn here (with a note that says so). NULL after complaining. */
 mirt_dataset *open_data(const options *o, mirt_split split, bool note);
+/* Complains with the library's sentence about a run over that data, naming its directory where the
+   sentence is about labels or shapes; returns EXIT_FAILED. */
+int complain_of_run(const options *o);
 
 #endif

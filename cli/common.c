@@ -8,7 +8,7 @@
 #define DRAWN_TRAIN 12000
 #define DRAWN_TEST 2000
 
-mirt_strategy *open_strategy(const options *o, bool quiet) {
+mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.devices = o->devices;
@@ -17,16 +17,20 @@ mirt_strategy *open_strategy(const options *o, bool quiet) {
     desc.seed = o->seed;
     desc.silent = quiet;
     mirt_strategy *strategy = mirt_strategy_create(&desc);
-    if (!strategy) complain_of_library();
+    if (!strategy) {
+        mirt_status why = mirt_last_status();
+        complain_of_library();
+        *status = why == MIRT_E_DEVICE || why == MIRT_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
+    }
     return strategy;
 }
 
 static mirt_optimizer make_optimizer(const options *o) {
-    if (strcmp(o->optimizer, "sgd") == 0) return mirt_sgd(o->lr > 0 ? (float)o->lr : 1e-2f, 0, false);
-    return mirt_adam(o->lr > 0 ? (float)o->lr : 1e-3f);
+    if (strcmp(o->optimizer, "sgd") == 0) return mirt_sgd(o->lr.count ? o->lr.rate[0] : 1e-2f, 0, false);
+    return mirt_adam(o->lr.count ? o->lr.rate[0] : 1e-3f);
 }
 
-mirt_model *open_model(mirt_strategy *strategy, const options *o) {
+mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {
     mirt_compile_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.optimizer = make_optimizer(o);
@@ -35,6 +39,7 @@ mirt_model *open_model(mirt_strategy *strategy, const options *o) {
     desc.metrics[0] = MIRT_ACCURACY;
     mirt_model *model = mirt_model_by_name(strategy, o->model);
     if (!model || mirt_compile(model, &desc) != MIRT_OK) {
+        *status = mirt_last_status() == MIRT_E_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
         complain_of_library();
         return NULL; /* the strategy frees the model */
     }
@@ -56,12 +61,24 @@ static bool default_data_exists(void) {
     return false;
 }
 
+/* NULL: the digits are drawn. */
+static const char *data_directory(const options *o) {
+    return o->data ? o->data : default_data_exists() ? DEFAULT_DATA : NULL;
+}
+
+int complain_of_run(const options *o) {
+    mirt_status why = mirt_last_status();
+    const char *directory = data_directory(o);
+    if (!directory || (why != MIRT_E_INVALID && why != MIRT_E_SHAPE)) return complain_of_library();
+    complain("%s: %s", directory, mirt_last_error());
+    return EXIT_FAILED;
+}
+
 mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
     mirt_dataset *dataset;
-    if (o->data) {
-        dataset = mirt_mnist(o->data, split);
-    } else if (default_data_exists()) {
-        dataset = mirt_mnist(DEFAULT_DATA, split);
+    const char *directory = data_directory(o);
+    if (directory) {
+        dataset = mirt_mnist(directory, split);
     } else {
         if (note) {
             fputs("data: no --data and no " DEFAULT_DATA ", so these are digits drawn by the program itself; MNIST comes with\n"

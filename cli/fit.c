@@ -7,11 +7,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Some machines make NaNs with a sign; it means nothing, so it is not printed. */
+static double printable(double value) {
+    return isnan(value) ? fabs(value) : value;
+}
+
 static double log_value(const mirt_logs *logs, const char *name) {
     for (int i = 0; i < logs->count; i++) {
-        if (strcmp(logs->name[i], name) == 0) return logs->value[i];
+        if (strcmp(logs->name[i], name) == 0) return printable(logs->value[i]);
     }
     return NAN;
+}
+
+static float scheduled_rate(int epoch, float rate, void *user) {
+    const rates *lr = (const rates *)user;
+    for (int i = 0; i < lr->count && lr->first[i] <= epoch; i++) rate = lr->rate[i];
+    return rate;
 }
 
 static int print_step(const mirt_event *event, void *user) {
@@ -57,6 +68,10 @@ static mirt_dataset *open_test_data(const options *o) {
     return dataset;
 }
 
+static double last_value(const mirt_history *history, const char *name) {
+    return printable(mirt_history_last(history, name));
+}
+
 /* Trains, saves, prints the last line. */
 static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, const options *o) {
     mirt_callback steps;
@@ -69,16 +84,20 @@ static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, 
     desc.max_steps = o->max_steps;
     desc.no_progress = o->log_steps;
     if (o->log_steps) desc.callbacks[0] = &steps;
+    if (o->lr.count > 1) {
+        desc.learning_rate = scheduled_rate;
+        desc.learning_rate_user = (void *)&o->lr;
+    }
     mirt_history *history = mirt_fit(model, training, &desc);
-    if (!history) return complain_of_library();
+    if (!history) return complain_of_run(o);
 
     if (o->save) {
         if (mirt_save(model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
         printf("saved: %s\n", o->save);
     }
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
-        mirt_history_last(history, "loss"), mirt_history_last(history, "accuracy"), mirt_history_last(history, "val_loss"),
-        mirt_history_last(history, "val_accuracy"), history->images_per_second, history->seconds);
+        last_value(history, "loss"), last_value(history, "accuracy"), last_value(history, "val_loss"),
+        last_value(history, "val_accuracy"), history->images_per_second, history->seconds);
     return EXIT_OK;
 }
 
@@ -86,8 +105,8 @@ int run_fit(const options *o) {
     if (o->save && !can_save(o->save)) return EXIT_FAILED;
     int status = EXIT_FAILED;
     mirt_dataset *training = NULL, *test = NULL;
-    mirt_strategy *strategy = open_strategy(o, false);
-    mirt_model *model = strategy ? open_model(strategy, o) : NULL;
+    mirt_strategy *strategy = open_strategy(o, false, &status);
+    mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
     if (model && o->init && mirt_load_weights(model, o->init) != MIRT_OK) {
         complain_of_library();
     } else if (model) {
@@ -108,14 +127,16 @@ int run_evaluate(const options *o) {
     }
     int status = EXIT_FAILED;
     mirt_dataset *dataset = NULL;
-    mirt_strategy *strategy = open_strategy(o, true);
+    mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? mirt_load(strategy, o->load) : NULL;
     if (strategy && !model) complain_of_library();
     if (model && (dataset = open_data(o, MIRT_TEST, true)) != NULL) {
         mirt_logs logs;
         dataset = mirt_batch(dataset, o->batch);
-        if (!dataset || mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
+        if (!dataset) {
             complain_of_library();
+        } else if (mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
+            complain_of_run(o);
         } else {
             printf("evaluate: loss=%.6f accuracy=%.6f\n", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
             status = EXIT_OK;

@@ -7,40 +7,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATE, FLAG_OPTIMIZER } flag_kind;
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATES, FLAG_OPTIMIZER } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
     const char *value; /* what --help calls its value; NULL for a switch */
     flag_kind kind;
-    size_t offset; /* in options: bool, const char *, int64_t, uint64_t or double by kind */
+    int64_t most;  /* of a count */
+    size_t offset; /* in options: bool, const char *, int64_t, uint64_t or rates by kind */
     int commands;
     const char *help;
 } flag;
 
 #define STRATEGY (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
 #define AT(field) offsetof(options, field)
+#define MAX_REPLICAS 4096 /* as the library */
+#define MAX_THREADS 1024
 
 static const flag flags[] = {
-    {"model", "NAME", FLAG_TEXT, AT(model), CMD_FIT | CMD_SUMMARY | CMD_GRAPH, "the network: mnist (default)"},
-    {"load", "FILE", FLAG_TEXT, AT(load), CMD_EVALUATE, "a model that fit --save wrote"},
-    {"data", "DIR", FLAG_TEXT, AT(data), CMD_FIT | CMD_EVALUATE,
+    {"model", "NAME", FLAG_TEXT, 0, AT(model), CMD_FIT | CMD_SUMMARY | CMD_GRAPH, "the network: mnist (default)"},
+    {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE, "a model that fit --save wrote"},
+    {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
         "MNIST's four files, plain or .gz; default data/mnist, and if that is missing, drawn digits"},
-    {"epochs", "N", FLAG_COUNT, AT(epochs), CMD_FIT, "passes over the data; default 5"},
-    {"batch", "GLOBAL", FLAG_COUNT, AT(batch), STRATEGY, "rows a step, over all replicas together; default 64"},
-    {"replicas", "V", FLAG_COUNT, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
-    {"devices", "P|LIST", FLAG_TEXT, AT(devices), STRATEGY,
+    {"epochs", "N", FLAG_COUNT, INT32_MAX, AT(epochs), CMD_FIT, "passes over the data; default 5"},
+    {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), STRATEGY, "rows a step, over all replicas together; default 64"},
+    {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
+    {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
         "a number of devices to split the cores into, or names: cpu:0,cpu:1; default one with all cores"},
-    {"threads", "N", FLAG_COUNT, AT(threads), STRATEGY, "threads a device; default the cores divided by the devices"},
-    {"seed", "S", FLAG_SEED, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
-    {"init", "FILE", FLAG_TEXT, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
-    {"no-shuffle", NULL, FLAG_SWITCH, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
-    {"max-steps", "N", FLAG_COUNT, AT(max_steps), CMD_FIT, "stop after N steps"},
-    {"log-steps", NULL, FLAG_SWITCH, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
-    {"optimizer", "NAME", FLAG_OPTIMIZER, AT(optimizer), CMD_FIT, "adam (default) or sgd"},
-    {"lr", "X", FLAG_RATE, AT(lr), CMD_FIT, "learning rate; default 0.001 for adam, 0.01 for sgd"},
-    {"save", "FILE", FLAG_TEXT, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
-    {"help", NULL, FLAG_SWITCH, AT(help), CMD_DEVICES | STRATEGY, "show this"},
+    {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY, "threads a device; default the cores divided by the devices"},
+    {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
+    {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
+    {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
+    {"max-steps", "N", FLAG_COUNT, INT32_MAX, AT(max_steps), CMD_FIT, "stop after N steps"},
+    {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
+    {"optimizer", "NAME", FLAG_OPTIMIZER, 0, AT(optimizer), CMD_FIT, "adam (default) or sgd"},
+    {"lr", "RATE", FLAG_RATES, 0, AT(lr), CMD_FIT,
+        "learning rate; default 0.001 for adam, 0.01 for sgd; 0.002,3:0.0002 changes it from epoch 3, the fourth, on"},
+    {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
+    {"help", NULL, FLAG_SWITCH, 0, AT(help), CMD_DEVICES | STRATEGY, "show this"},
 };
 #define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
 
@@ -103,11 +107,11 @@ static void complain_of_flag(const command *c, const char *word) {
     else complain("%s has no flag --%s; `mirrortrain %s --help` lists its flags", c->name, word, c->name);
 }
 
-static bool parse_count(const char *text, int64_t *out) {
+static bool parse_count(const char *text, int64_t most, int64_t *out) {
     char *end;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || value < 1 || value > INT32_MAX) return false;
+    if (*text < '0' || *text > '9' || *end || errno || value < 1 || value > most) return false;
     *out = value;
     return true;
 }
@@ -121,11 +125,35 @@ static bool parse_seed(const char *text, uint64_t *out) {
     return true;
 }
 
-static bool parse_rate(const char *text, double *out) {
+/* A decimal number above 0, up to a comma or the end; *text then is there. */
+static bool parse_rate(const char **text, float *out) {
     char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value) || value <= 0 || strpbrk(text, "xX \t\n")) return false;
+    size_t length = strcspn(*text, ",");
+    if (strspn(*text, "0123456789.eE+-") != length) return false;
+    float value = strtof(*text, &end);
+    if (length == 0 || end != *text + length || !isfinite(value) || value <= 0) return false;
+    *text = end;
     *out = value;
+    return true;
+}
+
+/* RATE[,EPOCH:RATE]..., the epochs increasing. */
+static bool parse_rates(const char *text, rates *out) {
+    out->first[0] = 0;
+    out->count = 1;
+    if (!parse_rate(&text, &out->rate[0])) return false;
+    while (*text) {
+        int i = out->count;
+        char *end;
+        errno = 0;
+        if (i == MAX_RATES || *++text < '0' || *text > '9') return false;
+        long epoch = strtol(text, &end, 10);
+        if (*end != ':' || errno || epoch <= out->first[i - 1] || epoch > INT32_MAX) return false;
+        text = end + 1;
+        if (!parse_rate(&text, &out->rate[i])) return false;
+        out->first[i] = (int)epoch;
+        out->count++;
+    }
     return true;
 }
 
@@ -154,16 +182,21 @@ static bool set_flag(const flag *f, const char *value, options *o) {
         complain("--%s is empty; it wants %s", f->name, f->value);
         return false;
     case FLAG_COUNT:
-        if (parse_count(value, (int64_t *)field)) return true;
-        complain("--%s is \"%s\"; it wants a whole number from 1 to %d", f->name, value, INT32_MAX);
+        if (parse_count(value, f->most, (int64_t *)field)) return true;
+        complain("--%s is \"%s\"; it wants a whole number from 1 to %lld", f->name, value, (long long)f->most);
         return false;
     case FLAG_SEED:
         if (parse_seed(value, (uint64_t *)field)) return true;
         complain("--%s is \"%s\"; it wants a whole number from 0 to 2^64 - 1", f->name, value);
         return false;
-    case FLAG_RATE:
-        if (parse_rate(value, (double *)field)) return true;
-        complain("--%s is \"%s\"; it wants a number above 0, such as 0.001", f->name, value);
+    case FLAG_RATES:
+        if (parse_rates(value, (rates *)field)) return true;
+        if (strpbrk(value, ",:")) {
+            complain("--%s is \"%s\"; it wants a rate, then EPOCH:RATE up to %d times with increasing epochs: 0.002,3:0.0002",
+                f->name, value, MAX_RATES - 1);
+        } else {
+            complain("--%s is \"%s\"; it wants a number above 0, such as 0.001", f->name, value);
+        }
         return false;
     case FLAG_OPTIMIZER:
         return parse_optimizer(value, (const char **)field);

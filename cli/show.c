@@ -15,8 +15,8 @@ int run_devices(const options *o) {
 
 static int show(const options *o, const char *(*text_of)(mirt_model *model, int64_t batch)) {
     int status = EXIT_FAILED;
-    mirt_strategy *strategy = open_strategy(o, true);
-    mirt_model *model = strategy ? open_model(strategy, o) : NULL;
+    mirt_strategy *strategy = open_strategy(o, true, &status);
+    mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
     if (model) {
         const char *text = text_of(model, o->batch);
         if (text) {

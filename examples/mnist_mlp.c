@@ -4,7 +4,8 @@
        ./mnist_mlp [DIR]
 
    Data that is in memory already goes straight into fit, evaluate and predict, borrowed and not
-   copied. Here the arrays are filled from MNIST's files in DIR, or from a formula without one. */
+   copied. Here the arrays are filled from MNIST's files in DIR, gunzipped, or from a formula
+   without one. (mirt_mnist, as in mnist.c, reads .gz too.) */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -25,7 +26,7 @@ static void draw(unsigned char *image, int label, unsigned *seed) {
     for (double t = -9; t <= 9; t += 0.25) image[(int)(cy + t * dy + 0.5) * SIDE + (int)(cx + t * dx + 0.5)] = 255;
 }
 
-/* `count` images and labels from an IDX pair without .gz, or drawn. False if a file is too short. */
+/* `count` images and labels from a plain IDX pair, or drawn. False if a file is missing or too short. */
 static int fill(const char *dir, const char *name, unsigned char *images, unsigned char *labels, int count) {
     unsigned seed = (unsigned)name[1];
     for (int i = 0; !dir && i < count; i++) {
@@ -41,7 +42,7 @@ static int fill(const char *dir, const char *name, unsigned char *images, unsign
         int good = f && fseek(f, file[i].header, SEEK_SET) == 0 && fread(file[i].to, 1, file[i].size, f) == file[i].size;
         if (f) fclose(f);
         if (!good) {
-            fprintf(stderr, "%s: cannot be read\n", path);
+            fprintf(stderr, "%s: cannot be read; this example wants the plain file, so gunzip it first\n", path);
             return 0;
         }
     }

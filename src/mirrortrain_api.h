@@ -60,7 +60,6 @@ extern "C" {
     X(MIRT_E_NOT_FOUND, "not found") \
     X(MIRT_E_DEVICE, "no such device") \
     X(MIRT_E_STATE, "called at the wrong time") \
-    X(MIRT_E_STOPPED, "stopped by a callback") \
     X(MIRT_E_THREAD, "threads could not be started")
 
 typedef enum mirt_status {
@@ -122,7 +121,7 @@ typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
 /* How the replicas' gradients meet. MIRT_TREE: one fixed binary tree over replica numbers; the
    result does not depend on the number of devices. */
-typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0, MIRT_TREE } mirt_collective;
+typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0 /* the best there is; now MIRT_TREE */, MIRT_TREE } mirt_collective;
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
@@ -136,8 +135,9 @@ typedef struct mirt_strategy_desc {
     bool silent;         /* no log at all */
 } mirt_strategy_desc;
 
-/* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc.
-   Owns its threads and device memory. Returns NULL (MIRT_E_DEVICE, MIRT_E_NOMEM, MIRT_E_THREAD).
+/* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
+   defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
+   together, MIRT_E_NOMEM, MIRT_E_THREAD).
    A strategy and everything created from it belongs to one thread at a time; different
    strategies may be used by different threads at once. */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
@@ -163,14 +163,16 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 /* >>data ---------------------------------------------------------------------------------- */
 
 /* A stream of samples (x, y) built from stages. A stage takes ownership of the stage it is given
-   and hands NULL through, so a chain is checked once, at its end. A dataset belongs to one thread
-   at a time; destroying the last stage destroys them all. */
+   and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
+   stages it was given and returns NULL. A dataset belongs to one thread at a time; destroying the
+   last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
 typedef struct mirt_dataset mirt_dataset;
 
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
 #define MIRT_AUTOTUNE (-1)
 
-/* Samples borrowed from arrays whose first dimensions agree; y.data may be NULL (no labels). */
+/* Samples borrowed, until the dataset is destroyed, from arrays whose first dimensions agree; y.data
+   may be NULL (no labels). */
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
 /* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
    [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
@@ -180,7 +182,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
-/* Keeps every sample in memory after the first pass. tf.data: cache. */
+/* Keeps every sample in memory, all read when the first epoch begins. Comes before mirt_batch.
+   tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, cache) it is a full permutation whatever `buffer`; otherwise a buffer of that
@@ -188,10 +191,12 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
-/* Prepares up to `depth` batches ahead in a worker thread. MIRT_AUTOTUNE: 2. tf.data: prefetch. */
+/* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
+   MIRT_AUTOTUNE: 2. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
-/* Samples in one epoch. */
+/* Samples in one epoch; 0 for NULL. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
+/* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 /* >>tensors ------------------------------------------------------------------------------- */
@@ -207,6 +212,7 @@ typedef enum mirt_activation_kind {
     MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
+/* With MIRT_ROWS in front where it is batched; rank 0 and MIRT_FLOAT32 for NULL. */
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x);
 MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x);
 
@@ -280,7 +286,7 @@ typedef struct mirt_dense_desc {
 typedef struct mirt_conv2d_desc {
     int filters;
     int kernel[2];   /* height, width; {k, 0} means {k, k} */
-    int strides[2];  /* default 1, 1 */
+    int strides[2];  /* default 1, 1; {s, 0} means {s, s}, here and below */
     int dilation[2]; /* default 1, 1 */
     int groups;      /* default 1 */
     mirt_padding padding;
@@ -293,13 +299,15 @@ typedef struct mirt_conv2d_desc {
 
 typedef struct mirt_pool2d_desc {
     int size[2];    /* default 2, 2; {k, 0} means {k, k} */
-    int strides[2]; /* default: size */
+    int strides[2]; /* default: size; {s, 0} means {s, s} */
     mirt_padding padding;
     const char *name;
 } mirt_pool2d_desc;
 
-/* A model lives in its strategy and may be destroyed before it. Copies `name`. */
+/* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
+   Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
+/* NULL is allowed. */
 MIRT_API void mirt_model_destroy(mirt_model *model);
 /* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
    cast when it is read. */
@@ -314,15 +322,16 @@ MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
 MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
 /* Padding is not counted in the mean. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
-/* [rows, h, w, c] -> [rows, c]. */
+/* (rows, h, w, c) -> (rows, c). */
 MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
+/* (rows, ...) -> (rows, all the rest). */
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 /* Inverted dropout, active in training only; 0 <= rate <= 1. Masks are keyed by (seed, step,
    layer, row in the global batch): another mask for every sample, the same for any number of
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
-/* Declares the model's output. */
+/* Declares the model's output, batched float32; the last call before mirt_compile holds. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 
 /* >>training ------------------------------------------------------------------------------ */
@@ -350,9 +359,11 @@ typedef enum mirt_loss {
     MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
     MIRT_BINARY_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT__LOSS_COUNT
 } mirt_loss;
-/* The default divides the sum over the global batch by its true size. */
+/* The default divides the sum over the global batch by its true size. MIRT_SUM does not; a loss over
+   several batches then is, as in Keras, the mean of their sums, weighted by their sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by shape, as Keras. */
+/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by loss and shape, as in
+   Keras; but for the binary one the output has to be (rows, classes). */
 typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
 #define MIRT_MAX_METRICS 8
 
@@ -364,8 +375,10 @@ typedef struct mirt_compile_desc {
     mirt_metric metrics[MIRT_MAX_METRICS]; /* ends at the first MIRT_METRIC_NONE */
 } mirt_compile_desc;
 
-/* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics.
-   Returns the first error of the model's recording, if any. */
+/* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
+   defaults, which is enough to predict. A second call keeps the weights, and starts optimizer state
+   and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
+   MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
@@ -418,58 +431,68 @@ typedef struct mirt_history {
     int epochs;          /* epochs with at least one step */
     int64_t steps;       /* of this fit */
     const mirt_logs *epoch; /* [epochs] */
-    double seconds;      /* spent in training steps, validation not counted */
+    double seconds;      /* spent in steps, callbacks between them included, validation and loading not */
     double images_per_second;
 } mirt_history;
 
-/* Keras: Model.fit. Trains on `dataset` (borrowed); allocates only before the first step.
-   NULL on error (MIRT_E_STATE before mirt_compile, MIRT_E_SHAPE, MIRT_E_INVALID: labels). */
+/* Keras: Model.fit. Trains on `dataset` (borrowed; callbacks leave it alone); allocates only before
+   the first step. NULL on error (MIRT_E_STATE before mirt_compile or from a callback of fit,
+   MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
+   NULL: all defaults. */
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
-/* The last value named `name`, or NAN. */
+/* The value named `name` of the last epoch, or NAN. */
 MIRT_API double mirt_history_last(const mirt_history *history, const char *name);
 
-/* Keras: Model.evaluate. Sums over samples in their order in double precision: the same bits for
-   any batch size, device or replica count. */
+/* Keras: Model.evaluate: "loss" and metrics, by the names in `out` (may be NULL). Sums over samples in
+   their order in double precision: with the default reduction the same bits for any batch size,
+   device or replica count. Errors as mirt_fit. */
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
-   holds `capacity` floats. */
+   holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no loss and no labels. */
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
 
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
-   for, is the exact mean over the batch, before the update. */
+   for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
+   mirt_fit; the model is then unchanged. */
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss);
 /* The four parts of a mirrored step, in this order; mirt_train_step is their sum, in the same
-   bits. scatter borrows its arrays until grad has returned. */
+   bits. scatter borrows its arrays until grad has returned. Out of order: MIRT_E_STATE; anything
+   else that runs the model in between starts over at scatter. */
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y);
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss);
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model);
 MIRT_API mirt_status mirt_apply(mirt_model *model);
-/* Rows of the scattered batch that replica `replica` owns, and the first of them. */
+/* Rows of the last batch scattered or trained on that replica `replica` owns, and the first of them. */
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first);
 
-/* The learning rate the next step will use; set overrides a schedule. */
+/* The learning rate the next step will use, 0 for NULL; set overrides a schedule (MIRT_E_INVALID: not
+   a number, or negative). */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
-/* Steps applied so far. */
+/* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
 /* >>weights and files --------------------------------------------------------------------- */
 
 typedef struct mirt_weight_info {
-    const char *name; /* "conv2d/kernel" */
+    const char *name; /* "conv2d/kernel"; owned by the model */
     mirt_shape shape;
     int64_t count;
     bool trainable;
 } mirt_weight_info;
 
+/* Weights in the order in which their layers were recorded, `index` counting from 0. */
 MIRT_API int mirt_num_weights(const mirt_model *model);
 MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out);
 /* Copies device `device`'s copy of a weight, or of its gradient after mirt_grad (that device's own
-   sum) or mirt_all_reduce (the sum over all replicas), into `out`, which holds `count` floats. */
+   sum) or mirt_all_reduce (the sum over all replicas), into `out`, which holds `count` floats.
+   MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_DEVICE, MIRT_E_SHAPE: another count,
+   MIRT_E_STATE: no gradients now. Before mirt_compile, get and set create the initial weights, after
+   which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
 /* Sets a weight on every device. */
@@ -478,19 +501,22 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture and
    compile settings as JSON in its metadata. The same model gives the same bytes. Replaces `path`
-   atomically. */
+   atomically. A schedule is code and is not saved: the rate in force is. MIRT_E_STATE: not compiled,
+   or made of more than layers (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
-/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. */
+/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. NULL:
+   MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
-/* Weights by name into an existing model; every weight of the model must be there, with its shape. */
+/* Weights by name into an existing model; every weight of the model must be there, with its shape,
+   otherwise nothing is changed. Errors as mirt_load. */
 MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
 
 /* >>looking inside ------------------------------------------------------------------------ */
 
-/* Bytes a model asks for, for global batches of `batch` rows: what is planned is what is
-   allocated. */
+/* Bytes a model asks for to train (without a loss: to predict) on global batches of `batch` rows: what
+   is planned is what is allocated. Data are taken to be of the dtype seen last, uint8 at first. */
 typedef struct mirt_memory {
     size_t weights;     /* per device: its copy of all variables */
     size_t gradients;   /* per device */
@@ -503,10 +529,11 @@ typedef struct mirt_memory {
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
 
 /* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
-   global batches of `batch`. Owned by the model, valid until the next call. */
+   global batches of `batch`. Owned by the model, valid until the next call. NULL before mirt_compile
+   (MIRT_E_STATE), MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
-   next call. */
+   next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
 
 /* A ready-made network, not yet compiled: "mnist". NULL with the nearest right name otherwise. */

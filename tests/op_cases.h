@@ -38,6 +38,7 @@ CASE(subtract) { UNUSED; return mirt_subtract(v[0], v[1]); }
 CASE(multiply) { UNUSED; return mirt_multiply(v[0], v[1]); }
 CASE(divide) { UNUSED; return mirt_divide(v[0], v[1]); }
 CASE(square) { UNUSED; return mirt_square(v[0]); }
+CASE(square_of_sum) { UNUSED; return mirt_square(mirt_add(v[0], v[1])); } /* one tensor is the gradient of both */
 CASE(twice) { UNUSED; return mirt_multiply(v[0], mirt_negative(v[0])); }
 CASE(relu) { UNUSED; return mirt_relu(v[0]); }
 CASE(sigmoid) { UNUSED; return mirt_sigmoid(v[0]); }
@@ -94,6 +95,39 @@ CASE(conv_pool) { /* uint8 data through rescale, convolution, relu and pooling: 
     mirt__attrs pool = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
     return mirt__max_pool2d_op(h, &pool);
 }
+/* Chains that look like those the fusions know, and must stay as they are or be fused in part only. */
+static mirt_tensor *data(mirt_tensor *x) { return mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1); }
+static mirt_tensor *pool_2x2(mirt_tensor *x) {
+    mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
+    return mirt__max_pool2d_op(x, &a);
+}
+CASE(two_activations) { UNUSED; return mirt_relu(mirt_tanh(mirt_matmul(batch(x, v[0]), v[1], false, false))); }
+CASE(bias_after_relu) { UNUSED; return mirt__bias_add_op(mirt_relu(mirt_matmul(batch(x, v[0]), v[1], false, false)), v[2]); }
+CASE(two_biases) { UNUSED; return mirt__bias_add_op(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]), v[3]); }
+CASE(affine_with_gradient) { UNUSED; return mirt_matmul(mirt__unary_op(MIRT__AFFINE, batch(x, v[0]), -0.5f, 2), v[1], false, false); }
+CASE(two_affines) { UNUSED; return mirt_matmul(mirt__unary_op(MIRT__AFFINE, data(x), 3, 0.25f), v[0], false, false); }
+CASE(read_by_two) { /* a product and its activation both have readers of their own */
+    UNUSED;
+    mirt_tensor *h = mirt_matmul(batch(x, v[0]), v[1], false, false), *y = mirt_tanh(h);
+    return mirt_add(mirt_multiply(h, y), mirt_relu(y));
+}
+CASE(pool_without_relu) { UNUSED; return pool_2x2(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))); }
+CASE(pool_of_tanh) { UNUSED; return pool_2x2(mirt_tanh(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)))); }
+CASE(pool_of_same) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)))); }
+CASE(pool_of_groups) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 2, MIRT_VALID)))); }
+CASE(pool_of_strided) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 2, 1, 1, 1, 1, MIRT_VALID)))); }
+CASE(pool_of_dilated) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 2, 1, MIRT_VALID)))); }
+CASE(pool_with_gradient) { UNUSED; return pool_2x2(mirt_relu(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)))); }
+CASE(same_pool) {
+    UNUSED;
+    mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_SAME);
+    return mirt__max_pool2d_op(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
+}
+CASE(overlapping_pool) {
+    UNUSED;
+    mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_VALID);
+    return mirt__max_pool2d_op(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
+}
 CASE(max_pool) { UNUSED; mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__max_pool2d_op(v[0], &a); }
 CASE(max_pool_same) { UNUSED; mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_SAME); return mirt__max_pool2d_op(v[0], &a); }
 CASE(max_pool_sparse) { UNUSED; mirt__attrs a = window(1, 2, 3, 3, 1, 1, 1, MIRT_VALID); return mirt__max_pool2d_op(batch(x, v[0]), &a); }
@@ -126,6 +160,7 @@ static const op_case op_cases[] = {
     {"multiply same", case_multiply, 2, {{17, 9}, {17, 9}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(divide), 2, {{3, 5}, {5}}, {0}, MIRT_FLOAT32, 0.5, 2.0},
     {ROW(square), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(square_of_sum), 2, {{3, 7}, {3, 7}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(twice), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
@@ -169,6 +204,21 @@ static const op_case op_cases[] = {
     {ROW(conv_chain), 4, {{4, 5, 2}, {3, 3, 2, 3}, {3}, {2, 2, 3, 2}}, {4, 5, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_pool), 2, {{3, 3, 1, 5}, {5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
     {"conv_pool channels", case_conv_pool, 2, {{2, 3, 3, 18}, {18}}, {6, 7, 3}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(two_activations), 2, {{9}, {9, 18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(bias_after_relu), 3, {{9}, {9, 18}, {18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(two_biases), 4, {{9}, {9, 18}, {18}, {18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(affine_with_gradient), 2, {{9}, {9, 18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(two_affines), 1, {{9, 18}}, {9}, MIRT_UINT8, WIDE},
+    {ROW(read_by_two), 2, {{9}, {9, 7}}, {9}, MIRT_FLOAT32, -0.25, 0.25},
+    {ROW(pool_without_relu), 1, {{3, 3, 1, 5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(pool_of_tanh), 1, {{3, 3, 1, 5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(pool_of_same), 1, {{3, 3, 1, 5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(pool_of_groups), 1, {{3, 3, 1, 6}}, {8, 9, 2}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(pool_of_strided), 1, {{3, 3, 1, 5}}, {9, 8, 1}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(pool_of_dilated), 1, {{3, 3, 1, 5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(pool_with_gradient), 2, {{6, 7, 2}, {3, 3, 2, 5}}, {6, 7, 2}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(same_pool), 1, {{3, 3, 1, 5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
+    {ROW(overlapping_pool), 1, {{3, 3, 1, 5}}, {8, 9, 1}, MIRT_UINT8, -1.0, 1.0},
     {ROW(max_pool), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(max_pool_same), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(max_pool_sparse), 1, {{7, 8, 2}}, {7, 8, 2}, MIRT_FLOAT32, WIDE},

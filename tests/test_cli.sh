@@ -130,6 +130,18 @@ is "--optimizer changes nothing in the first loss" "$(losses | head -n 1)" "$fir
 differ "but in the second" "$(losses | tail -n 1)" "$second"
 run fit --data good --devices 5 --max-steps 1
 gives "more devices than cores" 0 "final: "
+run fit --data good --batch 50 --epochs 4 --log-steps --lr 0.002,3:0.0002
+losses | head -n 6 >staircase.start
+losses | tail -n 1 >staircase.end
+run fit --data good --batch 50 --epochs 4 --log-steps --lr 0.002
+losses | head -n 6 >constant.start
+tap_check "--lr 0.002,3:0.0002: the first three epochs as with 0.002" cmp staircase.start constant.start
+differ "and not the fourth" "$(losses | tail -n 1)" "$(cat staircase.end)"
+run fit --data good --batch 50 --epochs 3 --lr 0.002 --save constant.safetensors
+run fit --data good --batch 50 --epochs 3 --lr 0.002,3:0.0002 --save staircase.safetensors
+tap_check "the fourth epoch is epoch 3" cmp staircase.safetensors constant.safetensors
+run fit --data good --batch 50 --max-steps 6 --log-steps --optimizer sgd --lr 1e30
+is "a loss that is no number is nan, never -nan" "$(grep -c -e -nan out) $(grep -c 'loss nan' out | sed 's/[1-9]/some/')" "0 some"
 if has gzip; then
     cp -r good zipped
     gzip zipped/*
@@ -179,6 +191,28 @@ for value in 0 -1 nan inf 1e-3x; do
     run fit --lr $value
     refuses "--lr $value" 2 "--lr is \"$value\"; it wants a number above 0, such as 0.001"
 done
+for value in 0.1, 0.1,0.2 0.1,0:0.2 0.1,3:0.2,3:0.1 0.1,3:0 0.1,-1:0.2 0.1,3.5:0.2 0.1,3: 3:0.1 ,3:0.1 "0.1, 3:0.2" 0.1,3:0.2x; do
+    run fit --lr "$value"
+    refuses "--lr $value" 2 "--lr is \"$value\"; it wants a rate, then EPOCH:RATE up to 15 times..."
+done
+run fit --threads 1025
+refuses "--threads 1025" 2 "--threads is \"1025\"; it wants a whole number from 1 to 1024"
+run fit --replicas 4097
+refuses "--replicas 4097" 2 "--replicas is \"4097\"; it wants a whole number from 1 to 4096"
+run fit --model mnits --data good
+refuses "unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
+run summary --model foo
+refuses "unlike any model" 2 "there is no model \"foo\"; there is \"mnist\""
+run fit --data good --devices 2 --replicas 1
+refuses "fewer replicas than devices" 2 "1 replica on 2 devices: every device needs at least one replica"
+run fit --data good --devices 0
+refuses "no devices" 2 "0 devices asked for; it must be between 1 and ..."
+run fit --data good --devices cpu:9999
+refuses "absent device" 2 "there is no device \"cpu:9999\"; this machine has cpu:0..."
+run evaluate --load missing.safetensors --devices gpu:0
+refuses "no GPU" 2 "there is no device \"gpu:0\"..."
+run graph --devices cpu:0,cpu:0
+refuses "a device twice" 2 "device cpu:0 is named twice..."
 run fit --log-steps=yes
 refuses "a switch with a value" 2 "--log-steps takes no value, but was given \"yes\""
 run fit --optimizer adma
@@ -187,8 +221,6 @@ run evaluate
 refuses "evaluate without --load" 2 "evaluate wants a model: --load FILE"
 
 # Bad input: status 1
-run fit --model mnits --data good
-refuses "unknown model" 1 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run fit --data missing
 refuses "missing directory" 1 "missing: found neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz..."
 rm bad/t10k-labels-idx1-ubyte
@@ -214,19 +246,15 @@ refuses "wrong magic" 1 "bad/train-images-idx3-ubyte at byte 0: expected the mag
 make_data bad
 patch_file bad/train-labels-idx1-ubyte 20 '\013'
 run fit --data bad
-refuses "label out of range" 1 "label 11 of sample 12 is not one of the 10 classes 0 to 9"
+refuses "label out of range" 1 "bad: label 11 of sample 12 is not one of the 10 classes 0 to 9"
+make_data bad
+patch_file bad/t10k-labels-idx1-ubyte 20 '\013'
+run evaluate --load a.safetensors --data bad
+refuses "test label out of range" 1 "bad: label 11 of sample 12 is not one of the 10 classes 0 to 9"
 make_data bad
 patch_file bad/train-labels-idx1-ubyte 7 '\143'
 run fit --data bad
 refuses "fewer labels than the file holds" 1 "bad/train-labels-idx1-ubyte is too long: expected 107 bytes, got 108"
-run fit --data good --devices 2 --replicas 1
-refuses "fewer replicas than devices" 1 "1 replica on 2 devices: every device needs at least one replica"
-run fit --data good --devices cpu:9999
-refuses "absent device" 1 "there is no device \"cpu:9999\"; this machine has cpu:0..."
-run fit --data good --devices gpu:0
-refuses "no GPU" 1 "there is no device \"gpu:0\"..."
-run fit --data good --devices cpu:0,cpu:0
-refuses "a device twice" 1 "device cpu:0 is named twice..."
 run evaluate --load missing.safetensors --data good
 refuses "missing model" 1 "missing.safetensors: cannot open: No such file or directory"
 echo hello >text.safetensors

@@ -396,7 +396,7 @@ static void test_bad_files(void) {
     refused(mirt_idx(in_folder("absent"), labels_path), MIRT_E_NOT_FOUND, "absent could not be opened: No such file");
     refused(mirt_idx(images_path, in_folder("absent")), MIRT_E_NOT_FOUND, "absent could not be opened");
     refused(mirt_idx(NULL, labels_path), MIRT_E_INVALID, "needs the path");
-    refused(mirt_idx(folder, labels_path), MIRT_E_IO, "could not be read at byte 0: Is a directory");
+    refused(mirt_idx(folder, labels_path), MIRT_E_IO, "is not a regular file");
     refused(mirt_idx(labels_path, labels_path), MIRT_E_FORMAT,
             "labels at byte 0: expected the magic number 0x00000803 (unsigned bytes, 3 dimensions), got 0x00000801");
     refused(mirt_idx(images_path, images_path), MIRT_E_FORMAT, "expected the magic number 0x00000801 (unsigned bytes, 1 dimension), got 0x00000803");
@@ -506,6 +506,12 @@ static void test_shuffle(void) {
     int far = 0;
     for (int i = 0; i < N; i++) far += abs(first[i] - i) > N / 4;
     ok(far > N / 4, "over the whole data set (%d of %d go far)", far, N);
+    mirt_dataset_destroy(d);
+
+    d = mirt_shuffle(mirt_shuffle(mirt_cache(mirt_idx(images_path, labels_path)), 10), 10);
+    fine = d && read_order(d, 1, 0, other, N);
+    for (int i = 0; i < N; i++) again[i] = first[first[i]];
+    ok(fine && each_once(other, N) && memcmp(other, again, sizeof other) != 0, "a second shuffle has an order of its own");
     mirt_dataset_destroy(d);
 
     const int64_t buffers[] = {1, 7, 100, N, 100000};

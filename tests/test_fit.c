@@ -98,10 +98,33 @@ static void check_order(void) {
     ok(!isfinite(r.loss[2]) && isfinite(r.loss[3]) && isfinite(r.loss[8]) && r.loss[8] == r.loss[7], "logs: nothing yet, a batch's, the epoch's");
     ok(h->epochs == 2 && h->steps == 6 && h->images_per_second > 0 && h->seconds > 0 && log_value(&h->epoch[0], "loss") == r.loss[8],
        "history: 2 epochs, 6 steps, the losses that the callbacks saw");
+    ok(fabs(h->images_per_second * h->seconds - 40) < 1e-6, "40 images a fit");
     ok(mirt_step(m) == 6 && isfinite(mirt_history_last(h, "accuracy")) && isnan(mirt_history_last(h, "val_loss")) && isnan(mirt_history_last(NULL, "loss")),
        "the last values by name, NAN where there is none");
     h = fit_recorded(m, &r, 0, 0, 0);
     ok(h && r.step[2] == 6 && h->steps == 6 && mirt_step(m) == 12, "a second fit goes on counting");
+    mirt_strategy_destroy(s);
+}
+
+/* A rate of 0 keeps the weights, so that equal losses are equal batches. */
+static void check_epochs_differ(void) {
+    recorder r;
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *m = image_model(s, mirt_sgd(0, 0, false), 0);
+    bool good = fit_recorded(m, &r, 0, 0, 0) != NULL;
+    double first = r.loss[3], second = r.loss[11];
+    ok(good && first != second && fabs(r.loss[8] - r.loss[16]) < 1e-9, "the second epoch has the same samples in another order");
+    good = fit_recorded(m, &r, 0, 0, 0) != NULL;
+    ok(good && r.loss[3] != first && r.loss[3] != second, "and so has the first of the next fit");
+    mirt_strategy_destroy(s);
+}
+
+static void check_default_batch(void) {
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    mirt_fit_desc fit = quiet_fit(0, 0);
+    const mirt_history *h = mirt_fit_arrays(m, images_x(0, 65), images_y(0, 65), &fit);
+    ok(h && h->epochs == 1 && h->steps == 3, "by default one epoch of batches of 32");
     mirt_strategy_destroy(s);
 }
 
@@ -270,6 +293,19 @@ static void check_log(void) {
     snprintf(value, sizeof value, " - val_accuracy: %.4f", h ? mirt_history_last(h, "val_accuracy") : 0);
     ok(strncmp(k.text, "Epoch 1/2\n4/4 ", 14) == 0 && strstr(k.text, "Epoch 2/2\n4/4 ") && strstr(k.text, "/step - ") && strstr(k.text, loss) && strstr(k.text, value),
        "as Keras does, with the values of the history");
+    mirt__progress progress;
+    mirt_logs logs;
+    mirt_event event;
+    memset(&k, 0, sizeof k);
+    memset(&progress, 0, sizeof progress);
+    memset(&logs, 0, sizeof logs);
+    memset(&event, 0, sizeof event);
+    event.logs = &logs;
+    event.batch = 4;
+    event.batches = 5;
+    event.seconds = 2;
+    mirt__progress_line(&progress, m, &event, true);
+    ok(strncmp(k.text, "4/5 ", 4) == 0 && strstr(k.text, " 2s 500ms/step\n"), "time is that of the epoch and of one step: %.*s", (int)strcspn(k.text, "\n"), k.text);
     memset(&k, 0, sizeof k);
     mirt_set_log(s, NULL, NULL);
     ok(mirt_fit_arrays(m, images_x(0, 50), images_y(0, 50), &fit) && k.lines == 0, "no sink, no lines");
@@ -319,6 +355,8 @@ static void check_errors(void) {
 int main(void) {
     draw_images();
     check_order();
+    check_epochs_differ();
+    check_default_batch();
     check_stop('T', 0, "Tt", 0, 0);
     check_stop('E', 1, "TEBbBbBbeEt", 1, 3);
     check_stop('B', 1, "TEBbBet", 1, 1);

@@ -852,8 +852,11 @@ static void test_file_limit(void) {
     ok(mirt__file_read(path, 5, &data, &size) == MIRT_OK && size == 5 && !memcmp(data, "12345", 6), "as large as the limit");
     mirt__aligned_free(data);
     ok(mirt__file_read(path, 4, &data, &size) == MIRT_E_FORMAT && !data && says("larger than the 4 bytes"), "%s", mirt_last_error());
-    ok(mirt__file_read("/dev/zero", 100000, &data, &size) == MIRT_E_FORMAT && !data, "an endless file: %s", mirt_last_error());
-    ok(mirt__file_read("/dev/null", 4, &data, &size) == MIRT_OK && size == 0 && data[0] == 0, "an empty file");
+    ok(mirt__file_read("/dev/zero", 100000, &data, &size) == MIRT_E_IO && !data && says("not a regular file"), "an endless file: %s",
+       mirt_last_error());
+    FILE *empty = fopen(path, "wb");
+    if (empty) fclose(empty);
+    ok(mirt__file_read(path, 4, &data, &size) == MIRT_OK && size == 0 && data[0] == 0, "an empty file");
     mirt__aligned_free(data);
 }
 

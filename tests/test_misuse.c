@@ -31,7 +31,7 @@ static mirt_status compile(mirt_model *model, mirt_loss loss) {
     memset(&desc, 0, sizeof desc);
     desc.loss = loss;
     desc.from_logits = true;
-    desc.metrics[0] = MIRT_ACCURACY;
+    if (loss == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) desc.metrics[0] = MIRT_ACCURACY;
     return mirt_compile(model, &desc);
 }
 
@@ -57,6 +57,12 @@ static void test_order(void) {
     ok(works(model), "the model is as it was");
     refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
     refused(mirt_get_gradient(model, "dense/kernel", 0, kernel, PIXELS * 3) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    ok(mirt_evaluate_arrays(model, xs(), ys(), NULL) == MIRT_OK && mirt_scatter(model, xs(), ys()) == MIRT_OK && mirt_evaluate_arrays(model, xs(), ys(), NULL) == MIRT_OK, "a batch is scattered, another is evaluated");
+    refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
+    ok(mirt_scatter(model, xs(), ys()) == MIRT_OK && mirt_grad(model, NULL) == MIRT_OK && mirt_train_step(model, xs(), ys(), NULL) == MIRT_OK,
+       "a step comes between grad and all-reduce");
+    refused(mirt_all_reduce(model) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
     mirt_model_destroy(model);
 
     model = mirt_model_create(strategy, NULL);
@@ -74,6 +80,11 @@ static void test_compile_again(void) {
     mirt_model *model = mirt_model_create(strategy, NULL);
     mirt_model_output(model, dense(mirt_input(model, MIRT_SHAPE(SIDE, SIDE)), 3, NULL));
     ok(compile(model, MIRT_MEAN_SQUARED_ERROR) == MIRT_OK, "an output of rank 3 with mean squared error");
+    refused(compile(model, MIRT_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE, "categorical_crossentropy needs an output of (rows, classes)");
+    desc.loss = MIRT_MEAN_SQUARED_ERROR;
+    desc.metrics[0] = MIRT_ACCURACY;
+    refused(mirt_compile(model, &desc) != MIRT_OK, MIRT_E_SHAPE, "accuracy needs an output of (rows, classes)");
+    desc.metrics[0] = MIRT_METRIC_NONE;
     refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE, "needs an output of (rows, classes)");
     desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     desc.optimizer = mirt_sgd(0.1f, 0, false);

@@ -1,4 +1,4 @@
-/* Recording a network: what is refused, and in which words; and the weights it starts from. */
+/* Recording a network: what is refused, and in which words; the weights it starts from; what is filled in. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -232,6 +232,60 @@ static void check_seeds(void) {
     ok(strcmp(digest[0], digest[2]) != 0, "another seed gives others");
 }
 
+/* >>defaults of layers */
+
+static mirt_shape pooled(int size_h, int size_w, int stride_h, int stride_w) {
+    mirt_pool2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.size[0] = size_h;
+    d.size[1] = size_w;
+    d.strides[0] = stride_h;
+    d.strides[1] = stride_w;
+    mirt_model *m = mirt_model_create(strategy, "pool");
+    mirt_shape shape = mirt_tensor_shape(mirt_max_pool2d(mirt_input(m, MIRT_SHAPE(25, 25, 1)), &d));
+    mirt_model_destroy(m);
+    return shape;
+}
+
+static void check_defaults(void) {
+    static const int set[][6] = {{0, 0, 0, 0, 12, 12}, {3, 0, 0, 0, 8, 8}, {3, 2, 0, 0, 8, 12}, {3, 2, 3, 0, 8, 8}, {3, 2, 1, 0, 23, 24}, {3, 2, 2, 5, 12, 5}};
+    for (int i = 0; i < MIRT__COUNT(set); i++) {
+        mirt_shape s = pooled(set[i][0], set[i][1], set[i][2], set[i][3]);
+        ok(s.rank == 4 && s.dim[1] == set[i][4] && s.dim[2] == set[i][5], "pool %d, %d with strides %d, %d makes %d x %d of 25 x 25", set[i][0], set[i][1],
+           set[i][2], set[i][3], (int)s.dim[1], (int)s.dim[2]);
+    }
+}
+
+/* >>losses behind their activation */
+
+/* The loss of logits (x, -x) behind `kind` against `y`, in evaluate; NAN when it fails. */
+static double loss_behind(mirt_activation_kind kind, mirt_loss loss, float x, const float *y, int labels) {
+    const float logits[2] = {x, -x};
+    mirt_logs logs;
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.loss = loss;
+    mirt_model *m = mirt_model_create(strategy, "behind");
+    mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(2)), kind));
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_evaluate_arrays(m, mirt_make_array(logits, MIRT_FLOAT32, MIRT_SHAPE(1, 2)),
+                                                                       mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, labels)), &logs) == MIRT_OK;
+    mirt_model_destroy(m);
+    return good ? logs.value[0] : NAN;
+}
+
+/* Probabilities are clipped at 1e-7, a loss of 16.1; computed from the logits it knows no such bound. */
+static void check_losses_behind_activations(void) {
+    const float second[1] = {1}, wrong[2] = {0, 1};
+    double sparse = loss_behind(MIRT_SOFTMAX, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 20, second, 1);
+    double categorical = loss_behind(MIRT_SOFTMAX, MIRT_CATEGORICAL_CROSSENTROPY, 20, wrong, 2);
+    double binary = loss_behind(MIRT_SIGMOID, MIRT_BINARY_CROSSENTROPY, 20, wrong, 2);
+    double squared = loss_behind(MIRT_SIGMOID, MIRT_MEAN_SQUARED_ERROR, 20, wrong, 2);
+    double other = loss_behind(MIRT_SIGMOID, MIRT_CATEGORICAL_CROSSENTROPY, 20, wrong, 2);
+    ok(fabs(sparse - 40) < 1e-5 && fabs(categorical - 40) < 1e-5, "softmax and its losses: %.4f, %.4f", sparse, categorical);
+    ok(fabs(binary - 20) < 1e-5, "sigmoid and its loss: %.4f", binary);
+    ok(fabs(squared - 1) < 1e-5 && fabs(other - 16.118) < 1e-2, "losses of other activations take what these give: %.4f, %.4f", squared, other);
+}
+
 int main(void) {
     draw_images();
     strategy = strategy_of(1, 1, 1);
@@ -240,6 +294,8 @@ int main(void) {
     check_weight_errors();
     check_initializers();
     check_seeds();
+    check_defaults();
+    check_losses_behind_activations();
     mirt_strategy_destroy(strategy);
     return done_testing();
 }

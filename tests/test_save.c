@@ -84,6 +84,22 @@ static void check_memory_and_weights(void) {
     mirt_strategy_destroy(t);
 }
 
+static float later_rate(int64_t step, void *user) {
+    (void)user;
+    return step ? 0.125f : 0.5f;
+}
+
+static void check_schedule(void) {
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_optimizer o = mirt_sgd(7, 0, false);
+    o.schedule = later_rate;
+    mirt_model *m = image_model(s, o, 0);
+    bool good = fit_some(m, 1) && mirt_save(m, path_a, MIRT_SAVE_ALL) == MIRT_OK;
+    mirt_model *loaded = good ? mirt_load(s, path_a) : NULL;
+    ok(loaded && mirt_get_learning_rate(loaded) == 0.125, "a schedule is saved as the rate in force");
+    mirt_strategy_destroy(s);
+}
+
 /* A model whose second layer is another one. */
 static mirt_model *other_net(mirt_strategy *s, int units, const char *name) {
     mirt_model *m = mirt_model_create(s, "other");
@@ -123,6 +139,7 @@ int main(void) {
     check_round_trip(mirt_sgd(0.05f, 0.9f, true), "Nesterov");
     check_round_trip(mirt_sgd(0.05f, 0, false), "SGD");
     check_memory_and_weights();
+    check_schedule();
     check_mismatches();
     unlink(path_a);
     unlink(path_b);

@@ -56,23 +56,29 @@ static void check_remainders(void) {
 
 /* One weight, no bias, loss (w x - y)^2: with w = 0, x = i / 10 and y = x the gradient of row i is
    -0.02 i^2, so one step of rate 1 sets w to 0.02 times the mean of i^2. */
-static float linear_step(int devices, int replicas, int rows) {
-    float x[6], w = 0;
+static mirt_model *linear_model(mirt_strategy *s, mirt_reduction reduction) {
     mirt_dense_desc d;
     mirt_compile_desc c;
     memset(&d, 0, sizeof d);
     memset(&c, 0, sizeof c);
-    for (int i = 0; i < rows; i++) x[i] = (float)(i + 1) / 10;
     d.units = 1;
     d.no_bias = true;
     d.kernel_initializer = mirt_zeros();
     c.optimizer = mirt_sgd(1, 0, false);
     c.loss = MIRT_MEAN_SQUARED_ERROR;
-    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    c.reduction = reduction;
     mirt_model *m = mirt_model_create(s, "linear");
     mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(1)), &d));
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+static float linear_step(int devices, int replicas, int rows) {
+    float x[6], w = 0;
+    for (int i = 0; i < rows; i++) x[i] = (float)(i + 1) / 10;
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m = linear_model(s, MIRT_SUM_OVER_BATCH_SIZE);
     mirt_array data = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, 1));
-    if (mirt_compile(m, &c) != MIRT_OK || mirt_train_step(m, data, data, NULL) != MIRT_OK || mirt_get_weight(m, "dense/kernel", 0, &w, 1) != MIRT_OK) w = -1;
+    if (!m || mirt_train_step(m, data, data, NULL) != MIRT_OK || mirt_get_weight(m, "dense/kernel", 0, &w, 1) != MIRT_OK) w = -1;
     mirt_strategy_destroy(s);
     return w;
 }
@@ -85,6 +91,29 @@ static void check_partial_steps(void) {
             ok(fabs(mirrored - want[i].step) < 1e-7 && fabs(mirrored - alone) < 1e-7, "T3: a step of %d rows on 4 replicas, %d devices: %.7f, alone %.7f",
                want[i].rows, devices, mirrored, alone);
         }
+    }
+}
+
+/* MIRT_SUM: neither loss nor gradient is divided; over batches of 4 and 2, the loss is the mean of
+   their sums, weighted by their sizes, as Keras has it. */
+static void check_sums(void) {
+    const float x[6] = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f};
+    mirt_array data = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(6, 1));
+    for (int devices = 1; devices <= 4; devices++) {
+        float w = 0;
+        double loss = 0;
+        mirt_logs logs;
+        memset(&logs, 0, sizeof logs);
+        mirt_strategy *s = strategy_of(devices, 4, 1);
+        mirt_model *m = linear_model(s, MIRT_SUM);
+        mirt_dataset *batches = mirt_batch(mirt_arrays(data, data), 4);
+        bool good = m && mirt_evaluate(m, batches, &logs) == MIRT_OK && mirt_train_step(m, data, data, &loss) == MIRT_OK &&
+                    mirt_get_weight(m, "dense/kernel", 0, &w, 1) == MIRT_OK;
+        ok(good && fabs((double)w - 1.82) < 1e-6 && fabs(loss - 0.91) < 1e-6, "MIRT_SUM, %d devices: a step of rate 1 goes to %.6f, loss %.6f", devices,
+           (double)w, loss);
+        ok(good && fabs(logs.value[0] - (0.30 * 4 + 0.61 * 2) / 6) < 1e-6, "MIRT_SUM, %d devices: evaluate weights the sums of batches, %.6f", devices, logs.value[0]);
+        mirt_dataset_destroy(batches);
+        mirt_strategy_destroy(s);
     }
 }
 
@@ -120,8 +149,9 @@ typedef struct masks {
 } masks;
 
 /* Row r is 2^r everywhere and its loss has gradient 1/2, dropout of one half doubles what it keeps:
-   the gradient of a weight is the sum of 2^r over the rows that kept it, exact in float32. */
-static masks dropout_masks(int devices, int replicas, int64_t skip_steps) {
+   the gradient of a weight is the sum of 2^r over the rows that kept it, exact in float32, and doubled
+   by every further dropout layer. */
+static masks dropout_masks(int devices, int replicas, int64_t skip_steps, uint64_t seed, int layers) {
     static float x[MASK_ROWS][MASK_COLUMNS];
     float y[MASK_ROWS], gradient[MASK_COLUMNS];
     masks out;
@@ -140,14 +170,18 @@ static masks dropout_masks(int devices, int replicas, int64_t skip_steps) {
     c.optimizer = mirt_sgd(0, 0, false);
     c.loss = MIRT_MEAN_SQUARED_ERROR;
     mirt_strategy *s = strategy_of(devices, replicas, 1);
+    s->seed = seed;
     mirt_model *m = mirt_model_create(s, "masks");
-    mirt_model_output(m, mirt_dense(mirt_dropout(mirt_input(m, MIRT_SHAPE(MASK_COLUMNS)), 0.5f), &d));
+    mirt_tensor *h = mirt_input(m, MIRT_SHAPE(MASK_COLUMNS));
+    for (int i = 0; i < layers; i++) h = mirt_dropout(h, 0.5f);
+    mirt_model_output(m, mirt_dense(h, &d));
     mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(MASK_ROWS, MASK_COLUMNS)), ys = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(MASK_ROWS));
     out.good = mirt_compile(m, &c) == MIRT_OK;
     for (int64_t i = 0; out.good && i < skip_steps; i++) out.good = mirt_train_step(m, xs, ys, NULL) == MIRT_OK;
     out.good = out.good && mirt_scatter(m, xs, ys) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
                mirt_get_gradient(m, "dense/kernel", 0, gradient, MASK_COLUMNS) == MIRT_OK;
     for (int j = 0; out.good && j < MASK_COLUMNS; j++) {
+        gradient[j] /= (float)(1 << (layers - 1));
         out.bits[j] = (uint32_t)gradient[j];
         out.good = (float)out.bits[j] == gradient[j] && out.bits[j] < 1u << MASK_ROWS;
     }
@@ -162,19 +196,25 @@ static uint64_t row_mask(const masks *m, int row) {
 }
 
 static void check_dropout(void) {
-    masks one = dropout_masks(1, 1, 0), later = dropout_masks(1, 1, 1);
-    int equal = 0, kept = 0, steps_equal = 0;
+    masks one = dropout_masks(1, 1, 0, 11, 1), later = dropout_masks(1, 1, 1, 11, 1), other = dropout_masks(1, 1, 0, 12, 1), twice = dropout_masks(1, 1, 0, 11, 2);
+    int equal = 0, kept = 0, kept_twice = 0, steps_equal = 0, seeds_equal = 0;
     for (int r = 0; r < MASK_ROWS; r++) {
         for (int q = 0; q < r; q++) equal += row_mask(&one, r) == row_mask(&one, q);
-        for (int j = 0; j < MASK_COLUMNS; j++) kept += (int)(row_mask(&one, r) >> j & 1);
+        for (int j = 0; j < MASK_COLUMNS; j++) {
+            kept += (int)(row_mask(&one, r) >> j & 1);
+            kept_twice += (int)(row_mask(&twice, r) >> j & 1);
+        }
         steps_equal += row_mask(&one, r) == row_mask(&later, r);
+        seeds_equal += row_mask(&one, r) == row_mask(&other, r);
     }
     ok(one.good && equal == 0, "T8: %d samples have %d different dropout masks", MASK_ROWS, MASK_ROWS - equal);
     ok(later.good && steps_equal == 0, "T8: the next step has other masks");
+    ok(other.good && seeds_equal == 0, "T8: another seed has other masks");
     /* 1024 fair coins: 512 and a standard deviation of 16 */
     ok(abs(kept - MASK_ROWS * MASK_COLUMNS / 2) < 80, "T8: a rate of one half keeps half: %d of %d", kept, MASK_ROWS * MASK_COLUMNS);
+    ok(twice.good && abs(kept_twice - MASK_ROWS * MASK_COLUMNS / 4) < 70, "T8: two layers drop independently: %d are left", kept_twice);
     for (int devices = 1; devices <= 4; devices++) {
-        masks m = dropout_masks(devices, 4, 0);
+        masks m = dropout_masks(devices, 4, 0, 11, 1);
         ok(m.good && memcmp(m.bits, one.bits, sizeof m.bits) == 0, "T8: 4 replicas on %d devices drop what one replica drops", devices);
     }
 }
@@ -214,7 +254,10 @@ static void check_logs(void) {
     callback.user = &seen;
     callback.batch_end = note_logs;
     mirt_strategy *s = strategy_of(2, 4, 1);
-    mirt_model *m = image_model(s, mirt_sgd(0, 0, false), 0);
+    mirt_model *m = image_net(s, 0);
+    mirt_compile_desc c = image_compile(mirt_sgd(0, 0, false));
+    c.metrics[1] = MIRT_ACCURACY;
+    mirt_compile(m, &c);
     for (int i = 0; i < 13; i++) {
         mirt_logs one;
         mirt_evaluate_arrays(m, images_x(i, 1), images_y(i, 1), &one);
@@ -233,6 +276,7 @@ static void check_logs(void) {
        "T9: after a batch the logs hold the sums over its samples by their number");
     ok(fabs(seen.loss[1] - loss / 13) < 1e-12 && seen.accuracy[1] == accuracy / 13 && fabs(seen.batch_loss[1] - (loss - eight) / 5) < 1e-12,
        "T9: after an uneven batch too, so far in the epoch and of the batch alone");
+    ok(h && h->epoch[0].count >= 3 && strcmp(h->epoch[0].name[2], "accuracy") == 0 && h->epoch[0].value[2] == seen.accuracy[1], "T9: a second metric has its own sums");
     ok(h && mirt_history_last(h, "loss") == seen.loss[1] && mirt_history_last(h, "accuracy") == seen.accuracy[1], "T9: the epoch's value is the last batch's");
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -316,6 +360,7 @@ int main(void) {
     draw_images();
     check_remainders();
     check_partial_steps();
+    check_sums();
     check_empty_replicas();
     check_dropout();
     check_logs();

@@ -55,9 +55,14 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     return mirt__error_status;
 }
 
+static const char mirt__error_before[] = "; the failure before it: ";
+
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__error_status != MIRT_OK) return mirt__error_status;
-    return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__error_status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    char cause[MIRT__ERROR_SIZE];
+    const char *last = strstr(mirt__error_text, mirt__error_before);
+    snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__error_text);
+    return mirt__fail(mirt__error_status, "%s: no %s%s%s", caller, what, mirt__error_before, cause);
 }
 
 #undef MIRT__ERROR_SIZE

@@ -55,8 +55,8 @@ typedef float mirt__real;
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
 /* Puts "prefix: " before the sentence of the current error. */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
-/* For a call that was given NULL: keeps the thread's last error, which is most likely why, or says
-   that `what` is missing. */
+/* For a call that was given NULL: says that `what` is missing, and the thread's last failure, which
+   is most likely why; its status is kept. */
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);

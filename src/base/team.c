@@ -11,7 +11,11 @@ MIRT__LIB int mirt__cpu_cores(void) {
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
     }
+#ifdef MIRRORTRAIN_NO_THREADS
+    long online = 1;
+#else
     long online = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
 }
 

@@ -67,6 +67,7 @@ struct mirt_dataset {
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
+    bool busy;            /* a fit is passing through it */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
     size_t x_bytes, y_bytes; /* of one sample */

@@ -2,6 +2,8 @@
 
 #include "data.h"
 
+#include <sys/stat.h>
+
 typedef struct mirt__idx_file {
     char *path;
     mirt__bytes bytes;
@@ -152,6 +154,8 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
 static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
     file->path = mirt__strdup(path);
     if (!file->path) return MIRT_E_NOMEM;
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s is not a regular file", path);
     file->bytes.file = fopen(path, "rb");
     if (!file->bytes.file) {
         int code = errno;

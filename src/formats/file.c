@@ -68,7 +68,7 @@ static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacit
 }
 
 /* Reads to the end into *data, which the caller frees even after a failure. `expected` is a hint:
-   pipes and files that are still growing have no size to rely on. */
+   a file may still be growing. */
 static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected, size_t limit, unsigned char **data,
                                        size_t *size) {
     size_t capacity = 0;
@@ -97,14 +97,14 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
     *data = NULL;
     *size = 0;
     if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
-    int fd = mirt__file_open(path, O_RDONLY, 0);
+    int fd = mirt__file_open(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
     if (fd < 0) return mirt__file_fail(path, "cannot open");
     mirt_status status = MIRT_OK;
     if (MIRT__IO_FSTAT(fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
     else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
-    else if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
-    if (status == MIRT_OK)
-        status = mirt__file_read_all(path, fd, S_ISREG(info.st_mode) ? (size_t)info.st_size : 0, limit, data, size);
+    else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
+    else if ((uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
+    if (status == MIRT_OK) status = mirt__file_read_all(path, fd, (size_t)info.st_size, limit, data, size);
     /* A descriptor that was only read from has nothing to lose. */
     MIRT__IO_CLOSE(fd);
     if (status != MIRT_OK) {

@@ -32,7 +32,6 @@ static void mirt__fuse_reader(mirt__node *product) {
         if (node->id == MIRT__OP_reshape) {
             if (!reshape) reshape = node;
         } else if (node->id == MIRT__OP_cast) {
-            if (node->a.dtype != MIRT_FLOAT32) break;
             cast = true;
         } else {
             if (affine) break;
@@ -43,7 +42,6 @@ static void mirt__fuse_reader(mirt__node *product) {
         t = node->in[0];
     }
     if (!affine && !cast) return;
-    if (t->dtype != MIRT_FLOAT32 && !cast) return;
     product->a.affine = true;
     product->a.scale = scale;
     product->a.offset = offset;

@@ -67,7 +67,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
         if (in[i]->node->graph != graph) {
-            mirt__fail(MIRT_E_INVALID, "%s is given a tensor of another model", node->op->name);
+            mirt__fail(MIRT_E_INVALID, "one of its tensors is of another model");
             return NULL;
         }
     }

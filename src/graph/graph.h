@@ -17,7 +17,7 @@ typedef struct mirt__graph mirt__graph;
 typedef struct mirt__node mirt__node;
 typedef struct mirt__op mirt__op;
 
-/* Every op: a row here, a file in src/ops, a row in tests/test_ops.c. Node number NAME is
+/* Every op: a row here, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
     X(input) X(variable) X(loss_weight) \
@@ -35,7 +35,7 @@ typedef enum mirt__op_id {
 
 /* What an op needs to know beside its inputs; each op's file says which fields it reads. */
 typedef struct mirt__attrs {
-    int index;             /* of an input, result or variable */
+    int index;             /* of an input or variable */
     int kind;              /* which of a family: mirt__unary_kind, mirt__binary_kind, ... */
     mirt_dtype dtype;
     mirt_shape shape;

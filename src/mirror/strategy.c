@@ -90,6 +90,12 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     }
     if (s->num_replicas > MIRT__MAX_REPLICAS) return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas, MIRT__MAX_REPLICAS);
     if (s->threads < 1 || s->threads > 1024) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
+#ifdef MIRRORTRAIN_NO_THREADS
+    if (s->num_devices > 1 || s->threads > 1) {
+        return mirt__fail(MIRT_E_THREAD, "%d devices of %d threads: built with MIRRORTRAIN_NO_THREADS there is one device of one thread",
+                          s->num_devices, s->threads);
+    }
+#endif
     int parts = 0;
     for (int d = 0; d < s->num_devices; d++) parts += mirt__tree_slots(s->device[d].first_replica, s->device[d].num_replicas);
     if (parts > MIRT__MAX_PARTS) {
@@ -110,7 +116,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
     mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s%s", mirt_version(),
-              desc->devices ? "" : "no GPU code in this build, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
+              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
               s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->num_replicas == 1 ? "" : ", gradients summed in one fixed tree (the same bits on any number of devices)");
     if ((int64_t)s->num_devices * s->threads > cores) {
@@ -159,6 +165,10 @@ MIRT_API mirt_strategy *mirt_mirrored(const char *devices) {
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     if (!strategy) return;
+    if (strategy->fits) {
+        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained; it cannot be destroyed before mirt_fit returns");
+        return;
+    }
     while (strategy->models) mirt_model_destroy(strategy->models);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);

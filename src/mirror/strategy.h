@@ -22,6 +22,7 @@ struct mirt_strategy {
     const mirt__kernels *kernels;
     mirt_log_fn log;
     void *log_user;
+    int fits;           /* under way */
     mirt_model *models; /* living in it, a list */
 };
 

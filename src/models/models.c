@@ -42,7 +42,7 @@ MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *nam
         return model;
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
-    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"%s%s%s", name ? name : "", nearest ? "; did you mean \"" : "; there is \"",
-               nearest ? nearest : names[0], "\"?");
+    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is",
+               nearest ? nearest : names[0], nearest ? "?" : "");
     return NULL;
 }

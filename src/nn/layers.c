@@ -56,7 +56,7 @@ static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer,
 static mirt_tensor *mirt__dense_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_dense_desc *d = (mirt_dense_desc *)desc;
     if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
-    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "dense takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
     mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
     mirt__default_initializer(&d->bias_initializer, mirt_zeros());
     int64_t in = mirt__last_dim(x);
@@ -75,7 +75,7 @@ static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mi
     mirt__default_initializer(&d->bias_initializer, mirt_zeros());
     if (d->filters < 1) return mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", d->filters), (mirt_tensor *)NULL;
     if (d->kernel[0] < 1 || d->kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", d->kernel[0], d->kernel[1]), (mirt_tensor *)NULL;
-    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "conv2d takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
+    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
     if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
         return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
     }
@@ -94,8 +94,8 @@ static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mi
 
 static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
     mirt__default_pair(d->size, 2);
-    if (!d->strides[0]) d->strides[0] = d->size[0];
-    if (!d->strides[1]) d->strides[1] = d->strides[0] == d->size[0] ? d->size[1] : d->strides[0];
+    if (!d->strides[0] && !d->strides[1]) d->strides[1] = d->size[1];
+    mirt__default_pair(d->strides, d->size[0]);
     *a = mirt__no_attrs();
     for (int i = 0; i < 2; i++) {
         a->kernel[i] = d->size[i];
@@ -124,7 +124,7 @@ static mirt_tensor *mirt__global_average_build(mirt_model *model, mirt__layer *l
     (void)model;
     (void)layer;
     (void)desc;
-    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "global average pooling takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
+    if (x->shape.rank != 4) return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels)"), (mirt_tensor *)NULL;
     return mirt__reduce_op(MIRT__REDUCE_MEAN, x, 6u, false);
 }
 
@@ -133,7 +133,7 @@ static mirt_tensor *mirt__flatten_build(mirt_model *model, mirt__layer *layer, m
     (void)model;
     (void)layer;
     (void)desc;
-    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "flatten takes a batch"), (mirt_tensor *)NULL;
+    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
     shape.dim[0] = MIRT_ROWS;
     return mirt__reshape_op(x, &shape);
 }

@@ -29,6 +29,10 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model) return;
+    if (model->busy) {
+        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; it cannot be destroyed before mirt_fit returns", model->name);
+        return;
+    }
     mirt__trainer_free(model);
     for (int d = 0; d < model->strategy->num_devices; d++) mirt__aligned_free(model->weight[d]);
     for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
@@ -182,10 +186,9 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     model->config = *desc;
     if (desc->loss == MIRT_LOSS_NONE) return MIRT_OK;
-    for (int i = 0; i < mirt__num_metrics(model); i++) {
-        if (mirt__metric_class_get(desc->metrics[i])->check(model) != MIRT_OK) return mirt_last_status();
-    }
-    return mirt__labels_wanted(model, &dtype, &per_sample);
+    mirt_status status = mirt__labels_wanted(model, &dtype, &per_sample);
+    for (int i = 0; status == MIRT_OK && i < mirt__num_metrics(model); i++) status = mirt__metric_class_get(desc->metrics[i])->check(model);
+    return status;
 }
 
 /* Zeroed optimizer state; false with the error set and nothing made. */
@@ -207,9 +210,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
-    if (d.optimizer.kind == MIRT_ADAM && d.optimizer.learning_rate == 0 && d.optimizer.beta_1 == 0 && d.optimizer.beta_2 == 0 && !d.optimizer.schedule) {
-        d.optimizer = mirt_adam(1e-3f);
-    }
+    mirt__optimizer_defaults(&d.optimizer);
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
     mirt_compile_desc before = model->config;
     char *slot[2];

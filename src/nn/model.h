@@ -105,6 +105,7 @@ struct mirt_model {
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
+    int history_capacity;
     mirt__text summary, graph_text;
 };
 
@@ -130,6 +131,8 @@ MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initialize
 /* --- optimizers.c --- */
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+/* All zeros mean default: an Adam without betas and epsilon gets Keras's. */
+MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
 MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);

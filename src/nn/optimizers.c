@@ -21,6 +21,15 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
     return o;
 }
 
+MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
+    if (o->kind != MIRT_ADAM || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0) return;
+    const mirt_optimizer keras = mirt_adam(1e-3f);
+    o->beta_1 = keras.beta_1;
+    o->beta_2 = keras.beta_2;
+    o->epsilon = keras.epsilon;
+    if (o->learning_rate == 0 && !o->schedule) o->learning_rate = keras.learning_rate;
+}
+
 static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
 
 /* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */

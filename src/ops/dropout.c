@@ -3,7 +3,7 @@
 
 static bool mirt__dropout_shape(mirt__node *node) {
     if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
-        return mirt__fail(MIRT_E_INVALID, "dropout rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
+        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
     }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }

@@ -12,7 +12,7 @@ MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? 
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
     for (int i = 0; i < inputs; i++) {
         if (node->in[i]->dtype == MIRT_FLOAT32) continue;
-        mirt__fail(MIRT_E_INVALID, "%s takes float32, not %s: cast it first", node->op->name, mirt__dtype_name(node->in[i]->dtype));
+        mirt__fail(MIRT_E_INVALID, "takes float32, not %s: cast it first", mirt__dtype_name(node->in[i]->dtype));
         return false;
     }
     return true;

@@ -18,7 +18,7 @@ static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
 
 static bool mirt__matmul_misfit(const mirt__node *node) {
     char ta[96], tb[96];
-    mirt__fail(MIRT_E_SHAPE, "matmul of %s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
+    mirt__fail(MIRT_E_SHAPE, "%s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
                node->a.transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
                node->a.transpose_b ? " transposed" : "");
     return false;
@@ -27,15 +27,15 @@ static bool mirt__matmul_misfit(const mirt__node *node) {
 static bool mirt__matmul_shape(mirt__node *node) {
     const mirt_tensor *a = node->in[0], *b = node->in[1];
     if (b->dtype != MIRT_FLOAT32 || (a->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
-    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "matmul takes tensors of rank 1 and more"), false;
+    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "takes tensors of rank 1 and more"), false;
     if (mirt__last_dim(a) == MIRT_ROWS || mirt__last_dim(b) == MIRT_ROWS) {
-        return mirt__fail(MIRT_E_SHAPE, "matmul takes (rows, features), not a bare column of rows: reshape it"), false;
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, features), not a bare column of rows: reshape it"), false;
     }
     mirt__matrix ma = mirt__matrix_of(a), mb = mirt__matrix_of(b);
     int64_t ka = node->a.transpose_a ? ma.rows : ma.cols, kb = node->a.transpose_b ? mb.cols : mb.rows;
     bool ka_batched = node->a.transpose_a && ma.batched, kb_batched = !node->a.transpose_b && mb.batched;
     if (ka != kb || ka_batched != kb_batched) return mirt__matmul_misfit(node);
-    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "matmul: the rows of a batch can only come first in the result"), false;
+    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
     mirt_shape y;
     memset(&y, 0, sizeof y);
     if (node->a.transpose_a) {

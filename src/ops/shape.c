@@ -68,9 +68,9 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
 
 static bool mirt__one_hot_shape(mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
-    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "one_hot takes int32 or uint8 indices, not float32"), false;
-    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "one_hot's depth is %lld; it must be positive", (long long)node->a.depth), false;
-    if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "one_hot would make more than %d axes", MIRT_MAX_RANK), false;
+    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not float32"), false;
+    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "depth is %lld; it must be positive", (long long)node->a.depth), false;
+    if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
     shape.dim[shape.rank++] = node->a.depth;
     return mirt__declare(node, MIRT_FLOAT32, &shape);
 }

@@ -33,6 +33,10 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
     }
+    if (dataset->busy) {
+        mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
+        return NULL;
+    }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
     needs.x_dtype = mirt__dataset_spec(dataset)->x_dtype;

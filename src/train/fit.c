@@ -11,7 +11,7 @@ typedef struct mirt__fit {
     mirt__sums sums;
     mirt__progress progress;
     int64_t images; /* trained on so far */
-    bool stop;
+    bool stop, warned;
 } mirt__fit;
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
@@ -66,6 +66,14 @@ static bool mirt__max_steps_reached(const mirt__fit *fit) {
     return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
 }
 
+/* Once a fit: from here on every weight is lost. */
+static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
+    if (loss == loss || fit->warned) return;
+    fit->warned = true;
+    mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
+              (long long)fit->model->step);
+}
+
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
     mirt_model *model = fit->model;
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
@@ -84,8 +92,10 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         status = mirt__trainer_prepare(model, &fit->needs);
         if (status == MIRT_OK) status = mirt__begin_batch(model, spec, &batch, true);
         if (status != MIRT_OK) break;
-        mirt__run_train(model);
+        status = mirt__run_train(model);
+        if (status != MIRT_OK) break;
         double loss = mirt__add_results(model, &fit->sums);
+        mirt__warn_of_nan(fit, loss);
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
         fit->event.seconds = mirt__now() - began;
@@ -97,6 +107,19 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     model->history.seconds += fit->event.seconds;
     fit->images += fit->sums.count;
     return status;
+}
+
+/* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
+static mirt_status mirt__history_reserve(mirt__fit *fit) {
+    mirt_model *model = fit->model;
+    int epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1, used = model->history.epochs;
+    if (used < model->history_capacity) return MIRT_OK;
+    int capacity = used < 128 ? 256 : used > INT_MAX / 2 ? INT_MAX : 2 * used;
+    if (capacity > epochs) capacity = epochs;
+    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
+    model->history_capacity = capacity;
+    model->history.epoch = model->history_logs;
+    return MIRT_OK;
 }
 
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
@@ -120,6 +143,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
         if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
+    if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
     mirt__tell(fit, MIRT__EPOCH_END);
@@ -154,20 +178,22 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
-    int epochs = fit.desc->epochs > 0 ? fit.desc->epochs : 1;
-    model->busy = true;
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    model->busy = dataset->busy = true;
+    model->strategy->fits++;
     mirt__free(model->history_logs);
     memset(&model->history, 0, sizeof model->history);
-    model->history_logs = (mirt_logs *)mirt__calloc((size_t)epochs, sizeof *model->history_logs);
-    model->history.epoch = model->history_logs;
-    mirt_status status = model->history_logs ? MIRT_OK : mirt_last_status();
+    model->history_logs = NULL;
+    model->history_capacity = 0;
+    mirt_status status = mirt__history_reserve(&fit);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
         !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
-    model->busy = false;
+    model->busy = dataset->busy = false;
+    model->strategy->fits--;
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
     if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;

@@ -1,12 +1,13 @@
 #include "trainer.h"
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 
+/* The training program, or of a model without a loss the one that predicts. */
 static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__needs needs;
     memset(&needs, 0, sizeof needs);
     if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
     needs.x_dtype = model->trainer ? model->trainer->needs.x_dtype : MIRT_UINT8; /* of the data seen so far */
-    needs.batch[MIRT__TRAIN] = batch;
+    needs.batch[model->config.loss ? MIRT__TRAIN : MIRT__PREDICT] = batch;
     return mirt__trainer_dry(model, &needs);
 }
 
@@ -70,7 +71,7 @@ static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t
     mirt_memory m;
     memset(&m, 0, sizeof m);
     mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "Training with a global batch of %lld on %d device%s, %d replica%s:\n", (long long)batch, model->strategy->num_devices,
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", model->config.loss ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
     mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
                    (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
@@ -119,6 +120,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
     mirt__trainer *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
     mirt__text *out = &model->graph_text;

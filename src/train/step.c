@@ -172,12 +172,21 @@ static void mirt__plan_exchange(mirt_model *model) {
     mirt__exchange_plan(s, (int)active, &model->trainer->exchange);
 }
 
-MIRT__LIB void mirt__run_train(mirt_model *model) {
+/* The rate of the coming step; only a schedule can give a wrong one. */
+static mirt_status mirt__take_rate(mirt_model *model) {
+    double rate = model->trainer->rate = mirt_get_learning_rate(model);
+    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", rate,
+                      (long long)model->step);
+}
+
+MIRT__LIB mirt_status mirt__run_train(mirt_model *model) {
+    if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
     mirt__plan_exchange(model);
-    model->trainer->rate = mirt_get_learning_rate(model);
     mirt__on_devices(model->strategy, mirt__device_train, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
+    return MIRT_OK;
 }
 
 typedef struct mirt__forward_job {
@@ -227,7 +236,7 @@ MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums) {
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
     if (logs->count == MIRT__COUNT(logs->name)) return;
     logs->name[logs->count] = name;
-    logs->value[logs->count++] = value;
+    logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
 MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
@@ -269,7 +278,8 @@ MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y)
 }
 
 static mirt_status mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
-    if (model && model->trainer && model->trainer->stage == stage) return MIRT_OK;
+    if (!model) return mirt__fail_missing(caller, "model");
+    if (model->trainer && model->trainer->stage == stage) return MIRT_OK;
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before);
 }
 
@@ -316,7 +326,7 @@ MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
     if (mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce") != MIRT_OK) return mirt_last_status();
-    model->trainer->rate = mirt_get_learning_rate(model);
+    if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
     mirt__on_devices(model->strategy, mirt__device_update, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -327,7 +337,7 @@ MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array
     mirt__sums sums;
     memset(&sums, 0, sizeof sums);
     if (mirt_scatter(model, x, y) != MIRT_OK) return mirt_last_status();
-    mirt__run_train(model);
+    if (mirt__run_train(model) != MIRT_OK) return mirt_last_status();
     double mean = mirt__add_results(model, &sums);
     if (loss) *loss = mean;
     return MIRT_OK;

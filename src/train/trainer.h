@@ -64,7 +64,7 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
 /* Checks labels and shapes of a global batch and makes it the one under way; `index` may be NULL. */
 MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch, bool labels);
 /* grad, all-reduce and apply in one pass over the devices. */
-MIRT__LIB void mirt__run_train(mirt_model *model);
+MIRT__LIB mirt_status mirt__run_train(mirt_model *model);
 MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums);
