@@ -232,6 +232,36 @@ static void check_seeds(void) {
     ok(strcmp(digest[0], digest[2]) != 0, "another seed gives others");
 }
 
+static void check_copies(void) {
+    const float seven = 7;
+    mirt_strategy *s = strategy_of(3, 3, 1);
+    mirt_model *m = mirt_model_create(s, "copies");
+    dense_of(mirt_input(m, MIRT_SHAPE(1)), 1, "a");
+    bool good = mirt_set_weight(m, "a/kernel", &seven, 1) == MIRT_OK;
+    for (int d = 0; d < 3; d++) {
+        float have = 0;
+        good = good && mirt_get_weight(m, "a/kernel", d, &have, 1) == MIRT_OK && have == 7;
+    }
+    ok(good, "a weight is set on every device");
+    mirt_strategy_destroy(s);
+}
+
+/* A second compile keeps the weights, and starts the optimizer anew. */
+static void check_compile_anew(void) {
+    char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
+    mirt_model *m = image_model(strategy, mirt_adam(1e-3f), 0);
+    mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    bool good = m && mirt_train_step(m, images_x(0, 9), images_y(0, 9), NULL) == MIRT_OK && mirt_step(m) == 1 && mirt_set_learning_rate(m, 0.5) == MIRT_OK;
+    digest_weights(m, 0, before);
+    good = good && mirt_compile(m, &c) == MIRT_OK;
+    digest_weights(m, 0, after);
+    float largest = 0;
+    for (size_t i = 0; good && i < m->weight_bytes / sizeof(float); i++) largest = fmaxf(largest, fabsf(((const float *)(const void *)m->slot[1])[i]));
+    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 0 && largest == 0 && mirt_get_learning_rate(m) == (double)1e-3f,
+       "a second compile keeps the weights and starts steps, slots and rate anew");
+    mirt_model_destroy(m);
+}
+
 /* >>defaults of layers */
 
 static mirt_shape pooled(int size_h, int size_w, int stride_h, int stride_w) {
@@ -294,6 +324,8 @@ int main(void) {
     check_weight_errors();
     check_initializers();
     check_seeds();
+    check_copies();
+    check_compile_anew();
     check_defaults();
     check_losses_behind_activations();
     mirt_strategy_destroy(strategy);
