@@ -308,7 +308,7 @@ typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0 /* the best there is; no
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2" or "cpu:0,cpu:1": the cores split in two */
+    const char *devices; /* NULL: every core as one device; "2" or "cpu:0,cpu:1": two equal shares of the cores */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device; 0: the cores divided by the devices */
     uint64_t seed;       /* of initial weights, dropout and shuffling */

@@ -31,8 +31,8 @@ def cpu_name():
 class Ours:
     """One setting of the mirrortrain program at one batch."""
 
-    def __init__(self, args, name, batch, flags):
-        self.name, self.batch = name, batch
+    def __init__(self, args, name, batch, flags, core=None):
+        self.name, self.batch, self.core = name, batch, core
         self.command = args.ours.split() + ["fit", "--model", "mnist", "--batch", str(batch), "--epochs", "1000"]
         self.command += flags
         self.command += ["--data", args.data] if args.data else []
@@ -40,7 +40,9 @@ class Ours:
         self.rates = []
 
     def fit(self, steps):
-        result = subprocess.run(self.command + ["--max-steps", str(steps)], capture_output=True, text=True)
+        # One device of one core has the other core for nothing, not even for the thread that prefetches.
+        pin = None if self.core is None else lambda: os.sched_setaffinity(0, {self.core})
+        result = subprocess.run(self.command + ["--max-steps", str(steps)], capture_output=True, text=True, preexec_fn=pin)
         found = re.search(r"images_per_second=(\S+)", (result.stdout.strip().splitlines() or [""])[-1])
         if result.returncode or not found:
             sys.exit("bench: %s\n%s" % (" ".join(self.command), result.stderr.strip() or "no final line"))
@@ -126,7 +128,8 @@ def main():
     table = []
     for batch in args.batch:
         runners = [Ours(args, "mirrortrain, 2 devices", batch, ["--devices", "2", "--threads", "1"]),
-                   Ours(args, "mirrortrain, 1 device", batch, ["--devices", "1", "--threads", "1", "--replicas", "2"])]
+                   Ours(args, "mirrortrain, 1 device", batch, ["--devices", "1", "--threads", "1", "--replicas", "2"],
+                        core=min(os.sched_getaffinity(0)))]
         runners += [r for _, group, _ in peers for r in group if r.batch == batch]
         for _ in range(args.repeat):
             for runner in runners:
