@@ -923,10 +923,11 @@ MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 /* >>section base/cold_begin.inc */
 
 /* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. */
+   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
+   weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O1")
+#pragma GCC optimize("O1,fp-contract=off")
 #endif
 
 /* >>section base/base.c */
@@ -2332,6 +2333,16 @@ MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where
 
 #endif
 
+/* >>section base/cold_begin.inc */
+
+/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
+   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
+   weights are the same whatever the flags. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,fp-contract=off")
+#endif
+
 /* >>section kernels/shapes.c */
 
 /* How the kernels cut their work, and the scratch that takes. */
@@ -2434,15 +2445,6 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
     return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
 }
-
-/* >>section base/cold_begin.inc */
-
-/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC push_options
-#pragma GCC optimize("O1")
-#endif
 
 /* >>section kernels/reference.c */
 
@@ -3257,7 +3259,7 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *wh
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 
 typedef struct mirt__common_pieces {
@@ -3553,7 +3555,7 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 
 /* A set of dimensions: sizes and steps in x, outermost first. */
@@ -3778,7 +3780,7 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 
 /* The part [*first, *last) of a window's kernel that lies inside the input. */
@@ -3953,7 +3955,7 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 
 #define MIRT__SMALLEST 1e-7f
@@ -4200,7 +4202,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 /* The vectors are written out and the loops unrolled: more passes only take longer. */
@@ -6542,6 +6544,16 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 
 #endif
 
+/* >>section base/cold_begin.inc */
+
+/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
+   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
+   weights are the same whatever the flags. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,fp-contract=off")
+#endif
+
 /* >>section kernels/fast_gemm.c */
 
 /* Matrix products: panels of b, blocks of k, tiles of c. */
@@ -6554,7 +6566,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
@@ -6872,7 +6884,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
@@ -7421,13 +7433,20 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 
 #undef MIRT__TABLES_X86
 
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
 /* >>section base/cold_begin.inc */
 
 /* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. */
+   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
+   weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O1")
+#pragma GCC optimize("O1,fp-contract=off")
 #endif
 
 /* >>section data/data.h */
