@@ -4,7 +4,7 @@
 # make check-header  fails if they are not what src/ gives
 # make examples      compiles each example by its own first line, and runs it
 # make sanitize      the tests under ASan, UBSan and TSan
-# make matrix        all compilers and languages, exported symbols, compile time
+# make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
 # make fuzz          feeds damaged files to the readers for FUZZ_SECONDS; needs clang
@@ -83,7 +83,7 @@ build/tsan/%: tests/%.c $(TEST_HEADERS)
 	$(SANITIZE_CC) -std=c11 -O1 -g -fsanitize=thread $< -o $@ $(LDLIBS)
 
 matrix:
-	@tests/run -t 900 tests/check_matrix.sh tests/check_size.sh
+	@tests/run -t 900 tests/check_matrix.sh
 
 examples:
 	@tests/run -t 300 tests/check_examples.sh
