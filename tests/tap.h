@@ -4,9 +4,19 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int tap_count, tap_failed;
+
+/* Where tests put their files: TMPDIR, or the system's place. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static const char *tap_tmpdir(void) {
+    const char *base = getenv("TMPDIR");
+    return base && *base ? base : "/tmp";
+}
 
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3), unused))

@@ -405,7 +405,7 @@ static void write_idx(const char *path, const uint8_t *data, int rank, size_t si
 /* Data and a trained model to load, in a directory of their own. */
 static bool make_files(void) {
     world w;
-    snprintf(directory, sizeof directory, "/tmp/mirt_faults_XXXXXX");
+    snprintf(directory, sizeof directory, "%s/mirt_faults_XXXXXX", tap_tmpdir());
     if (!mkdtemp(directory)) return false;
     snprintf(images_path, sizeof images_path, "%s/t10k-images-idx3-ubyte", directory);
     snprintf(labels_path, sizeof labels_path, "%s/t10k-labels-idx1-ubyte", directory);

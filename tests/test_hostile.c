@@ -35,7 +35,8 @@ enum { ARCHITECTURE, COMPILE, TRAINING };
 static uint8_t pixels[4 * 36], labels[4] = {0, 1, 2, 0};
 
 static void make_victim(void) {
-    char path[] = "/tmp/mirt_hostile_XXXXXX";
+    char path[512];
+    snprintf(path, sizeof path, "%s/mirt_hostile_XXXXXX", tap_tmpdir());
     mirt_conv2d_desc conv;
     mirt_dense_desc dense;
     mirt_compile_desc desc;
