@@ -382,13 +382,26 @@ MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 /* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
+/* How a variable's new values on the replicas become one. tf.VariableAggregation. */
+typedef enum mirt_aggregation {
+    MIRT_AGGREGATE_NONE = 0, /* replicas must not write it */
+    MIRT_AGGREGATE_MEAN,     /* weighted by the replicas' rows */
+    MIRT_AGGREGATE_SUM,
+    MIRT_AGGREGATE_FIRST     /* of the first replica */
+} mirt_aggregation;
+
 /* >>tensors ------------------------------------------------------------------------------- */
 
 /* A model records layers and operations. Recording is sticky: a bad argument marks the model,
    the call returns NULL, calls given NULL hand it on, and mirt_compile returns the first error. */
 typedef struct mirt_model mirt_model;
-/* A node of the recorded graph; owned by its model. */
+/* A node of a recorded graph; owned by its model or function. */
 typedef struct mirt_tensor mirt_tensor;
+/* A step of one's own, recorded once and replayed by every replica: see >>functions. */
+typedef struct mirt_function mirt_function;
+
+/* How a model that is called runs what differs in training: AUTO is as the model around it does. */
+typedef enum mirt_training { MIRT_TRAINING_AUTO = 0, MIRT_TRAINING_ON, MIRT_TRAINING_OFF } mirt_training;
 
 typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
 typedef enum mirt_activation_kind {
@@ -10643,7 +10656,7 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 /* The recorded graph. A node is one call of an op; a tensor is one output of a node. Recording
    infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
 
-#define MIRT__MAX_IN 6
+#define MIRT__MAX_IN 8
 #define MIRT__MAX_OUT 4
 /* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
    machine, and so small that sums and products of a few cannot overflow. */
@@ -10691,11 +10704,19 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    mirt_training training; /* how a model called as a layer was to be run */
 } mirt__attrs;
+
+/* How a model's nodes become those of a program. */
+typedef struct mirt__mode {
+    bool training;
+    bool (*frozen)(const void *arg, int variable);
+    const void *arg;
+} mirt__mode;
 
 /* Where a tensor's bytes live. */
 typedef enum mirt__space {
-    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_IO
+    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_REPLICA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_STATE, MIRT__SPACE_IO
 } mirt__space;
 
 struct mirt_tensor {
@@ -10724,6 +10745,13 @@ struct mirt__node {
     bool live;
 };
 
+/* A variable's new value, to be written when the step is over. */
+typedef struct mirt__assignment {
+    int variable;
+    mirt_tensor *value;
+    mirt_aggregation aggregation; /* of the replicas' values */
+} mirt__assignment;
+
 struct mirt__graph {
     mirt__pool pool;
     mirt__node **node; /* in recording order, which is an order of execution */
@@ -10731,16 +10759,22 @@ struct mirt__graph {
     const char *scope; /* name of the layer being recorded */
     mirt_status status; /* the first error */
     char error[512];
-    mirt_model *model; /* NULL in a program's graph */
+    mirt_model *model;       /* whose graph it is, or NULL */
+    mirt_function *function; /* whose program's graph it is, or NULL */
+    mirt__assignment *assignment;
+    int num_assignments, assignment_capacity;
 };
 
 /* What one replica's replay of a step is told at run time. */
 typedef struct mirt__step_info {
     uint64_t seed;
     int64_t step;
-    int64_t first_row; /* of this replica in the global batch */
-    double loss_scale; /* the weight of one sample's loss */
+    int64_t first_row;   /* of this replica in the global batch */
+    int64_t global_rows; /* of that batch */
+    int replica;
+    double loss_scale;   /* the weight of one sample's loss */
     bool training;
+    const char **failed; /* takes the name of a node whose user code failed */
 } mirt__step_info;
 
 typedef struct mirt__call {
@@ -10771,6 +10805,9 @@ struct mirt__op {
     double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
     bool alias; /* output 0 is the bytes of input 0 */
     unsigned optional_outputs; /* bits of outputs that may be NULL */
+    /* What a node of a model is in a program: records it there with the inputs `in`, returns its output.
+       NULL: the same node. */
+    mirt_tensor *(*lower)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode);
 };
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
@@ -10782,10 +10819,22 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
                                     mirt_tensor *const *in, int num_in);
 /* From a shape rule: adds the next output of `node`. */
 MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape);
-/* A copy of `source`'s nodes up to the `count` tensors of `keep`, which are replaced by their copies.
-   `replaced`, a tensor of source, becomes `replacement`, already in `graph`. */
-MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
-                                 mirt_tensor *replacement, mirt_tensor **keep, int count);
+/* Copies nodes of a model's graph into another graph. */
+typedef struct mirt__copying {
+    const mirt__graph *source;
+    const mirt_tensor *const *replaced; /* tensors of source (its inputs) ... */
+    mirt_tensor *const *replacement;    /* ... and what stands for them in the target */
+    int num_replaced;
+    int first_variable;    /* added to the variables' indices */
+    const char *prefix;    /* of the nodes' names, or NULL */
+    uint64_t salt;         /* mixed into the keys of random streams; 0: none */
+    mirt_training training; /* marks the copies, unless MIRT_TRAINING_AUTO */
+    const mirt__mode *mode; /* NULL: copies as they are; otherwise lowers */
+} mirt__copying;
+/* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
+MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
+/* Variable `variable` shall have `value` after the step. */
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Removes nodes that none of `keep` depends on. */
@@ -10793,9 +10842,9 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
 MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
-/* Records the gradient of sum(y * dy); afterwards x->grad is the gradient of x, or NULL when y does
-   not depend on it. */
-MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy);
+/* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
+   when no y depends on it. */
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);
 
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */
@@ -10862,12 +10911,10 @@ MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out)
      activation(bias_add(product(x, w)))  -> product with an epilogue
      max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
    backward:
-     activation gradient(product)         -> product with a mask
-   inference: dropout is left out. */
+     activation gradient(product)         -> product with a mask */
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
-MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count);
 
 #endif
 
@@ -10889,12 +10936,20 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
+/* Whether a node of a model is lowered for training. */
+MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
 
 /* Leaves. input: `slot` is its place among the program's inputs; shape batched. */
 MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape);
 MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mirt_shape *shape);
-/* [rows] float32: the weight of each sample's loss in this step. */
-MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph);
+/* What a term of the loss weighs in this step. */
+typedef enum mirt__weight_kind {
+    MIRT__WEIGHT_SAMPLE, /* [rows]: each sample's share of the global batch */
+    MIRT__WEIGHT_SHARE,  /* a number: the share of this replica's rows */
+    MIRT__WEIGHT_ONCE,   /* a number: 1 on the first replica, 0 on the others */
+    MIRT__WEIGHT_ONE
+} mirt__weight_kind;
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind);
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
@@ -10956,6 +11011,10 @@ MIRT__LIB mirt__attrs mirt__no_attrs(void) {
     return a;
 }
 
+MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode) {
+    return node->a.training == MIRT_TRAINING_AUTO ? mode->training : node->a.training == MIRT_TRAINING_ON;
+}
+
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
 
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
@@ -10995,20 +11054,31 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
     return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph) {
-    mirt_shape rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
-    rows.dim[0] = MIRT_ROWS;
-    return mirt__leaf(graph, MIRT__OP_loss_weight, 0, MIRT_FLOAT32, &rows);
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+    mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
+    mirt__attrs a = mirt__no_attrs();
+    if (shape.rank) shape.dim[0] = MIRT_ROWS;
+    a.kind = kind;
+    a.shape = shape;
+    return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 
 static void mirt__loss_weight_run(const mirt__call *call) {
+    const mirt__step_info *run = call->run;
     mirt__real *out = (mirt__real *)call->out[0];
-    for (int64_t i = 0; i < call->rows; i++) out[i] = (mirt__real)call->run->loss_scale;
+    switch ((mirt__weight_kind)call->node->a.kind) {
+    case MIRT__WEIGHT_SAMPLE:
+        for (int64_t i = 0; i < call->rows; i++) out[i] = (mirt__real)run->loss_scale;
+        break;
+    case MIRT__WEIGHT_SHARE: *out = (mirt__real)((double)call->rows / (double)run->global_rows); break;
+    case MIRT__WEIGHT_ONCE: *out = run->replica == 0; break;
+    case MIRT__WEIGHT_ONE: *out = 1; break;
+    }
 }
 
-MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};
 
 /* >>section ops/elementwise.c */
 
@@ -11044,7 +11114,7 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
@@ -11149,7 +11219,7 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
 }
 
-MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
     if (!a || !b) return NULL;
@@ -11175,7 +11245,7 @@ static void mirt__broadcast_run(const mirt__call *call) {
     call->kernels->binary(&b, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
@@ -11204,7 +11274,7 @@ static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mi
     return !node->in[1]->needs_grad || dx[1];
 }
 
-MIRT__TABLE mirt__op mirt__op_bias_add = {"bias_add", mirt__bias_add_shape, mirt__bias_add_gradient, mirt__bias_add_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_bias_add = {"bias_add", mirt__bias_add_shape, mirt__bias_add_gradient, mirt__bias_add_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     if (!x || !bias) return NULL;
@@ -11324,7 +11394,7 @@ static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reduce = {"reduce", mirt__reduce_shape, mirt__reduce_gradient, mirt__reduce_run, mirt__reduce_workspace, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_reduce = {"reduce", mirt__reduce_shape, mirt__reduce_gradient, mirt__reduce_run, mirt__reduce_workspace, NULL, false, 0, NULL};
 
 static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
 
@@ -11339,7 +11409,7 @@ static void mirt__reduce_max_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
-    "reduce_max_grad", mirt__reduce_max_grad_shape, NULL, mirt__reduce_max_grad_run, mirt__reduce_workspace, NULL, false, 0};
+    "reduce_max_grad", mirt__reduce_max_grad_shape, NULL, mirt__reduce_max_grad_run, mirt__reduce_workspace, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;
@@ -11386,7 +11456,7 @@ static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0};
+MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -11426,7 +11496,7 @@ static void mirt__cast_run(const mirt__call *call) {
     call->kernels->cast(&c, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0, NULL};
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
@@ -11454,7 +11524,7 @@ static void mirt__one_hot_run(const mirt__call *call) {
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0, NULL};
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
@@ -11609,7 +11679,7 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__TABLE mirt__op mirt__op_matmul = {
-    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0};
+    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;
@@ -11781,7 +11851,7 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d = {
-    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 static bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
@@ -11802,7 +11872,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
-    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
@@ -11816,7 +11886,7 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
-    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 static bool mirt__conv2d_pool_shape(mirt__node *node) {
     mirt__conv s;
@@ -11846,7 +11916,7 @@ static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy,
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_pool = {
-    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u};
+    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u, NULL};
 
 static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
@@ -11861,7 +11931,7 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
-    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     if (!x || !kernel) return NULL;
@@ -11940,11 +12010,11 @@ static void mirt__pool_grad_run(const mirt__call *call) {
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_average_pool2d_grad = {
-    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
+    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;
@@ -11990,8 +12060,8 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
     call->kernels->softmax_grad(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
 
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
 
@@ -12054,9 +12124,9 @@ static void mirt__accuracy_run(const mirt__call *call) {
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_loss = {"loss", mirt__per_sample_shape, mirt__loss_gradient, mirt__loss_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_loss_grad = {"loss_grad", mirt__loss_grad_shape, NULL, mirt__loss_grad_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NULL, mirt__accuracy_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_loss = {"loss", mirt__per_sample_shape, mirt__loss_gradient, mirt__loss_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_loss_grad = {"loss_grad", mirt__loss_grad_shape, NULL, mirt__loss_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NULL, mirt__accuracy_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
@@ -12077,7 +12147,7 @@ MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *
 
 /* >>section ops/dropout.c */
 
-/* a.rate, a.key. Outside training it copies. Its gradient is the same mask on dy. */
+/* a.rate, a.key. Outside of training it is left out. Its gradient is the same mask on dy. */
 
 static bool mirt__dropout_shape(mirt__node *node) {
     if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
@@ -12087,16 +12157,6 @@ static bool mirt__dropout_shape(mirt__node *node) {
 }
 
 static void mirt__dropout_run(const mirt__call *call) {
-    if (!call->run->training) {
-        mirt__unary copy;
-        memset(&copy, 0, sizeof copy);
-        copy.kind = MIRT__COPY;
-        copy.count = mirt__elements(call->node->out[0], call->rows);
-        copy.x = (const mirt__real *)call->in[0];
-        copy.y = (mirt__real *)call->out[0];
-        call->kernels->unary(&copy, &call->where);
-        return;
-    }
     mirt__dropout d;
     d.rows = mirt__is_batched(&call->node->in[0]->shape) ? call->rows : 1;
     d.n = mirt__shape_count(&call->node->in[0]->shape);
@@ -12114,7 +12174,11 @@ static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0};
+static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+    return mirt__in_training(node, mode) ? mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1) : in[0];
+}
+
+MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0, mirt__dropout_lower};
 
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
     if (!x) return NULL;
@@ -12144,6 +12208,7 @@ MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
 
 MIRT__LIB void mirt__graph_free(mirt__graph *graph) {
     mirt__free(graph->node);
+    mirt__free(graph->assignment);
     mirt__pool_free(&graph->pool);
     memset(graph, 0, sizeof *graph);
 }
@@ -12240,28 +12305,84 @@ static void mirt__mark_live(mirt__graph *graph, mirt_tensor *const *keep, int co
     }
 }
 
-MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
-                                 mirt_tensor *replacement, mirt_tensor **keep, int count) {
-    for (int i = 0; i < source->count; i++) {
-        const mirt__node *from = source->node[i];
-        mirt_tensor *in[MIRT__MAX_IN];
-        if (from->out[0] == replaced) {
-            from->out[0]->clone = replacement;
-            continue;
-        }
-        for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
-        mirt__node *node = mirt__graph_new_node(graph, from->id, &from->a, in, from->num_in);
-        if (!node) return false;
-        if (from->name && !(node->name = mirt__pool_strdup(&graph->pool, from->name))) return false;
-        for (int k = 0; k < from->num_out; k++) {
-            if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
-            node->out[k]->needs_grad = from->out[k]->needs_grad;
-            from->out[k]->clone = node->out[k];
-        }
-        if (!mirt__graph_append(graph, node)) return false;
+/* The ancestors of `keep` are live, but for what lies behind the tensors that are replaced. */
+static void mirt__copy_mark(const mirt__copying *c, mirt_tensor *const *keep, int count) {
+    mirt__graph *source = (mirt__graph *)c->source;
+    for (int i = 0; i < source->count; i++) source->node[i]->live = false;
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->node->live = true;
     }
-    for (int i = 0; i < count; i++) keep[i] = keep[i]->clone;
-    mirt__graph_prune(graph, keep, count);
+    for (int i = source->count - 1; i >= 0; i--) {
+        mirt__node *node = source->node[i];
+        for (int k = 0; k < c->num_replaced; k++) {
+            if (node->out[0] == c->replaced[k]) node->live = false;
+        }
+        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+}
+
+static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, const char *name) {
+    if (!name || !c->prefix) return name ? mirt__pool_strdup(&graph->pool, name) : NULL;
+    size_t size = strlen(name) + strlen(c->prefix) + 2;
+    char *full = (char *)mirt__pool_alloc(&graph->pool, size);
+    if (full) snprintf(full, size, "%s/%s", c->prefix, name);
+    return full;
+}
+
+static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt__node copy = *from;
+    for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
+    if (copy.id == MIRT__OP_variable) copy.a.index += c->first_variable;
+    if (c->salt) copy.a.key ^= c->salt * 0x9E3779B97F4A7C15u;
+    if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
+    if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
+    if (c->mode && from->op->lower) {
+        graph->scope = copy.name;
+        from->out[0]->clone = from->op->lower(graph, &copy, in, c->mode);
+        graph->scope = NULL;
+        return from->out[0]->clone != NULL;
+    }
+    mirt__node *node = mirt__graph_new_node(graph, from->id, &copy.a, in, from->num_in);
+    if (!node) return false;
+    node->name = copy.name;
+    for (int k = 0; k < from->num_out; k++) {
+        if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
+        node->out[k]->needs_grad = from->out[k]->needs_grad;
+        from->out[k]->clone = node->out[k];
+    }
+    return mirt__graph_append(graph, node);
+}
+
+MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
+    mirt__copy_mark(c, keep, count);
+    for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->clone = c->replacement[k];
+    for (int i = 0; i < c->source->count; i++) {
+        if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i] = keep[i]->clone;
+    }
+    return true;
+}
+
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation) {
+    if (!value) return false;
+    if (graph->num_assignments == graph->assignment_capacity) {
+        int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
+        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity, sizeof *graph->assignment)) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+        graph->assignment_capacity = capacity;
+    }
+    mirt__assignment *a = &graph->assignment[graph->num_assignments++];
+    a->variable = variable;
+    a->value = value;
+    a->aggregation = aggregation;
     return true;
 }
 
@@ -12295,8 +12416,16 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
     }
 }
 
+/* Adds dx to the gradient of x. */
+static bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
+    x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx) : dx;
+    return x->grad != NULL;
+}
+
 static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
-    mirt_tensor *dy[MIRT__MAX_OUT] = {NULL, NULL, NULL, NULL}, *dx[MIRT__MAX_IN] = {NULL, NULL, NULL, NULL, NULL, NULL};
+    mirt_tensor *dy[MIRT__MAX_OUT], *dx[MIRT__MAX_IN];
+    memset(dy, 0, sizeof dy);
+    memset(dx, 0, sizeof dx);
     bool reached = false, wanted = false;
     for (int k = 0; k < node->num_out; k++) {
         dy[k] = node->out[k]->grad;
@@ -12313,20 +12442,20 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     for (int k = 0; k < node->num_in; k++) {
         mirt_tensor *x = node->in[k];
         if (!dx[k] || !x->needs_grad) continue;
-        x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx[k]) : dx[k];
-        if (!x->grad) return false;
+        if (!mirt__gradient_add(x, dx[k])) return false;
     }
     return true;
 }
 
-MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy) {
-    if (!y || !dy) return false;
-    int count = graph->count;
-    for (int i = 0; i < count; i++) {
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
+    int nodes = graph->count;
+    for (int i = 0; i < nodes; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->grad = NULL;
     }
-    y->grad = dy;
-    for (int i = count - 1; i >= 0; i--) {
+    for (int i = 0; i < count; i++) {
+        if (!y[i] || !dy[i] || !mirt__gradient_add(y[i], dy[i])) return false;
+    }
+    for (int i = nodes - 1; i >= 0; i--) {
         if (!mirt__node_gradient(graph, graph->node[i])) {
             mirt__graph_poison(graph);
             return false;
@@ -12449,19 +12578,6 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
         if (!mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) continue;
         mirt__absorb(node, p, node->in[1]);
         node->a.mask_activation = kind;
-    }
-    mirt__graph_prune(graph, keep, count);
-}
-
-MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count) {
-    for (int i = 0; i < graph->count; i++) {
-        mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) {
-            if (node->in[k]->node->id == MIRT__OP_dropout) node->in[k] = node->in[k]->node->in[0];
-        }
-    }
-    for (int i = 0; i < count; i++) {
-        if (keep[i] && keep[i]->node->id == MIRT__OP_dropout) keep[i] = keep[i]->node->in[0];
     }
     mirt__graph_prune(graph, keep, count);
 }
@@ -13008,8 +13124,9 @@ typedef struct mirt__variable {
     const char *name; /* "conv2d/kernel" */
     mirt_shape shape;
     int64_t count;
-    size_t offset; /* bytes in the weight block */
-    bool trainable;
+    size_t offset;   /* bytes in the weight block */
+    bool trainable;  /* as it was made */
+    bool frozen;     /* by mirt_set_trainable */
     mirt_initializer initializer;
     double fan_in, fan_out;
 } mirt__variable;
@@ -13092,6 +13209,8 @@ struct mirt_model {
     mirt__layer **layer;
     int num_layers, layer_capacity;
     mirt_tensor *input, *output;
+    mirt_tensor **term; /* added to the loss: regularizers and the like */
+    int num_terms, term_capacity;
 
     bool compiled;
     bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
@@ -13113,9 +13232,11 @@ struct mirt_model {
 /* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
    bytes, `name` NULL for the default. */
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
-/* A trainable variable of the layer being built: "layer/name". */
+/* A variable of the layer being built: "layer/name". */
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out);
+                                          const mirt_initializer *initializer, double fan_in, double fan_out, bool trainable);
+/* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
@@ -13449,7 +13570,7 @@ static mirt_tensor *mirt__bias_and_activation(mirt_model *model, mirt__layer *la
                                               const mirt_initializer *initializer, double fan_in, mirt_activation_kind activation) {
     if (x && !no_bias) {
         mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
-        x = mirt__bias_add_op(x, mirt__variable_add(model, layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0]));
+        x = mirt__bias_add_op(x, mirt__variable_add(model, layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0], true));
     }
     return mirt__activation_op(activation, x);
 }
@@ -13489,7 +13610,7 @@ static mirt_tensor *mirt__dense_build(mirt_model *model, mirt__layer *layer, mir
     mirt__default_initializer(&d->bias_initializer, mirt_zeros());
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
-    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units);
+    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units, true);
     return mirt__bias_and_activation(model, layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, d->units, d->activation);
 }
 
@@ -13516,7 +13637,7 @@ static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mi
     a.padding = d->padding;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
     double area = (double)d->kernel[0] * d->kernel[1];
-    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, area * (double)shape.dim[2], area * d->filters);
+    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, area * (double)shape.dim[2], area * d->filters, true);
     return mirt__bias_and_activation(model, layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, d->filters, d->activation);
 }
 
@@ -13728,6 +13849,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__free(model->history_logs);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
+    mirt__free(model->term);
     mirt__free(model->variable);
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
@@ -13806,7 +13928,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
 }
 
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out) {
+                                          const mirt_initializer *initializer, double fan_in, double fan_out, bool trainable) {
     char full[256], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
@@ -13828,12 +13950,23 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer,
     v->shape = *shape;
     v->count = count;
     v->offset = model->weight_bytes;
-    v->trainable = true;
+    v->trainable = trainable;
     v->initializer = *initializer;
     v->fan_in = fan_in;
     v->fan_out = fan_out;
     model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
+}
+
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
+    if (!term) return false;
+    if (model->num_terms == model->term_capacity) {
+        int capacity = model->term_capacity ? 2 * model->term_capacity : 16;
+        if (!mirt__grow((void **)&model->term, (size_t)model->num_terms, (size_t)capacity, sizeof *model->term)) return mirt__model_poison(model) != NULL;
+        model->term_capacity = capacity;
+    }
+    model->term[model->num_terms++] = term;
+    return true;
 }
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
@@ -14472,11 +14605,19 @@ MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int
 static bool mirt__variable_trainable(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].trainable; }
 
 /* The model's nodes in the program's graph, reading data of `dtype`. */
-static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype) {
+static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype, const mirt__mode *mode) {
     mirt_tensor *output = model->output;
     mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input->shape);
     if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
-    return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
+    mirt__copying copying;
+    const mirt_tensor *input = model->input;
+    memset(&copying, 0, sizeof copying);
+    copying.source = &model->graph;
+    copying.replaced = &input;
+    copying.replacement = &x;
+    copying.num_replaced = 1;
+    copying.mode = mode;
+    return mirt__graph_copy(graph, &copying, &output, 1) ? output : NULL;
 }
 
 /* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
@@ -14514,7 +14655,8 @@ static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mi
 /* Records the gradients and appends them to outputs, one for every trainable variable reached. */
 static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, mirt_tensor *loss, mirt__output *outputs, int count) {
     int forward = graph->count;
-    if (!mirt__gradients(graph, loss, mirt__loss_weight_op(graph))) return -1;
+    mirt_tensor *weight = mirt__loss_weight_op(graph, MIRT__WEIGHT_SAMPLE);
+    if (!mirt__gradients(graph, &loss, &weight, 1)) return -1;
     for (int i = 0; i < forward; i++) {
         mirt__node *node = graph->node[i];
         if (node->id != MIRT__OP_variable || !node->out[0]->grad) continue;
@@ -14528,12 +14670,14 @@ static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, 
 static int mirt__program_record(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype,
                                 mirt__output *outputs, mirt_tensor **keep) {
     mirt__graph *graph = &program->graph;
-    keep[0] = mirt__program_forward(graph, model, dtype);
+    mirt__mode mode;
+    memset(&mode, 0, sizeof mode);
+    mode.training = kind == MIRT__TRAIN;
+    keep[0] = mirt__program_forward(graph, model, dtype, &mode);
     int count = keep[0] ? 1 : -1;
     if (count > 0 && kind != MIRT__PREDICT) count = mirt__program_results(graph, model, keep[0], keep);
     if (count < 0) return -1;
     mirt__graph_mark_gradients(graph, mirt__variable_trainable, model);
-    if (kind != MIRT__TRAIN) mirt__fuse_inference(graph, keep, count);
     mirt__fuse_forward(graph, keep, count);
     for (int i = 0; i < count; i++) {
         outputs[i].tensor = keep[i];

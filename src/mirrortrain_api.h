@@ -199,13 +199,26 @@ MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 /* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
+/* How a variable's new values on the replicas become one. tf.VariableAggregation. */
+typedef enum mirt_aggregation {
+    MIRT_AGGREGATE_NONE = 0, /* replicas must not write it */
+    MIRT_AGGREGATE_MEAN,     /* weighted by the replicas' rows */
+    MIRT_AGGREGATE_SUM,
+    MIRT_AGGREGATE_FIRST     /* of the first replica */
+} mirt_aggregation;
+
 /* >>tensors ------------------------------------------------------------------------------- */
 
 /* A model records layers and operations. Recording is sticky: a bad argument marks the model,
    the call returns NULL, calls given NULL hand it on, and mirt_compile returns the first error. */
 typedef struct mirt_model mirt_model;
-/* A node of the recorded graph; owned by its model. */
+/* A node of a recorded graph; owned by its model or function. */
 typedef struct mirt_tensor mirt_tensor;
+/* A step of one's own, recorded once and replayed by every replica: see >>functions. */
+typedef struct mirt_function mirt_function;
+
+/* How a model that is called runs what differs in training: AUTO is as the model around it does. */
+typedef enum mirt_training { MIRT_TRAINING_AUTO = 0, MIRT_TRAINING_ON, MIRT_TRAINING_OFF } mirt_training;
 
 typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
 typedef enum mirt_activation_kind {

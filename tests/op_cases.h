@@ -296,7 +296,7 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
     if (r->differentiable) {
         /* dy comes in like the data or, when y has no rows, like a variable */
         dy = mirt__is_batched(&r->y->shape) ? mirt__input_op(g, 1, MIRT_FLOAT32, &r->y->shape) : mirt__variable_op(g, c->operands, &r->y->shape);
-        if (!mirt__gradients(g, r->y, dy)) return false;
+        if (!mirt__gradients(g, &r->y, &dy, 1)) return false;
     }
     r->count[c->operands] = r->values;
     for (int i = 0; i <= c->operands; i++) {

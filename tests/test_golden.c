@@ -51,7 +51,7 @@ static bool one_op_gradient(one_op *o, mirt_tensor *y) {
     mirt__graph *g = &o->program.graph;
     mirt__graph_mark_gradients(g, always, NULL);
     mirt_tensor *dy = mirt__input_op(g, SLOT_DY, MIRT_FLOAT32, &y->shape);
-    return mirt__gradients(g, y, dy);
+    return mirt__gradients(g, &y, &dy, 1);
 }
 
 static bool one_op_run(one_op *o, const mirt__kernels *kernels) {

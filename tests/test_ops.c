@@ -170,7 +170,7 @@ static void check_loss_weight(void) {
     memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
     mirt__graph_init(&program.graph, NULL);
-    output.tensor = mirt__loss_weight_op(&program.graph);
+    output.tensor = mirt__loss_weight_op(&program.graph, MIRT__WEIGHT_SAMPLE);
     output.space = MIRT__SPACE_IO;
     output.offset = 0;
     bool planned = output.tensor && mirt__plan(&program, &output, 1, NULL, 4);

@@ -115,16 +115,3 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
     }
     mirt__graph_prune(graph, keep, count);
 }
-
-MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count) {
-    for (int i = 0; i < graph->count; i++) {
-        mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) {
-            if (node->in[k]->node->id == MIRT__OP_dropout) node->in[k] = node->in[k]->node->in[0];
-        }
-    }
-    for (int i = 0; i < count; i++) {
-        if (keep[i] && keep[i]->node->id == MIRT__OP_dropout) keep[i] = keep[i]->node->in[0];
-    }
-    mirt__graph_prune(graph, keep, count);
-}

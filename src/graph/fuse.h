@@ -8,12 +8,10 @@
      activation(bias_add(product(x, w)))  -> product with an epilogue
      max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
    backward:
-     activation gradient(product)         -> product with a mask
-   inference: dropout is left out. */
+     activation gradient(product)         -> product with a mask */
 #include "graph.h"
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
-MIRT__LIB void mirt__fuse_inference(mirt__graph *graph, mirt_tensor **keep, int count);
 
 #endif

@@ -8,6 +8,7 @@ MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
 
 MIRT__LIB void mirt__graph_free(mirt__graph *graph) {
     mirt__free(graph->node);
+    mirt__free(graph->assignment);
     mirt__pool_free(&graph->pool);
     memset(graph, 0, sizeof *graph);
 }
@@ -104,28 +105,84 @@ static void mirt__mark_live(mirt__graph *graph, mirt_tensor *const *keep, int co
     }
 }
 
-MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
-                                 mirt_tensor *replacement, mirt_tensor **keep, int count) {
-    for (int i = 0; i < source->count; i++) {
-        const mirt__node *from = source->node[i];
-        mirt_tensor *in[MIRT__MAX_IN];
-        if (from->out[0] == replaced) {
-            from->out[0]->clone = replacement;
-            continue;
-        }
-        for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
-        mirt__node *node = mirt__graph_new_node(graph, from->id, &from->a, in, from->num_in);
-        if (!node) return false;
-        if (from->name && !(node->name = mirt__pool_strdup(&graph->pool, from->name))) return false;
-        for (int k = 0; k < from->num_out; k++) {
-            if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
-            node->out[k]->needs_grad = from->out[k]->needs_grad;
-            from->out[k]->clone = node->out[k];
-        }
-        if (!mirt__graph_append(graph, node)) return false;
+/* The ancestors of `keep` are live, but for what lies behind the tensors that are replaced. */
+static void mirt__copy_mark(const mirt__copying *c, mirt_tensor *const *keep, int count) {
+    mirt__graph *source = (mirt__graph *)c->source;
+    for (int i = 0; i < source->count; i++) source->node[i]->live = false;
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->node->live = true;
     }
-    for (int i = 0; i < count; i++) keep[i] = keep[i]->clone;
-    mirt__graph_prune(graph, keep, count);
+    for (int i = source->count - 1; i >= 0; i--) {
+        mirt__node *node = source->node[i];
+        for (int k = 0; k < c->num_replaced; k++) {
+            if (node->out[0] == c->replaced[k]) node->live = false;
+        }
+        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+}
+
+static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, const char *name) {
+    if (!name || !c->prefix) return name ? mirt__pool_strdup(&graph->pool, name) : NULL;
+    size_t size = strlen(name) + strlen(c->prefix) + 2;
+    char *full = (char *)mirt__pool_alloc(&graph->pool, size);
+    if (full) snprintf(full, size, "%s/%s", c->prefix, name);
+    return full;
+}
+
+static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt__node copy = *from;
+    for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
+    if (copy.id == MIRT__OP_variable) copy.a.index += c->first_variable;
+    if (c->salt) copy.a.key ^= c->salt * 0x9E3779B97F4A7C15u;
+    if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
+    if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
+    if (c->mode && from->op->lower) {
+        graph->scope = copy.name;
+        from->out[0]->clone = from->op->lower(graph, &copy, in, c->mode);
+        graph->scope = NULL;
+        return from->out[0]->clone != NULL;
+    }
+    mirt__node *node = mirt__graph_new_node(graph, from->id, &copy.a, in, from->num_in);
+    if (!node) return false;
+    node->name = copy.name;
+    for (int k = 0; k < from->num_out; k++) {
+        if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
+        node->out[k]->needs_grad = from->out[k]->needs_grad;
+        from->out[k]->clone = node->out[k];
+    }
+    return mirt__graph_append(graph, node);
+}
+
+MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
+    mirt__copy_mark(c, keep, count);
+    for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->clone = c->replacement[k];
+    for (int i = 0; i < c->source->count; i++) {
+        if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i] = keep[i]->clone;
+    }
+    return true;
+}
+
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation) {
+    if (!value) return false;
+    if (graph->num_assignments == graph->assignment_capacity) {
+        int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
+        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity, sizeof *graph->assignment)) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+        graph->assignment_capacity = capacity;
+    }
+    mirt__assignment *a = &graph->assignment[graph->num_assignments++];
+    a->variable = variable;
+    a->value = value;
+    a->aggregation = aggregation;
     return true;
 }
 
@@ -159,8 +216,16 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
     }
 }
 
+/* Adds dx to the gradient of x. */
+static bool mirt__gradient_add(mirt_tensor *x, mirt_tensor *dx) {
+    x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx) : dx;
+    return x->grad != NULL;
+}
+
 static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
-    mirt_tensor *dy[MIRT__MAX_OUT] = {NULL, NULL, NULL, NULL}, *dx[MIRT__MAX_IN] = {NULL, NULL, NULL, NULL, NULL, NULL};
+    mirt_tensor *dy[MIRT__MAX_OUT], *dx[MIRT__MAX_IN];
+    memset(dy, 0, sizeof dy);
+    memset(dx, 0, sizeof dx);
     bool reached = false, wanted = false;
     for (int k = 0; k < node->num_out; k++) {
         dy[k] = node->out[k]->grad;
@@ -177,20 +242,20 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     for (int k = 0; k < node->num_in; k++) {
         mirt_tensor *x = node->in[k];
         if (!dx[k] || !x->needs_grad) continue;
-        x->grad = x->grad ? mirt__binary_op(MIRT__ADD, x->grad, dx[k]) : dx[k];
-        if (!x->grad) return false;
+        if (!mirt__gradient_add(x, dx[k])) return false;
     }
     return true;
 }
 
-MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy) {
-    if (!y || !dy) return false;
-    int count = graph->count;
-    for (int i = 0; i < count; i++) {
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count) {
+    int nodes = graph->count;
+    for (int i = 0; i < nodes; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->grad = NULL;
     }
-    y->grad = dy;
-    for (int i = count - 1; i >= 0; i--) {
+    for (int i = 0; i < count; i++) {
+        if (!y[i] || !dy[i] || !mirt__gradient_add(y[i], dy[i])) return false;
+    }
+    for (int i = nodes - 1; i >= 0; i--) {
         if (!mirt__node_gradient(graph, graph->node[i])) {
             mirt__graph_poison(graph);
             return false;

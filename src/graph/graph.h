@@ -6,7 +6,7 @@
 #include "../base/base.h"
 #include "../kernels/kernels.h"
 
-#define MIRT__MAX_IN 6
+#define MIRT__MAX_IN 8
 #define MIRT__MAX_OUT 4
 /* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
    machine, and so small that sums and products of a few cannot overflow. */
@@ -54,11 +54,19 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    mirt_training training; /* how a model called as a layer was to be run */
 } mirt__attrs;
+
+/* How a model's nodes become those of a program. */
+typedef struct mirt__mode {
+    bool training;
+    bool (*frozen)(const void *arg, int variable);
+    const void *arg;
+} mirt__mode;
 
 /* Where a tensor's bytes live. */
 typedef enum mirt__space {
-    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_IO
+    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_REPLICA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_STATE, MIRT__SPACE_IO
 } mirt__space;
 
 struct mirt_tensor {
@@ -87,6 +95,13 @@ struct mirt__node {
     bool live;
 };
 
+/* A variable's new value, to be written when the step is over. */
+typedef struct mirt__assignment {
+    int variable;
+    mirt_tensor *value;
+    mirt_aggregation aggregation; /* of the replicas' values */
+} mirt__assignment;
+
 struct mirt__graph {
     mirt__pool pool;
     mirt__node **node; /* in recording order, which is an order of execution */
@@ -94,16 +109,22 @@ struct mirt__graph {
     const char *scope; /* name of the layer being recorded */
     mirt_status status; /* the first error */
     char error[512];
-    mirt_model *model; /* NULL in a program's graph */
+    mirt_model *model;       /* whose graph it is, or NULL */
+    mirt_function *function; /* whose program's graph it is, or NULL */
+    mirt__assignment *assignment;
+    int num_assignments, assignment_capacity;
 };
 
 /* What one replica's replay of a step is told at run time. */
 typedef struct mirt__step_info {
     uint64_t seed;
     int64_t step;
-    int64_t first_row; /* of this replica in the global batch */
-    double loss_scale; /* the weight of one sample's loss */
+    int64_t first_row;   /* of this replica in the global batch */
+    int64_t global_rows; /* of that batch */
+    int replica;
+    double loss_scale;   /* the weight of one sample's loss */
     bool training;
+    const char **failed; /* takes the name of a node whose user code failed */
 } mirt__step_info;
 
 typedef struct mirt__call {
@@ -134,6 +155,9 @@ struct mirt__op {
     double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
     bool alias; /* output 0 is the bytes of input 0 */
     unsigned optional_outputs; /* bits of outputs that may be NULL */
+    /* What a node of a model is in a program: records it there with the inputs `in`, returns its output.
+       NULL: the same node. */
+    mirt_tensor *(*lower)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode);
 };
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
@@ -145,10 +169,22 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
                                     mirt_tensor *const *in, int num_in);
 /* From a shape rule: adds the next output of `node`. */
 MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shape *shape);
-/* A copy of `source`'s nodes up to the `count` tensors of `keep`, which are replaced by their copies.
-   `replaced`, a tensor of source, becomes `replacement`, already in `graph`. */
-MIRT__LIB bool mirt__graph_clone(mirt__graph *graph, const mirt__graph *source, const mirt_tensor *replaced,
-                                 mirt_tensor *replacement, mirt_tensor **keep, int count);
+/* Copies nodes of a model's graph into another graph. */
+typedef struct mirt__copying {
+    const mirt__graph *source;
+    const mirt_tensor *const *replaced; /* tensors of source (its inputs) ... */
+    mirt_tensor *const *replacement;    /* ... and what stands for them in the target */
+    int num_replaced;
+    int first_variable;    /* added to the variables' indices */
+    const char *prefix;    /* of the nodes' names, or NULL */
+    uint64_t salt;         /* mixed into the keys of random streams; 0: none */
+    mirt_training training; /* marks the copies, unless MIRT_TRAINING_AUTO */
+    const mirt__mode *mode; /* NULL: copies as they are; otherwise lowers */
+} mirt__copying;
+/* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
+MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
+/* Variable `variable` shall have `value` after the step. */
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Removes nodes that none of `keep` depends on. */
@@ -156,9 +192,9 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
 MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
-/* Records the gradient of sum(y * dy); afterwards x->grad is the gradient of x, or NULL when y does
-   not depend on it. */
-MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *y, mirt_tensor *dy);
+/* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
+   when no y depends on it. */
+MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);
 
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */

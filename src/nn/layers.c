@@ -21,7 +21,7 @@ static mirt_tensor *mirt__bias_and_activation(mirt_model *model, mirt__layer *la
                                               const mirt_initializer *initializer, double fan_in, mirt_activation_kind activation) {
     if (x && !no_bias) {
         mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
-        x = mirt__bias_add_op(x, mirt__variable_add(model, layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0]));
+        x = mirt__bias_add_op(x, mirt__variable_add(model, layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0], true));
     }
     return mirt__activation_op(activation, x);
 }
@@ -61,7 +61,7 @@ static mirt_tensor *mirt__dense_build(mirt_model *model, mirt__layer *layer, mir
     mirt__default_initializer(&d->bias_initializer, mirt_zeros());
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
-    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units);
+    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units, true);
     return mirt__bias_and_activation(model, layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, d->units, d->activation);
 }
 
@@ -88,7 +88,7 @@ static mirt_tensor *mirt__conv2d_build(mirt_model *model, mirt__layer *layer, mi
     a.padding = d->padding;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
     double area = (double)d->kernel[0] * d->kernel[1];
-    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, area * (double)shape.dim[2], area * d->filters);
+    mirt_tensor *kernel = mirt__variable_add(model, layer, "kernel", &shape, &d->kernel_initializer, area * (double)shape.dim[2], area * d->filters, true);
     return mirt__bias_and_activation(model, layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, d->filters, d->activation);
 }
 

@@ -42,6 +42,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__free(model->history_logs);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
+    mirt__free(model->term);
     mirt__free(model->variable);
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
@@ -120,7 +121,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
 }
 
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out) {
+                                          const mirt_initializer *initializer, double fan_in, double fan_out, bool trainable) {
     char full[256], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
@@ -142,12 +143,23 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer,
     v->shape = *shape;
     v->count = count;
     v->offset = model->weight_bytes;
-    v->trainable = true;
+    v->trainable = trainable;
     v->initializer = *initializer;
     v->fan_in = fan_in;
     v->fan_out = fan_out;
     model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
+}
+
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
+    if (!term) return false;
+    if (model->num_terms == model->term_capacity) {
+        int capacity = model->term_capacity ? 2 * model->term_capacity : 16;
+        if (!mirt__grow((void **)&model->term, (size_t)model->num_terms, (size_t)capacity, sizeof *model->term)) return mirt__model_poison(model) != NULL;
+        model->term_capacity = capacity;
+    }
+    model->term[model->num_terms++] = term;
+    return true;
 }
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {

@@ -8,8 +8,9 @@ typedef struct mirt__variable {
     const char *name; /* "conv2d/kernel" */
     mirt_shape shape;
     int64_t count;
-    size_t offset; /* bytes in the weight block */
-    bool trainable;
+    size_t offset;   /* bytes in the weight block */
+    bool trainable;  /* as it was made */
+    bool frozen;     /* by mirt_set_trainable */
     mirt_initializer initializer;
     double fan_in, fan_out;
 } mirt__variable;
@@ -92,6 +93,8 @@ struct mirt_model {
     mirt__layer **layer;
     int num_layers, layer_capacity;
     mirt_tensor *input, *output;
+    mirt_tensor **term; /* added to the loss: regularizers and the like */
+    int num_terms, term_capacity;
 
     bool compiled;
     bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
@@ -113,9 +116,11 @@ struct mirt_model {
 /* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
    bytes, `name` NULL for the default. */
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
-/* A trainable variable of the layer being built: "layer/name". */
+/* A variable of the layer being built: "layer/name". */
 MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out);
+                                          const mirt_initializer *initializer, double fan_in, double fan_out, bool trainable);
+/* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */

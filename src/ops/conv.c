@@ -154,7 +154,7 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d = {
-    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 static bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
@@ -175,7 +175,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
-    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
@@ -189,7 +189,7 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
-    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 static bool mirt__conv2d_pool_shape(mirt__node *node) {
     mirt__conv s;
@@ -219,7 +219,7 @@ static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy,
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_pool = {
-    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u};
+    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u, NULL};
 
 static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
@@ -234,7 +234,7 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 }
 
 MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
-    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0};
+    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     if (!x || !kernel) return NULL;

@@ -1,5 +1,5 @@
 #include "ops.h"
-/* a.rate, a.key. Outside training it copies. Its gradient is the same mask on dy. */
+/* a.rate, a.key. Outside of training it is left out. Its gradient is the same mask on dy. */
 
 static bool mirt__dropout_shape(mirt__node *node) {
     if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
@@ -9,16 +9,6 @@ static bool mirt__dropout_shape(mirt__node *node) {
 }
 
 static void mirt__dropout_run(const mirt__call *call) {
-    if (!call->run->training) {
-        mirt__unary copy;
-        memset(&copy, 0, sizeof copy);
-        copy.kind = MIRT__COPY;
-        copy.count = mirt__elements(call->node->out[0], call->rows);
-        copy.x = (const mirt__real *)call->in[0];
-        copy.y = (mirt__real *)call->out[0];
-        call->kernels->unary(&copy, &call->where);
-        return;
-    }
     mirt__dropout d;
     d.rows = mirt__is_batched(&call->node->in[0]->shape) ? call->rows : 1;
     d.n = mirt__shape_count(&call->node->in[0]->shape);
@@ -36,7 +26,11 @@ static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0};
+static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+    return mirt__in_training(node, mode) ? mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1) : in[0];
+}
+
+MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0, mirt__dropout_lower};
 
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
     if (!x) return NULL;

@@ -7,6 +7,10 @@ MIRT__LIB mirt__attrs mirt__no_attrs(void) {
     return a;
 }
 
+MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode) {
+    return node->a.training == MIRT_TRAINING_AUTO ? mode->training : node->a.training == MIRT_TRAINING_ON;
+}
+
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x) { return x->shape.rank ? x->shape.dim[x->shape.rank - 1] : 1; }
 
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
@@ -46,17 +50,28 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
     return mirt__leaf(graph, MIRT__OP_variable, index, MIRT_FLOAT32, shape);
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph) {
-    mirt_shape rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
-    rows.dim[0] = MIRT_ROWS;
-    return mirt__leaf(graph, MIRT__OP_loss_weight, 0, MIRT_FLOAT32, &rows);
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
+    mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
+    mirt__attrs a = mirt__no_attrs();
+    if (shape.rank) shape.dim[0] = MIRT_ROWS;
+    a.kind = kind;
+    a.shape = shape;
+    return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 
 static void mirt__loss_weight_run(const mirt__call *call) {
+    const mirt__step_info *run = call->run;
     mirt__real *out = (mirt__real *)call->out[0];
-    for (int64_t i = 0; i < call->rows; i++) out[i] = (mirt__real)call->run->loss_scale;
+    switch ((mirt__weight_kind)call->node->a.kind) {
+    case MIRT__WEIGHT_SAMPLE:
+        for (int64_t i = 0; i < call->rows; i++) out[i] = (mirt__real)run->loss_scale;
+        break;
+    case MIRT__WEIGHT_SHARE: *out = (mirt__real)((double)call->rows / (double)run->global_rows); break;
+    case MIRT__WEIGHT_ONCE: *out = run->replica == 0; break;
+    case MIRT__WEIGHT_ONE: *out = 1; break;
+    }
 }
 
-MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};

@@ -136,7 +136,7 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__TABLE mirt__op mirt__op_matmul = {
-    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0};
+    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;

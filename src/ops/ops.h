@@ -16,12 +16,20 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
+/* Whether a node of a model is lowered for training. */
+MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
 
 /* Leaves. input: `slot` is its place among the program's inputs; shape batched. */
 MIRT__LIB mirt_tensor *mirt__input_op(mirt__graph *graph, int slot, mirt_dtype dtype, const mirt_shape *shape);
 MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mirt_shape *shape);
-/* [rows] float32: the weight of each sample's loss in this step. */
-MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph);
+/* What a term of the loss weighs in this step. */
+typedef enum mirt__weight_kind {
+    MIRT__WEIGHT_SAMPLE, /* [rows]: each sample's share of the global batch */
+    MIRT__WEIGHT_SHARE,  /* a number: the share of this replica's rows */
+    MIRT__WEIGHT_ONCE,   /* a number: 1 on the first replica, 0 on the others */
+    MIRT__WEIGHT_ONE
+} mirt__weight_kind;
+MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind);
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);

@@ -68,11 +68,11 @@ static void mirt__pool_grad_run(const mirt__call *call) {
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
-MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_average_pool2d_grad = {
-    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0};
+    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;

@@ -17,7 +17,7 @@ static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0};
+MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -57,7 +57,7 @@ static void mirt__cast_run(const mirt__call *call) {
     call->kernels->cast(&c, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0, NULL};
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
@@ -85,7 +85,7 @@ static void mirt__one_hot_run(const mirt__call *call) {
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0};
+MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0, NULL};
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;

@@ -26,11 +26,19 @@ MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int
 static bool mirt__variable_trainable(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].trainable; }
 
 /* The model's nodes in the program's graph, reading data of `dtype`. */
-static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype) {
+static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype, const mirt__mode *mode) {
     mirt_tensor *output = model->output;
     mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input->shape);
     if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
-    return mirt__graph_clone(graph, &model->graph, model->input, x, &output, 1) ? output : NULL;
+    mirt__copying copying;
+    const mirt_tensor *input = model->input;
+    memset(&copying, 0, sizeof copying);
+    copying.source = &model->graph;
+    copying.replaced = &input;
+    copying.replacement = &x;
+    copying.num_replaced = 1;
+    copying.mode = mode;
+    return mirt__graph_copy(graph, &copying, &output, 1) ? output : NULL;
 }
 
 /* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
@@ -68,7 +76,8 @@ static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mi
 /* Records the gradients and appends them to outputs, one for every trainable variable reached. */
 static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, mirt_tensor *loss, mirt__output *outputs, int count) {
     int forward = graph->count;
-    if (!mirt__gradients(graph, loss, mirt__loss_weight_op(graph))) return -1;
+    mirt_tensor *weight = mirt__loss_weight_op(graph, MIRT__WEIGHT_SAMPLE);
+    if (!mirt__gradients(graph, &loss, &weight, 1)) return -1;
     for (int i = 0; i < forward; i++) {
         mirt__node *node = graph->node[i];
         if (node->id != MIRT__OP_variable || !node->out[0]->grad) continue;
@@ -82,12 +91,14 @@ static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, 
 static int mirt__program_record(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype,
                                 mirt__output *outputs, mirt_tensor **keep) {
     mirt__graph *graph = &program->graph;
-    keep[0] = mirt__program_forward(graph, model, dtype);
+    mirt__mode mode;
+    memset(&mode, 0, sizeof mode);
+    mode.training = kind == MIRT__TRAIN;
+    keep[0] = mirt__program_forward(graph, model, dtype, &mode);
     int count = keep[0] ? 1 : -1;
     if (count > 0 && kind != MIRT__PREDICT) count = mirt__program_results(graph, model, keep[0], keep);
     if (count < 0) return -1;
     mirt__graph_mark_gradients(graph, mirt__variable_trainable, model);
-    if (kind != MIRT__TRAIN) mirt__fuse_inference(graph, keep, count);
     mirt__fuse_forward(graph, keep, count);
     for (int i = 0; i < count; i++) {
         outputs[i].tensor = keep[i];
