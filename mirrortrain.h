@@ -267,6 +267,8 @@ MIRT_API mirt_status mirt_last_status(void);
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT__DTYPE_COUNT } mirt_dtype;
 
 #define MIRT_MAX_RANK 6
+#define MIRT_MAX_INPUTS 8
+#define MIRT_MAX_OUTPUTS 8
 /* The first dimension of a batched tensor, known only when it runs. */
 #define MIRT_ROWS (-1)
 
@@ -527,8 +529,9 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
-/* Declares the model's output, batched float32; the last call before mirt_compile holds. */
+/* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
+MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 /* >>training ------------------------------------------------------------------------------ */
 
@@ -13208,7 +13211,8 @@ struct mirt_model {
     int num_variables, variable_capacity;
     mirt__layer **layer;
     int num_layers, layer_capacity;
-    mirt_tensor *input, *output;
+    mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
+    int num_inputs, num_outputs;
     mirt_tensor **term; /* added to the loss: regularizers and the like */
     int num_terms, term_capacity;
 
@@ -13506,11 +13510,11 @@ MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
 MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample) {
     const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
     char text[96];
-    if (cls->classes && (model->output->shape.rank != 2 || mirt__last_dim(model->output) < 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output->shape, text));
+    if (cls->classes && (model->output[0]->shape.rank != 2 || mirt__last_dim(model->output[0]) < 2)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output[0]->shape, text));
     }
     *dtype = cls->sparse ? MIRT_INT32 : MIRT_FLOAT32;
-    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output->shape);
+    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output[0]->shape);
     return MIRT_OK;
 }
 
@@ -13519,13 +13523,13 @@ MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *d
 /* Keras's choice for "accuracy": by the shapes of labels and predictions. */
 static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model) {
     if (mirt__loss_class_get(model->config.loss)->sparse) return MIRT__ACCURACY_SPARSE;
-    return mirt__last_dim(model->output) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
+    return mirt__last_dim(model->output[0]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
 }
 
 static mirt_status mirt__accuracy_check(const mirt_model *model) {
     char text[96];
-    if (model->output->shape.rank == 2 || mirt__accuracy_kind_of(model) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output->shape, text));
+    if (model->output[0]->shape.rank == 2 || mirt__accuracy_kind_of(model) == MIRT__ACCURACY_BINARY) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output[0]->shape, text));
 }
 
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels) {
@@ -13578,7 +13582,6 @@ static mirt_tensor *mirt__bias_and_activation(mirt_model *model, mirt__layer *la
 static mirt_tensor *mirt__input_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_shape shape = ((mirt__input_desc *)desc)->shape;
     (void)layer;
-    (void)x;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
         return mirt__fail(MIRT_E_SHAPE, "an input needs 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
     }
@@ -13588,8 +13591,10 @@ static mirt_tensor *mirt__input_build(mirt_model *model, mirt__layer *layer, mir
     }
     shape.dim[0] = MIRT_ROWS;
     shape.rank++;
-    if (model->input) return mirt__fail(MIRT_E_STATE, "the model already has an input"), (mirt_tensor *)NULL;
-    return model->input = mirt__input_op(&model->graph, 0, MIRT_FLOAT32, &shape);
+    if (model->num_inputs == MIRT_MAX_INPUTS) return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
+    x = mirt__input_op(&model->graph, model->num_inputs, MIRT_FLOAT32, &shape);
+    if (x) model->input[model->num_inputs++] = x;
+    return x;
 }
 
 static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -13969,19 +13974,34 @@ MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
     return true;
 }
 
-MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
-    if (!model || !output) return;
+static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor *output) {
+    if (output->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+    if (mirt__is_batched(&output->shape) && output->dtype == MIRT_FLOAT32) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
+}
+
+MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    if (!model || !outputs) return;
     if (model->compiled) {
-        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
+        mirt__fail(MIRT_E_STATE, "%s is compiled; its outputs come before mirt_compile", model->name);
         return;
     }
-    if (output->node->graph != &model->graph) {
-        mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+    if (count < 1 || count > MIRT_MAX_OUTPUTS) {
+        mirt__fail(MIRT_E_INVALID, "%s: %d outputs; it must be 1 to %d", model->name, count, MIRT_MAX_OUTPUTS);
         mirt__model_poison(model);
         return;
     }
-    model->output = output;
+    for (int i = 0; i < count; i++) {
+        if (!outputs[i]) return;
+        if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
+        mirt__model_poison(model);
+        return;
+    }
+    for (int i = 0; i < count; i++) model->output[i] = outputs[i];
+    model->num_outputs = count;
 }
+
+MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) { mirt_model_outputs(model, &output, 1); }
 
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
@@ -13992,11 +14012,8 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     mirt_dtype dtype;
     int64_t per_sample;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->input) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
-    if (!model->output) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
-    if (!mirt__is_batched(&model->output->shape) || model->output->dtype != MIRT_FLOAT32) {
-        return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
-    }
+    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if (!mirt__loss_class_get(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {
@@ -14247,7 +14264,7 @@ MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__te
         for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc.bytes, f == 0);
         mirt__text_add(out, "}}");
     }
-    const mirt__layer *last = mirt__layer_of(model, model->output, model->num_layers);
+    const mirt__layer *last = mirt__layer_of(model, model->output[0], model->num_layers);
     if (!last) return mirt__no_layer("the output");
     mirt__text_add(out, "]");
     mirt__write_name(out, "output", last->name, false);
@@ -14606,11 +14623,11 @@ static bool mirt__variable_trainable(const void *arg, int variable) { return ((c
 
 /* The model's nodes in the program's graph, reading data of `dtype`. */
 static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype, const mirt__mode *mode) {
-    mirt_tensor *output = model->output;
-    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input->shape);
+    mirt_tensor *output = model->output[0];
+    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input[0]->shape);
     if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
     mirt__copying copying;
-    const mirt_tensor *input = model->input;
+    const mirt_tensor *input = model->input[0];
     memset(&copying, 0, sizeof copying);
     copying.source = &model->graph;
     copying.replaced = &input;
@@ -14816,7 +14833,7 @@ static const char *mirt__sample_text(const mirt__batch *batch, int64_t row, char
 }
 
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
-    mirt_shape want = model->input->shape;
+    mirt_shape want = model->input[0]->shape;
     mirt_dtype dtype;
     int64_t per_sample;
     char a[96], b[96];
@@ -14846,7 +14863,7 @@ static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t
 /* Class numbers, checked against the number of classes. */
 static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const mirt__batch *batch) {
     int32_t *out = (int32_t *)(void *)model->trainer->labels;
-    int64_t classes = model->output->shape.dim[1];
+    int64_t classes = model->output[0]->shape.dim[1];
     char text[32];
     for (int64_t i = 0; i < batch->rows; i++) {
         double label = mirt__label_at(batch, dtype, i);
@@ -15259,7 +15276,7 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
 static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     mirt__batch batch;
-    size_t per_sample = (size_t)mirt__shape_count(&model->output->shape), done = 0;
+    size_t per_sample = (size_t)mirt__shape_count(&model->output[0]->shape), done = 0;
     if (capacity / (per_sample ? per_sample : 1) < (size_t)spec->samples) {
         return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)spec->samples,
                           (unsigned long long)(per_sample * (size_t)spec->samples), (unsigned long long)capacity);

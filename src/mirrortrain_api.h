@@ -84,6 +84,8 @@ MIRT_API mirt_status mirt_last_status(void);
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT__DTYPE_COUNT } mirt_dtype;
 
 #define MIRT_MAX_RANK 6
+#define MIRT_MAX_INPUTS 8
+#define MIRT_MAX_OUTPUTS 8
 /* The first dimension of a batched tensor, known only when it runs. */
 #define MIRT_ROWS (-1)
 
@@ -344,8 +346,9 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
-/* Declares the model's output, batched float32; the last call before mirt_compile holds. */
+/* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
+MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 /* >>training ------------------------------------------------------------------------------ */
 

@@ -22,7 +22,7 @@ static void fuzz_model(const uint8_t *data, size_t size) {
     mirt_model *model = mirt_load_memory(fuzz_strategy(), data, size);
     mirt_memory memory;
     if (model && mirt_plan_memory(model, 2, &memory) == MIRT_OK && memory.total < (size_t)16 << 20) {
-        mirt_shape shape = model->input->shape;
+        mirt_shape shape = model->input[0]->shape;
         shape.dim[0] = 2;
         if (mirt__shape_count(&shape) <= (int64_t)sizeof zeros) {
             mirt_train_step(model, mirt_make_array(zeros, MIRT_UINT8, shape), mirt_make_array(zeros, MIRT_UINT8, MIRT_SHAPE(2)), NULL);

@@ -50,9 +50,9 @@ static int works(mirt_model *model) {
 static void test_order(void) {
     float kernel[PIXELS * 3] = {0};
     mirt_model *model = small_model();
-    refused(!dense(model->output, 4, NULL), MIRT_E_STATE, "layers come before mirt_compile");
+    refused(!dense(model->output[0], 4, NULL), MIRT_E_STATE, "layers come before mirt_compile");
     ok(works(model), "the model is as it was");
-    mirt_model_output(model, model->input);
+    mirt_model_output(model, model->input[0]);
     refused(1, MIRT_E_STATE, "mirt_model_output comes before mirt_compile");
     ok(works(model), "the model is as it was");
     refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
@@ -200,7 +200,7 @@ static void wrong_recording(int which, const char *says) {
     default: break;
     }
     x = mirt_max_pool2d(mirt_conv2d(x, &conv), &pool);
-    if (which >= 10 && which <= 12) mirt_reshape(model->input, shape);
+    if (which >= 10 && which <= 12) mirt_reshape(model->input[0], shape);
     if (which == 13) mirt_rescale(x, (float)NAN, 0);
     if (which == 14) mirt_cast(x, (mirt_dtype)12);
     if (which == 15) mirt_one_hot(mirt_cast(x, MIRT_INT32), INT64_MAX);

@@ -94,7 +94,7 @@ MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__te
         for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc.bytes, f == 0);
         mirt__text_add(out, "}}");
     }
-    const mirt__layer *last = mirt__layer_of(model, model->output, model->num_layers);
+    const mirt__layer *last = mirt__layer_of(model, model->output[0], model->num_layers);
     if (!last) return mirt__no_layer("the output");
     mirt__text_add(out, "]");
     mirt__write_name(out, "output", last->name, false);

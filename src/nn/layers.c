@@ -29,7 +29,6 @@ static mirt_tensor *mirt__bias_and_activation(mirt_model *model, mirt__layer *la
 static mirt_tensor *mirt__input_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_shape shape = ((mirt__input_desc *)desc)->shape;
     (void)layer;
-    (void)x;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
         return mirt__fail(MIRT_E_SHAPE, "an input needs 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
     }
@@ -39,8 +38,10 @@ static mirt_tensor *mirt__input_build(mirt_model *model, mirt__layer *layer, mir
     }
     shape.dim[0] = MIRT_ROWS;
     shape.rank++;
-    if (model->input) return mirt__fail(MIRT_E_STATE, "the model already has an input"), (mirt_tensor *)NULL;
-    return model->input = mirt__input_op(&model->graph, 0, MIRT_FLOAT32, &shape);
+    if (model->num_inputs == MIRT_MAX_INPUTS) return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
+    x = mirt__input_op(&model->graph, model->num_inputs, MIRT_FLOAT32, &shape);
+    if (x) model->input[model->num_inputs++] = x;
+    return x;
 }
 
 static mirt_tensor *mirt__rescaling_build(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc) {

@@ -21,10 +21,10 @@ MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
 MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample) {
     const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
     char text[96];
-    if (cls->classes && (model->output->shape.rank != 2 || mirt__last_dim(model->output) < 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output->shape, text));
+    if (cls->classes && (model->output[0]->shape.rank != 2 || mirt__last_dim(model->output[0]) < 2)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output[0]->shape, text));
     }
     *dtype = cls->sparse ? MIRT_INT32 : MIRT_FLOAT32;
-    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output->shape);
+    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output[0]->shape);
     return MIRT_OK;
 }

@@ -4,13 +4,13 @@
 /* Keras's choice for "accuracy": by the shapes of labels and predictions. */
 static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model) {
     if (mirt__loss_class_get(model->config.loss)->sparse) return MIRT__ACCURACY_SPARSE;
-    return mirt__last_dim(model->output) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
+    return mirt__last_dim(model->output[0]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
 }
 
 static mirt_status mirt__accuracy_check(const mirt_model *model) {
     char text[96];
-    if (model->output->shape.rank == 2 || mirt__accuracy_kind_of(model) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output->shape, text));
+    if (model->output[0]->shape.rank == 2 || mirt__accuracy_kind_of(model) == MIRT__ACCURACY_BINARY) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output[0]->shape, text));
 }
 
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels) {

@@ -162,19 +162,34 @@ MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
     return true;
 }
 
-MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) {
-    if (!model || !output) return;
+static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor *output) {
+    if (output->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+    if (mirt__is_batched(&output->shape) && output->dtype == MIRT_FLOAT32) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
+}
+
+MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    if (!model || !outputs) return;
     if (model->compiled) {
-        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
+        mirt__fail(MIRT_E_STATE, "%s is compiled; its outputs come before mirt_compile", model->name);
         return;
     }
-    if (output->node->graph != &model->graph) {
-        mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
+    if (count < 1 || count > MIRT_MAX_OUTPUTS) {
+        mirt__fail(MIRT_E_INVALID, "%s: %d outputs; it must be 1 to %d", model->name, count, MIRT_MAX_OUTPUTS);
         mirt__model_poison(model);
         return;
     }
-    model->output = output;
+    for (int i = 0; i < count; i++) {
+        if (!outputs[i]) return;
+        if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
+        mirt__model_poison(model);
+        return;
+    }
+    for (int i = 0; i < count; i++) model->output[i] = outputs[i];
+    model->num_outputs = count;
 }
+
+MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) { mirt_model_outputs(model, &output, 1); }
 
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
@@ -185,11 +200,8 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     mirt_dtype dtype;
     int64_t per_sample;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->input) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
-    if (!model->output) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
-    if (!mirt__is_batched(&model->output->shape) || model->output->dtype != MIRT_FLOAT32) {
-        return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
-    }
+    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if (!mirt__loss_class_get(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {

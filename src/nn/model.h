@@ -92,7 +92,8 @@ struct mirt_model {
     int num_variables, variable_capacity;
     mirt__layer **layer;
     int num_layers, layer_capacity;
-    mirt_tensor *input, *output;
+    mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
+    int num_inputs, num_outputs;
     mirt_tensor **term; /* added to the loss: regularizers and the like */
     int num_terms, term_capacity;
 

@@ -71,7 +71,7 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
 static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     mirt__batch batch;
-    size_t per_sample = (size_t)mirt__shape_count(&model->output->shape), done = 0;
+    size_t per_sample = (size_t)mirt__shape_count(&model->output[0]->shape), done = 0;
     if (capacity / (per_sample ? per_sample : 1) < (size_t)spec->samples) {
         return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)spec->samples,
                           (unsigned long long)(per_sample * (size_t)spec->samples), (unsigned long long)capacity);

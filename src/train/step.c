@@ -8,7 +8,7 @@ static const char *mirt__sample_text(const mirt__batch *batch, int64_t row, char
 }
 
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
-    mirt_shape want = model->input->shape;
+    mirt_shape want = model->input[0]->shape;
     mirt_dtype dtype;
     int64_t per_sample;
     char a[96], b[96];
@@ -38,7 +38,7 @@ static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t
 /* Class numbers, checked against the number of classes. */
 static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const mirt__batch *batch) {
     int32_t *out = (int32_t *)(void *)model->trainer->labels;
-    int64_t classes = model->output->shape.dim[1];
+    int64_t classes = model->output[0]->shape.dim[1];
     char text[32];
     for (int64_t i = 0; i < batch->rows; i++) {
         double label = mirt__label_at(batch, dtype, i);

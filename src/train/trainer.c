@@ -27,11 +27,11 @@ static bool mirt__variable_trainable(const void *arg, int variable) { return ((c
 
 /* The model's nodes in the program's graph, reading data of `dtype`. */
 static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype, const mirt__mode *mode) {
-    mirt_tensor *output = model->output;
-    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input->shape);
+    mirt_tensor *output = model->output[0];
+    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input[0]->shape);
     if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
     mirt__copying copying;
-    const mirt_tensor *input = model->input;
+    const mirt_tensor *input = model->input[0];
     memset(&copying, 0, sizeof copying);
     copying.source = &model->graph;
     copying.replaced = &input;
