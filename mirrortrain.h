@@ -356,9 +356,20 @@ typedef struct mirt_dataset mirt_dataset;
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
 #define MIRT_AUTOTUNE (-1)
 
-/* Samples borrowed, until the dataset is destroyed, from arrays whose first dimensions agree; y.data
-   may be NULL (no labels). */
+/* Samples in arrays whose first dimensions agree: inputs, labels (there may be none), one float32
+   weight a sample ([n], or no data: none). Each list ends at its first array without data. */
+#define MIRT_MAX_INPUTS 8
+#define MIRT_MAX_OUTPUTS 8
+typedef struct mirt_data {
+    mirt_array x[MIRT_MAX_INPUTS];
+    mirt_array y[MIRT_MAX_OUTPUTS];
+    mirt_array weights;
+} mirt_data;
+
+/* Samples borrowed from arrays until the dataset is destroyed; y.data may be NULL (no labels).
+   mirt_arrays is the short form for one input and at most one array of labels. */
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
+MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data);
 /* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
    [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path);
@@ -7471,20 +7482,30 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 #define MIRT__DATA_H
 /* Data sets: chains of stages, each pulling samples from the one before. */
 
-/* One element or one batch: `rows` samples in sample order of this epoch. */
-typedef struct mirt__batch {
-    const void *x, *y; /* dense [rows, ...] of the spec's dtypes; y NULL without labels; valid until the next call */
-    int64_t rows;
-    const int64_t *index; /* [rows] each sample's index in the data set */
-} mirt__batch;
+#define MIRT__MAX_FIELDS 17 /* inputs, labels, sample weights */
+
+typedef struct mirt__data_field {
+    mirt_dtype dtype;
+    mirt_shape shape; /* of one sample; rank may be 0 (a scalar) */
+    size_t bytes;     /* of one sample */
+} mirt__data_field;
 
 typedef struct mirt__data_spec {
-    mirt_dtype x_dtype, y_dtype;
-    mirt_shape x_shape, y_shape; /* of one sample; y_shape.rank may be 0 (a scalar) */
-    bool has_y;
+    int num_x, num_y;
+    bool has_weights;
+    int num_fields; /* inputs, labels, weights, in this order */
+    mirt__data_field field[MIRT__MAX_FIELDS];
     int64_t batch;   /* global batch size, 0 when there is no batch stage */
-    int64_t samples; /* in one epoch */
+    int64_t samples; /* in one epoch; -1: a stream of unknown length or without an end */
+    int accumulate;  /* batches that make one step, 1 unless a stage says so */
 } mirt__data_spec;
+
+/* One element or one batch: `rows` samples in sample order of this epoch. */
+typedef struct mirt__batch {
+    const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as the spec says; valid until the next call */
+    int64_t rows;
+    const int64_t *index; /* [rows] each sample's index in the first stage's data */
+} mirt__batch;
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
@@ -7496,22 +7517,27 @@ MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
    borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
+/* Rows of the largest batch; 1 without a batch stage. */
+MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
 
-/* The spec of samples in arrays, as mirt_arrays takes them. */
-MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec);
+/* The spec of samples in arrays; the arrays' data into field[num_fields]. */
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *spec, const void **field);
+/* "x", "y[1]", "weights" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__field_name(const mirt__data_spec *spec, int field, char out[16]);
 
 /* The rest is for stages. */
 
 typedef struct mirt__sample {
-    const void *x, *y;
+    const void *field[MIRT__MAX_FIELDS];
     int64_t index;
 } mirt__sample;
 
-/* Memory for one batch; y may be NULL. */
+/* Memory for samples. */
 typedef struct mirt__slot {
-    void *x, *y;
+    void *block; /* what the others point into */
+    void *field[MIRT__MAX_FIELDS];
     int64_t *index;
-    int64_t rows;
+    int64_t rows; /* filled */
 } mirt__slot;
 
 /* What a kind of stage does; NULL where it does nothing. */
@@ -7522,8 +7548,10 @@ typedef struct mirt__stage {
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
     /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
-    /* Frees what the stage holds, not the stage before. */
+    /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
+    /* Samples in the first `batches` batches; NULL: as many as in those of the stage before. */
+    int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
 /* The first member of every stage's own struct. */
@@ -7537,38 +7565,51 @@ struct mirt_dataset {
     bool busy;            /* a fit is passing through it */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
-    size_t x_bytes, y_bytes; /* of one sample */
-    int64_t position;        /* samples given in this epoch, in stages that count */
-    int64_t current;         /* index of the sample last given, in stages without batches */
+    int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
+    int64_t position; /* samples given in this epoch, in stages that count */
+    int64_t current;  /* index of the sample last given, in stages without batches */
+    mirt__slot slot;  /* samples the stage holds, freed with it */
+    char **names;     /* of classes; NULL: those of the stage before */
+    int num_names;
 };
 
 /* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
    set, `source` then being destroyed unless borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
-/* Checks the spec of a first stage and sets the sizes that follow from it. */
+/* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
+/* The next field of a spec under way. */
+MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
+/* `next` for stages that have `fill`, and `begin`, which makes the slot. */
+MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
+MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
-/* Bytes of `rows` samples, x and labels each rounded up to MIRT__ALIGN; false on overflow. */
-MIRT__LIB bool mirt__dataset_block_bytes(const mirt_dataset *dataset, int64_t rows, size_t *x_bytes, size_t *all_bytes);
+
+/* Room for `rows` samples; without `samples` only for their indices. */
+MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
+/* Copies samples to the place of sample `row`. */
+MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
+                              const int64_t *index, int64_t rows);
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
+/* The next batch of `source`, with slot->rows 0 at the end. */
+MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows);
 
-/* Samples in one block of memory: arrays, caches, drawn digits. */
+/* Samples in memory: arrays, caches, drawn digits. */
 typedef struct mirt__block_dataset {
     mirt_dataset base;
-    const unsigned char *x, *y;
-    void *owned; /* the block, when it is ours */
+    const void *field[MIRT__MAX_FIELDS];
     uint64_t seed; /* of drawn digits */
     mirt_split split;
 } mirt__block_dataset;
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-MIRT__LIB void mirt__block_release(mirt_dataset *dataset);
-/* Allocates the block for all samples; *x and *y point into it, *y being NULL without labels. */
-MIRT__LIB mirt_status mirt__block_create(mirt__block_dataset *block, unsigned char **x, unsigned char **y);
+/* The samples are now those in the slot. */
+MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {
@@ -7617,6 +7658,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
+        mirt__aligned_free(dataset->slot.block);
         mirt__free(dataset);
         dataset = before;
     }
@@ -7635,50 +7677,120 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
     dataset->borrows = borrows;
     if (source) {
         dataset->spec = source->spec;
-        dataset->x_bytes = source->x_bytes;
-        dataset->y_bytes = source->y_bytes;
+        dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
     }
     return dataset;
 }
 
-/* Bytes of one sample; the error names the array. */
-static mirt_status mirt__dataset_sample_bytes(const char *what, const mirt_shape *shape, mirt_dtype dtype, size_t *bytes) {
+/* >>fields */
+
+MIRT__LIB const char *mirt__field_name(const mirt__data_spec *spec, int field, char out[16]) {
+    int of = field < spec->num_x ? spec->num_x : spec->num_y;
+    const char *what = field < spec->num_x ? "x" : "y";
+    if (field >= spec->num_x) field -= spec->num_x;
+    if (field >= of) snprintf(out, 16, "weights");
+    else if (of == 1) snprintf(out, 16, "%s", what);
+    else snprintf(out, 16, "%s[%d]", what, field);
+    return out;
+}
+
+MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape) {
+    mirt__data_field *field = &spec->field[spec->num_fields++];
+    field->dtype = dtype;
+    field->shape = shape;
+}
+
+/* Bytes of one sample; the error names the field. */
+static mirt_status mirt__data_field_bytes(const char *what, mirt__data_field *field) {
     char text[96];
-    int64_t count = mirt__shape_count(shape);
-    size_t size = mirt__dtype_size(dtype);
-    if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)dtype);
+    int64_t count = mirt__shape_count(&field->shape);
+    size_t size = mirt__dtype_size(field->dtype);
+    if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)field->dtype);
     if (count == 0)
         return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: every dimension must be positive", what,
-                          mirt__shape_text(shape, text));
-    if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, bytes))
+                          mirt__shape_text(&field->shape, text));
+    if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, &field->bytes))
         return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: too large for this machine", what,
-                          mirt__shape_text(shape, text));
+                          mirt__shape_text(&field->shape, text));
     return MIRT_OK;
 }
 
+/* Bytes of a slot of `rows` samples, each field rounded up to MIRT__ALIGN; false on overflow. */
+static bool mirt__slot_bytes(const mirt__data_spec *spec, int64_t rows, bool samples, size_t *bytes) {
+    size_t size;
+    if (rows < 0 || (uint64_t)rows > SIZE_MAX / 64) return false;
+    *bytes = (size_t)rows * sizeof(int64_t);
+    for (int f = 0; samples && f < spec->num_fields; f++) {
+        if (!mirt__mul_size((size_t)rows, spec->field[f].bytes, &size) || size > SIZE_MAX / 4) return false;
+        if (!mirt__add_size(*bytes, mirt__align_up(size), bytes) || *bytes > SIZE_MAX / 2) return false;
+    }
+    return true;
+}
+
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec) {
+    char name[16];
+    size_t bytes;
+    mirt_status status = MIRT_OK;
     dataset->spec = *spec;
-    mirt_status status = mirt__dataset_sample_bytes("x", &spec->x_shape, spec->x_dtype, &dataset->x_bytes);
-    if (status == MIRT_OK && spec->has_y)
-        status = mirt__dataset_sample_bytes("y", &spec->y_shape, spec->y_dtype, &dataset->y_bytes);
-    size_t x_bytes, all_bytes;
-    if (status == MIRT_OK && !mirt__dataset_block_bytes(dataset, spec->samples, &x_bytes, &all_bytes))
-        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of %zu bytes each are too many for this machine",
-                            (long long)spec->samples, dataset->x_bytes);
+    dataset->spec.accumulate = 1;
+    for (int f = 0; f < spec->num_fields && status == MIRT_OK; f++)
+        status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &dataset->spec.field[f]);
+    if (status == MIRT_OK && !mirt__slot_bytes(&dataset->spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
+        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine", (long long)spec->samples);
     return status;
 }
 
-MIRT__LIB bool mirt__dataset_block_bytes(const mirt_dataset *dataset, int64_t rows, size_t *x_bytes, size_t *all_bytes) {
-    size_t y_bytes;
-    if (rows < 0 || (uint64_t)rows > SIZE_MAX) return false;
-    if (!mirt__mul_size((size_t)rows, dataset->x_bytes, x_bytes)) return false;
-    if (!mirt__mul_size((size_t)rows, dataset->y_bytes, &y_bytes)) return false;
-    if (*x_bytes > SIZE_MAX / 4 || y_bytes > SIZE_MAX / 4) return false;
-    *x_bytes = mirt__align_up(*x_bytes);
-    *all_bytes = *x_bytes + mirt__align_up(y_bytes);
-    return true;
+MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec) {
+    int64_t rows = spec->batch ? spec->batch : 1;
+    return spec->samples >= 0 && spec->samples < rows ? spec->samples : rows;
 }
+
+/* >>slots */
+
+MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples) {
+    size_t bytes;
+    if (!mirt__slot_bytes(spec, rows, samples, &bytes)) {
+        mirt__no_memory(SIZE_MAX);
+        return MIRT_E_NOMEM;
+    }
+    slot->block = mirt__aligned_alloc(bytes);
+    if (!slot->block) return MIRT_E_NOMEM;
+    char *at = (char *)slot->block;
+    for (int f = 0; samples && f < spec->num_fields; f++) {
+        slot->field[f] = at;
+        at += mirt__align_up((size_t)rows * spec->field[f].bytes);
+    }
+    slot->index = (int64_t *)(void *)at;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
+                              const int64_t *index, int64_t rows) {
+    for (int f = 0; f < spec->num_fields; f++) {
+        size_t bytes = spec->field[f].bytes;
+        memcpy((char *)slot->field[f] + (size_t)row * bytes, from[f], (size_t)rows * bytes);
+    }
+    memcpy(slot->index + row, index, (size_t)rows * sizeof *index);
+}
+
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out) {
+    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
+    out->index = slot->index + row;
+    out->rows = rows;
+}
+
+MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
+    if (source->lent) return source->stage->fill(source, slot);
+    mirt__batch batch;
+    mirt_status status = mirt__dataset_next(source, &batch);
+    if (status != MIRT_OK) return status;
+    slot->rows = batch.rows;
+    if (batch.rows) mirt__slot_put(slot, &source->spec, 0, batch.field, batch.index, batch.rows);
+    return MIRT_OK;
+}
+
+/* >>what stages have in common */
 
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
@@ -7688,11 +7800,25 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
     if (status != MIRT_OK) return status;
     dataset->position++;
     dataset->current = sample.index;
-    out->x = sample.x;
-    out->y = sample.y;
+    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
     out->rows = 1;
     out->index = &dataset->current;
     return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (!dataset->lent && !dataset->slot.block) {
+        mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out) {
+    memset(out, 0, sizeof *out);
+    mirt_status status = dataset->stage->fill(dataset, &dataset->slot);
+    if (status == MIRT_OK && dataset->slot.rows) mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
+    return status;
 }
 
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
@@ -7701,34 +7827,21 @@ MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t 
     return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false);
 }
 
+/* >>samples in memory */
+
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
     const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
-    out->x = block->x + (size_t)i * dataset->x_bytes;
-    out->y = block->y ? block->y + (size_t)i * dataset->y_bytes : NULL;
-    out->index = i;
+    const mirt__data_spec *spec = &dataset->spec;
+    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
+    out->index = dataset->slot.index ? dataset->slot.index[i] : i;
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__block_release(mirt_dataset *dataset) {
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    mirt__aligned_free(block->owned);
-    block->owned = NULL;
+MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block) {
+    for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 
-MIRT__LIB mirt_status mirt__block_create(mirt__block_dataset *block, unsigned char **x, unsigned char **y) {
-    size_t x_bytes, all_bytes;
-    if (!mirt__dataset_block_bytes(&block->base, block->base.spec.samples, &x_bytes, &all_bytes)) {
-        mirt__no_memory(SIZE_MAX);
-        return MIRT_E_NOMEM;
-    }
-    block->owned = mirt__aligned_alloc(all_bytes);
-    if (!block->owned) return MIRT_E_NOMEM;
-    *x = (unsigned char *)block->owned;
-    *y = block->base.spec.has_y ? *x + x_bytes : NULL;
-    return MIRT_OK;
-}
-
-static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
@@ -7756,83 +7869,104 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec) {
-    memset(spec, 0, sizeof *spec);
-    mirt_status status = mirt__arrays_check("x", x);
+/* Arrays of a list, which ends at the first without data; -1: there is one with data behind that. */
+static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
+    int count = 0;
+    while (count < most && list[count].data) count++;
+    for (int i = count; i < most; i++) {
+        if (!list[i].data) continue;
+        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what, count);
+        return -1;
+    }
+    return count;
+}
+
+static mirt_status mirt__arrays_add(mirt__data_spec *spec, const mirt_array *array, const void **field) {
+    char name[16], first[16];
+    mirt__field_name(spec, spec->num_fields, name);
+    mirt_status status = mirt__arrays_check(name, array);
     if (status != MIRT_OK) return status;
-    if (!x->data) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
-    spec->x_dtype = x->dtype;
-    spec->x_shape = mirt__arrays_sample_shape(&x->shape);
-    spec->samples = x->shape.dim[0];
-    spec->has_y = y->data != NULL;
-    if (!spec->has_y) return MIRT_OK;
-    status = mirt__arrays_check("y", y);
-    if (status != MIRT_OK) return status;
-    if (y->shape.dim[0] != spec->samples)
-        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
-                          (long long)spec->samples, (long long)y->shape.dim[0]);
-    spec->y_dtype = y->dtype;
-    spec->y_shape = mirt__arrays_sample_shape(&y->shape);
+    if (spec->num_fields == 0) spec->samples = array->shape.dim[0];
+    if (array->shape.dim[0] != spec->samples)
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld samples, %s has %lld: both need the same number", mirt__field_name(spec, 0, first),
+                          (long long)spec->samples, name, (long long)array->shape.dim[0]);
+    field[spec->num_fields] = array->data;
+    mirt__data_add_field(spec, array->dtype, mirt__arrays_sample_shape(&array->shape));
     return MIRT_OK;
 }
 
-static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *spec, const void **field) {
+    memset(spec, 0, sizeof *spec);
+    spec->accumulate = 1;
+    spec->num_x = mirt__arrays_count("x", data->x, MIRT_MAX_INPUTS);
+    spec->num_y = mirt__arrays_count("y", data->y, MIRT_MAX_OUTPUTS);
+    if (spec->num_x < 0 || spec->num_y < 0) return MIRT_E_INVALID;
+    if (spec->num_x == 0) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
+    spec->has_weights = data->weights.data != NULL;
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < spec->num_x && status == MIRT_OK; i++) status = mirt__arrays_add(spec, &data->x[i], field);
+    for (int i = 0; i < spec->num_y && status == MIRT_OK; i++) status = mirt__arrays_add(spec, &data->y[i], field);
+    if (status != MIRT_OK || !spec->has_weights) return status;
+    if (data->weights.dtype != MIRT_FLOAT32 || data->weights.shape.rank != 1)
+        return mirt__fail(MIRT_E_INVALID, "weights must be float32 and of one dimension: one number a sample");
+    return mirt__arrays_add(spec, &data->weights, field);
+}
+
+MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
     mirt__data_spec spec;
-    if (mirt__arrays_spec(x, y, &spec) != MIRT_OK) return mirt_last_status();
-    block->x = (const unsigned char *)x->data;
-    block->y = (const unsigned char *)y->data;
-    block->base.contiguous = true;
-    return mirt__dataset_set_spec(&block->base, &spec);
+    if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
+    if (!dataset) return NULL;
+    dataset->contiguous = true;
+    if (mirt__arrays_spec(data, &spec, ((mirt__block_dataset *)dataset)->field) == MIRT_OK &&
+        mirt__dataset_set_spec(dataset, &spec) == MIRT_OK)
+        return dataset;
+    return mirt__dataset_give_up(dataset, false);
 }
 
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
-    if (!dataset) return NULL;
-    if (mirt__arrays_set((mirt__block_dataset *)dataset, &x, &y) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    return dataset;
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = x;
+    data.y[0] = y;
+    return mirt_arrays_of(&data);
 }
 
-/* Pulls one whole epoch of the stage before into the block. */
-static mirt_status mirt__cache_load(mirt__block_dataset *cache, unsigned char *x, unsigned char *y) {
-    mirt_dataset *base = &cache->base;
-    for (int64_t i = 0; i < base->spec.samples; i++) {
-        mirt__batch sample;
-        mirt_status status = mirt__dataset_next(base->source, &sample);
+/* Pulls one whole epoch of the stage before into the slot. */
+static mirt_status mirt__cache_load(mirt_dataset *cache) {
+    mirt__batch sample;
+    mirt_status status;
+    for (int64_t i = 0; i < cache->spec.samples; i++) {
+        status = mirt__dataset_next(cache->source, &sample);
         if (status != MIRT_OK) return status;
         if (sample.rows == 0)
             return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)i,
-                              (long long)base->spec.samples);
-        memcpy(x + (size_t)i * base->x_bytes, sample.x, base->x_bytes);
-        if (y) memcpy(y + (size_t)i * base->y_bytes, sample.y, base->y_bytes);
+                              (long long)cache->spec.samples);
+        mirt__slot_put(&cache->slot, &cache->spec, i, sample.field, sample.index, 1);
     }
     /* Once more past the last sample: files check their ends only there. */
-    mirt__batch end;
-    return mirt__dataset_next(base->source, &end);
+    return mirt__dataset_next(cache->source, &sample);
 }
 
 static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__block_dataset *cache = (mirt__block_dataset *)dataset;
-    if (cache->owned) return MIRT_OK;
+    if (dataset->slot.block) return MIRT_OK;
     mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    if (status == MIRT_OK) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
-    unsigned char *x = NULL, *y = NULL;
-    status = mirt__block_create(cache, &x, &y);
-    if (status != MIRT_OK) return status;
-    status = mirt__cache_load(cache, x, y);
+    status = mirt__cache_load(dataset);
     if (status != MIRT_OK) {
-        mirt__block_release(dataset);
+        mirt__aligned_free(dataset->slot.block);
+        dataset->slot.block = NULL;
         return status;
     }
-    cache->x = x;
-    cache->y = y;
+    mirt__block_from_slot((mirt__block_dataset *)dataset);
     /* The stages before have done their work: their buffers and files are not needed again. */
     mirt__dataset_give_up(dataset->source, dataset->borrows);
     dataset->source = NULL;
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL,
-                                              mirt__block_release};
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     if (!dataset) return NULL;
@@ -7854,11 +7988,8 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
     mirt__random random;
-    int64_t *order; /* permutation: [samples]; buffer: [capacity] indices of the samples held */
-    /* For streams only. */
-    unsigned char *x, *y; /* [capacity] samples */
-    void *block;          /* what x and y lie in */
-    int64_t capacity, held;
+    int64_t *order;         /* [samples] of a permutation */
+    int64_t capacity, held; /* samples in the slot, for streams */
     int64_t given; /* the slot given last, to be filled again; -1: none */
 } mirt__shuffle_dataset;
 
@@ -7889,11 +8020,10 @@ static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__samp
 static void mirt__shuffle_release(mirt_dataset *dataset) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     mirt__free(shuffle->order);
-    mirt__aligned_free(shuffle->block);
 }
 
 static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL,
-                                                    mirt__shuffle_release};
+                                                    mirt__shuffle_release, NULL};
 
 /* Pulls the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -7901,9 +8031,7 @@ static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t sl
     mirt_status status = mirt__dataset_next(shuffle->base.source, &sample);
     *got = status == MIRT_OK && sample.rows > 0;
     if (!*got) return status;
-    memcpy(shuffle->x + (size_t)slot * shuffle->base.x_bytes, sample.x, shuffle->base.x_bytes);
-    if (shuffle->y) memcpy(shuffle->y + (size_t)slot * shuffle->base.y_bytes, sample.y, shuffle->base.y_bytes);
-    shuffle->order[slot] = sample.index[0];
+    mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, sample.field, sample.index, 1);
     return MIRT_OK;
 }
 
@@ -7931,12 +8059,11 @@ static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
     if (status != MIRT_OK) return status;
     shuffle->given = -1;
     if (got) return MIRT_OK;
-    size_t x_bytes = shuffle->base.x_bytes, y_bytes = shuffle->base.y_bytes;
     int64_t last = --shuffle->held;
     if (slot == last) return MIRT_OK;
-    memcpy(shuffle->x + (size_t)slot * x_bytes, shuffle->x + (size_t)last * x_bytes, x_bytes);
-    if (shuffle->y) memcpy(shuffle->y + (size_t)slot * y_bytes, shuffle->y + (size_t)last * y_bytes, y_bytes);
-    shuffle->order[slot] = shuffle->order[last];
+    mirt__batch moved;
+    mirt__slot_give(&shuffle->base.slot, &shuffle->base.spec, last, 1, &moved);
+    mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, moved.field, moved.index, 1);
     return MIRT_OK;
 }
 
@@ -7950,26 +8077,12 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     if (shuffle->held == 0) return MIRT_OK;
     int64_t slot = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)shuffle->held);
     shuffle->given = slot;
-    out->x = shuffle->x + (size_t)slot * dataset->x_bytes;
-    out->y = shuffle->y ? shuffle->y + (size_t)slot * dataset->y_bytes : NULL;
-    out->rows = 1;
-    out->index = &shuffle->order[slot];
+    mirt__slot_give(&dataset->slot, &dataset->spec, slot, 1, out);
     return MIRT_OK;
 }
 
 static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL,
-                                                       mirt__shuffle_release};
-
-static mirt_status mirt__shuffle_create_buffer(mirt__shuffle_dataset *shuffle) {
-    size_t x_bytes, all_bytes;
-    /* Cannot overflow: all samples together do not. */
-    mirt__dataset_block_bytes(&shuffle->base, shuffle->capacity, &x_bytes, &all_bytes);
-    shuffle->block = mirt__aligned_alloc(all_bytes);
-    if (!shuffle->block) return MIRT_E_NOMEM;
-    shuffle->x = (unsigned char *)shuffle->block;
-    shuffle->y = shuffle->base.spec.has_y ? shuffle->x + x_bytes : NULL;
-    return MIRT_OK;
-}
+                                                       mirt__shuffle_release, NULL};
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
     if (!source) return NULL;
@@ -7978,9 +8091,8 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
         mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
         return mirt__dataset_give_up(source, borrows);
     }
-    if (!reachable && buffer < 1) {
-        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed, or mirt_cache before mirt_shuffle",
-                   (long long)buffer);
+    if (buffer < 1) {
+        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
         return mirt__dataset_give_up(source, borrows);
     }
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset),
@@ -7989,10 +8101,12 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     if (!dataset) return NULL;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     dataset->shuffles++;
-    shuffle->capacity = reachable || buffer > dataset->spec.samples ? dataset->spec.samples : buffer;
-    shuffle->order = (int64_t *)mirt__calloc((size_t)shuffle->capacity, sizeof(int64_t));
-    bool fine = shuffle->order && (reachable || mirt__shuffle_create_buffer(shuffle) == MIRT_OK);
-    return fine ? dataset : mirt__dataset_give_up(dataset, false);
+    int64_t samples = dataset->spec.samples;
+    shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
+    mirt_status status = MIRT_OK;
+    if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
+    else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;
+    return status == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
@@ -8003,29 +8117,15 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
 
 /* Groups samples into batches: copies them together, or points at them where they lie in order. */
 
-typedef struct mirt__batch_dataset {
-    mirt_dataset base;
-    int64_t rows;    /* of a full batch, or all samples when those are fewer */
-    mirt__slot slot; /* x and y only when `next` has to copy */
-    void *block;     /* what they lie in */
-} mirt__batch_dataset;
-
 /* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
 #if defined(__GNUC__)
-    const char *x = (const char *)sample->x;
+    const char *x = (const char *)sample->field[0];
     for (size_t i = 0; i < bytes && i < 1024; i += 64) __builtin_prefetch(x + i);
 #else
     (void)sample;
     (void)bytes;
 #endif
-}
-
-static void mirt__batch_copy(const mirt_dataset *dataset, const mirt__sample *sample, mirt__slot *out) {
-    size_t row = (size_t)out->rows++;
-    memcpy((char *)out->x + row * dataset->x_bytes, sample->x, dataset->x_bytes);
-    if (out->y) memcpy((char *)out->y + row * dataset->y_bytes, sample->y, dataset->y_bytes);
-    out->index[row] = sample->index;
 }
 
 /* From a stage that can reach its samples at random. */
@@ -8040,11 +8140,11 @@ static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
         if (i + ahead < rows) {
             status = source->stage->at(source, dataset->position + ahead, &sample);
             if (status != MIRT_OK) return status;
-            mirt__batch_foresee(&sample, dataset->x_bytes);
+            mirt__batch_foresee(&sample, dataset->spec.field[0].bytes);
         }
         status = source->stage->at(source, dataset->position, &sample);
         if (status != MIRT_OK) return status;
-        mirt__batch_copy(dataset, &sample, out);
+        mirt__slot_put(out, &dataset->spec, out->rows++, sample.field, &sample.index, 1);
         dataset->position++;
     }
     return MIRT_OK;
@@ -8056,11 +8156,7 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
         mirt_status status = mirt__dataset_next(dataset->source, &one);
         if (status != MIRT_OK) return status;
         if (one.rows == 0) break;
-        mirt__sample sample;
-        sample.x = one.x;
-        sample.y = one.y;
-        sample.index = one.index[0];
-        mirt__batch_copy(dataset, &sample, out);
+        mirt__slot_put(out, &dataset->spec, out->rows++, one.field, one.index, 1);
     }
     return MIRT_OK;
 }
@@ -8071,81 +8167,50 @@ static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
 }
 
 /* Samples that lie in memory in the order of the epoch are only pointed at. */
-static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__slot *slot, mirt__batch *out) {
+static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__batch *out) {
     int64_t left = dataset->spec.samples - dataset->position;
     mirt__sample first;
     mirt_status status = dataset->source->stage->at(dataset->source, dataset->position, &first);
     if (status != MIRT_OK) return status;
     out->rows = dataset->spec.batch < left ? dataset->spec.batch : left;
-    out->x = first.x;
-    out->y = first.y;
-    for (int64_t i = 0; i < out->rows; i++) slot->index[i] = first.index + i;
-    out->index = slot->index;
+    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = first.field[f];
+    for (int64_t i = 0; i < out->rows; i++) dataset->slot.index[i] = first.index + i;
+    out->index = dataset->slot.index;
     dataset->position += out->rows;
     return MIRT_OK;
 }
 
 static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
-    mirt__slot *slot = &((mirt__batch_dataset *)dataset)->slot;
+    if (!dataset->pointing) return mirt__dataset_next_filled(dataset, out);
     memset(out, 0, sizeof *out);
-    if (dataset->pointing) {
-        if (dataset->position >= dataset->spec.samples) return MIRT_OK;
-        return mirt__batch_point(dataset, slot, out);
-    }
-    mirt_status status = mirt__batch_fill(dataset, slot);
-    if (status != MIRT_OK || slot->rows == 0) return status;
-    out->x = slot->x;
-    out->y = slot->y;
-    out->rows = slot->rows;
-    out->index = slot->index;
-    return MIRT_OK;
+    return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
-/* The memory `next` copies to; none is needed to point, or when the next stage brings its own. */
-static mirt_status mirt__batch_create_block(mirt__batch_dataset *batch) {
-    size_t x_bytes, all_bytes;
-    /* Cannot overflow: all samples together do not. */
-    mirt__dataset_block_bytes(&batch->base, batch->rows, &x_bytes, &all_bytes);
-    batch->block = mirt__aligned_alloc(all_bytes);
-    if (!batch->block) return MIRT_E_NOMEM;
-    batch->slot.x = batch->block;
-    batch->slot.y = batch->base.spec.has_y ? (char *)batch->block + x_bytes : NULL;
-    return MIRT_OK;
+static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__batch_dataset *batch = (mirt__batch_dataset *)dataset;
-    if (!dataset->pointing && !dataset->lent && !batch->block) {
-        mirt_status status = mirt__batch_create_block(batch);
-        if (status != MIRT_OK) return status;
-    }
-    return mirt__dataset_begin(dataset->source, seed, epoch);
-}
-
-static void mirt__batch_release(mirt_dataset *dataset) {
-    mirt__batch_dataset *batch = (mirt__batch_dataset *)dataset;
-    mirt__free(batch->slot.index);
-    mirt__aligned_free(batch->block);
-}
-
-static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, mirt__batch_fill,
-                                              mirt__batch_release};
+static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, mirt__batch_fill, NULL,
+                                              mirt__batch_rows};
 
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows) {
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
-    if (batch < 1) status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: at least 1 is needed", (long long)batch);
+    if (batch < 1 || batch > INT32_MAX)
+        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch, (int)INT32_MAX);
     if (source->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples", (long long)source->spec.batch);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt_dataset), &mirt__batch_stage, source, borrows);
     if (!dataset) return NULL;
-    mirt__batch_dataset *stage = (mirt__batch_dataset *)dataset;
+    int64_t samples = dataset->spec.samples;
     dataset->spec.batch = batch;
+    dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
-    stage->rows = batch < dataset->spec.samples ? batch : dataset->spec.samples;
-    stage->slot.index = (int64_t *)mirt__calloc((size_t)stage->rows, sizeof(int64_t));
-    return stage->slot.index ? dataset : mirt__dataset_give_up(dataset, false);
+    if (dataset->pointing && mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
+        return mirt__dataset_give_up(dataset, false);
+    return dataset;
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
@@ -8176,8 +8241,6 @@ typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
     int slots; /* depth and the one the consumer holds */
     mirt__slot *slot;
-    int64_t *index; /* what the slots' index point into */
-    void *block;    /* what their x and y point into */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
     pthread_t thread;
@@ -8189,20 +8252,6 @@ typedef struct mirt__prefetch_dataset {
     char error[512];
 } mirt__prefetch_dataset;
 
-/* One batch from the stage before into `slot`. */
-static mirt_status mirt__prefetch_pull(mirt_dataset *source, mirt__slot *slot) {
-    if (source->stage->fill) return source->stage->fill(source, slot);
-    mirt__batch batch;
-    mirt_status status = mirt__dataset_next(source, &batch);
-    if (status != MIRT_OK) return status;
-    slot->rows = batch.rows;
-    if (batch.rows == 0) return MIRT_OK;
-    memcpy(slot->x, batch.x, (size_t)batch.rows * source->x_bytes);
-    if (slot->y) memcpy(slot->y, batch.y, (size_t)batch.rows * source->y_bytes);
-    memcpy(slot->index, batch.index, (size_t)batch.rows * sizeof(int64_t));
-    return MIRT_OK;
-}
-
 /* Runs through one epoch; called and left with the mutex locked. */
 static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
     for (;;) {
@@ -8212,7 +8261,7 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
         if (prefetch->cancel) return;
         mirt__slot *slot = &prefetch->slot[prefetch->filled % prefetch->slots];
         pthread_mutex_unlock(&prefetch->mutex);
-        mirt_status status = mirt__prefetch_pull(prefetch->base.source, slot);
+        mirt_status status = mirt__slot_pull(slot, prefetch->base.source);
         pthread_mutex_lock(&prefetch->mutex);
         if (status != MIRT_OK) {
             prefetch->status = status;
@@ -8278,10 +8327,7 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
     pthread_cond_signal(&prefetch->to_worker);
     pthread_mutex_unlock(&prefetch->mutex);
     if (!slot) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
-    out->x = slot->x;
-    out->y = slot->y;
-    out->rows = slot->rows;
-    out->index = slot->index;
+    mirt__slot_give(slot, &dataset->spec, 0, slot->rows, out);
     return MIRT_OK;
 }
 
@@ -8298,38 +8344,21 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
     if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
+    for (int i = 0; prefetch->slot && i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].block);
     mirt__free(prefetch->slot);
-    mirt__free(prefetch->index);
-    mirt__aligned_free(prefetch->block);
 }
 
 static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL,
-                                                 mirt__prefetch_release};
+                                                 mirt__prefetch_release, NULL};
 
-/* Cuts one block into the slots of the ring. */
 static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
     const mirt__data_spec *spec = &prefetch->base.spec;
-    int64_t rows = spec->batch ? spec->batch : 1;
-    if (rows > spec->samples) rows = spec->samples;
-    size_t slots = (size_t)prefetch->slots, x_bytes, slot_bytes, all_bytes, indices;
-    if (!mirt__dataset_block_bytes(&prefetch->base, rows, &x_bytes, &slot_bytes) ||
-        !mirt__mul_size(slots, slot_bytes, &all_bytes) || !mirt__mul_size(slots, (size_t)rows, &indices)) {
-        mirt__no_memory(SIZE_MAX);
-        return MIRT_E_NOMEM;
-    }
-    prefetch->slot = (mirt__slot *)mirt__calloc(slots, sizeof(mirt__slot));
+    mirt_status status = MIRT_OK;
+    prefetch->slot = (mirt__slot *)mirt__calloc((size_t)prefetch->slots, sizeof(mirt__slot));
     if (!prefetch->slot) return MIRT_E_NOMEM;
-    prefetch->index = (int64_t *)mirt__calloc(indices, sizeof(int64_t));
-    if (!prefetch->index) return MIRT_E_NOMEM;
-    prefetch->block = mirt__aligned_alloc(all_bytes);
-    if (!prefetch->block) return MIRT_E_NOMEM;
-    for (size_t i = 0; i < slots; i++) {
-        mirt__slot *slot = &prefetch->slot[i];
-        slot->x = (char *)prefetch->block + i * slot_bytes;
-        slot->y = spec->has_y ? (char *)slot->x + x_bytes : NULL;
-        slot->index = prefetch->index + i * (size_t)rows;
-    }
-    return MIRT_OK;
+    for (int i = 0; i < prefetch->slots && status == MIRT_OK; i++)
+        status = mirt__slot_create(&prefetch->slot[i], spec, mirt__data_most_rows(spec), true);
+    return status;
 }
 
 static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
@@ -9017,12 +9046,12 @@ static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
         dataset->position++;
         return status;
     }
-    status = mirt__idx_read(idx->images, idx->x, dataset->x_bytes);
+    status = mirt__idx_read(idx->images, idx->x, dataset->spec.field[0].bytes);
     if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
     if (status != MIRT_OK) return status;
     dataset->current = dataset->position++;
-    out->x = idx->x;
-    out->y = idx->labels ? &idx->y : NULL;
+    out->field[0] = idx->x;
+    if (idx->labels) out->field[1] = &idx->y;
     out->rows = 1;
     out->index = &dataset->current;
     return MIRT_OK;
@@ -9035,7 +9064,7 @@ static void mirt__idx_release(mirt_dataset *dataset) {
     mirt__free(idx->x);
 }
 
-static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release};
+static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release, NULL};
 
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
     idx->images = mirt__idx_open(images_path, 3);
@@ -9050,14 +9079,14 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
     }
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
-    spec.x_dtype = MIRT_UINT8;
-    spec.x_shape = mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0);
-    spec.has_y = labels_path != NULL;
-    spec.y_dtype = MIRT_UINT8;
+    spec.num_x = 1;
+    spec.num_y = labels_path != NULL;
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0));
+    if (spec.num_y) mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
     spec.samples = dim[0];
     mirt_status status = mirt__dataset_set_spec(&idx->base, &spec);
     if (status != MIRT_OK) return mirt__fail_at("%s", images_path);
-    idx->x = (unsigned char *)mirt__calloc(1, idx->base.x_bytes);
+    idx->x = (unsigned char *)mirt__calloc(1, idx->base.spec.field[0].bytes);
     return idx->x ? MIRT_OK : MIRT_E_NOMEM;
 }
 
@@ -9296,10 +9325,10 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     mirt__block_dataset *block = (mirt__block_dataset *)dataset;
     (void)seed;
     (void)epoch;
-    if (block->owned) return MIRT_OK;
-    unsigned char *x = NULL, *y = NULL;
-    mirt_status status = mirt__block_create(block, &x, &y);
+    if (dataset->slot.block) return MIRT_OK;
+    mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
+    unsigned char *x = (unsigned char *)dataset->slot.field[0], *y = (unsigned char *)dataset->slot.field[1];
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
         /* One stream an image: splits have different ones, and more images leave the first as they were. */
         uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
@@ -9307,14 +9336,13 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
         int digit = (int)mirt__random_below(&random, 10);
         mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
         y[i] = (unsigned char)digit;
+        dataset->slot.index[i] = i;
     }
-    block->x = x;
-    block->y = y;
+    mirt__block_from_slot(block);
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL,
-                                               mirt__block_release};
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     if (split != MIRT_TRAIN && split != MIRT_TEST) {
@@ -9333,10 +9361,9 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
     dataset->contiguous = true;
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
-    spec.x_dtype = MIRT_UINT8;
-    spec.x_shape = mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0);
-    spec.y_dtype = MIRT_UINT8;
-    spec.has_y = true;
+    spec.num_x = spec.num_y = 1;
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
     spec.samples = count;
     return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
 }
@@ -14839,34 +14866,34 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
     char a[96], b[96];
     for (int i = 1; i < want.rank; i++) want.dim[i - 1] = want.dim[i];
     want.dim[--want.rank] = 0;
-    if (!mirt__shape_equal(&want, &spec->x_shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->x_shape, a), model->name, mirt__shape_text(&want, b));
+    if (!mirt__shape_equal(&want, &spec->field[0].shape)) {
+        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[0].shape, a), model->name, mirt__shape_text(&want, b));
     }
     if (!labels) return MIRT_OK;
     if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
-    if (!spec->has_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
+    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return mirt_last_status();
     const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
-    int64_t have = mirt__shape_count(&spec->y_shape);
+    int64_t have = mirt__shape_count(&spec->field[spec->num_x].shape);
     if (have == per_sample) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
                       cls->name, model->name, (long long)per_sample,
                       cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
-static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_UINT8) return ((const uint8_t *)batch->y)[i];
-    if (dtype == MIRT_INT32) return ((const int32_t *)batch->y)[i];
-    return (double)((const float *)batch->y)[i];
+static double mirt__label_at(const void *labels, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_UINT8) return ((const uint8_t *)labels)[i];
+    if (dtype == MIRT_INT32) return ((const int32_t *)labels)[i];
+    return (double)((const float *)labels)[i];
 }
 
 /* Class numbers, checked against the number of classes. */
-static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const mirt__batch *batch) {
+static mirt_status mirt__take_classes(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
     int32_t *out = (int32_t *)(void *)model->trainer->labels;
     int64_t classes = model->output[0]->shape.dim[1];
     char text[32];
     for (int64_t i = 0; i < batch->rows; i++) {
-        double label = mirt__label_at(batch, dtype, i);
+        double label = mirt__label_at(batch->field[spec->num_x], spec->field[spec->num_x].dtype, i);
         if (!(label >= 0 && label < (double)classes)) {
             return mirt__fail(MIRT_E_INVALID, "label %g of %s is not one of the %lld classes 0 to %lld", label, mirt__sample_text(batch, i, text),
                               (long long)classes, (long long)classes - 1);
@@ -14878,10 +14905,11 @@ static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const
 }
 
 static mirt_status mirt__take_labels(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec->y_dtype, batch);
+    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec, batch);
     mirt__real *out = (mirt__real *)(void *)model->trainer->labels;
-    int64_t count = batch->rows * mirt__shape_count(&spec->y_shape);
-    for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch, spec->y_dtype, i);
+    const mirt__data_field *field = &spec->field[spec->num_x];
+    int64_t count = batch->rows * mirt__shape_count(&field->shape);
+    for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch->field[spec->num_x], field->dtype, i);
     return MIRT_OK;
 }
 
@@ -14889,7 +14917,7 @@ MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec
     mirt__trainer *t = model->trainer;
     t->stage = MIRT__IDLE;
     if (labels && mirt__take_labels(model, spec, batch) != MIRT_OK) return mirt_last_status();
-    t->x = (const char *)batch->x;
+    t->x = (const char *)batch->field[0];
     t->rows = batch->rows;
     return MIRT_OK;
 }
@@ -15079,10 +15107,12 @@ static mirt_status mirt__spec_of_arrays(const mirt_array *x, const mirt_array *y
     memset(batch, 0, sizeof *batch);
     if (!x->data || x->shape.rank < 1 || x->shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
     if (!y->data || y->shape.rank < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    if (mirt__arrays_spec(x, y, spec) != MIRT_OK) return mirt_last_status();
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = *x;
+    data.y[0] = *y;
+    if (mirt__arrays_spec(&data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
-    batch->x = x->data;
-    batch->y = y->data;
     return MIRT_OK;
 }
 
@@ -15226,8 +15256,7 @@ MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool
 }
 
 MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    return spec->batch < spec->samples ? spec->batch : spec->samples;
+    return mirt__data_most_rows(mirt__dataset_spec(dataset));
 }
 
 /* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
@@ -15244,7 +15273,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
-    needs.x_dtype = mirt__dataset_spec(dataset)->x_dtype;
+    needs.x_dtype = mirt__dataset_spec(dataset)->field[0].dtype;
     needs.batch[kind] = mirt__largest_batch(dataset);
     return mirt__trainer_prepare(model, &needs) == MIRT_OK ? dataset : NULL;
 }
@@ -15406,14 +15435,14 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__needs *needs = &fit->needs;
-    needs->x_dtype = spec->x_dtype;
+    needs->x_dtype = spec->field[0].dtype;
     needs->batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
     if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
     if (fit->validation) {
         if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-        if (mirt__dataset_spec(fit->validation)->x_dtype != spec->x_dtype) {
+        if (mirt__dataset_spec(fit->validation)->field[0].dtype != spec->field[0].dtype) {
             return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
-                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->x_dtype), mirt__dtype_name(spec->x_dtype));
+                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->field[0].dtype), mirt__dtype_name(spec->field[0].dtype));
         }
         needs->batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
     }

@@ -173,9 +173,20 @@ typedef struct mirt_dataset mirt_dataset;
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
 #define MIRT_AUTOTUNE (-1)
 
-/* Samples borrowed, until the dataset is destroyed, from arrays whose first dimensions agree; y.data
-   may be NULL (no labels). */
+/* Samples in arrays whose first dimensions agree: inputs, labels (there may be none), one float32
+   weight a sample ([n], or no data: none). Each list ends at its first array without data. */
+#define MIRT_MAX_INPUTS 8
+#define MIRT_MAX_OUTPUTS 8
+typedef struct mirt_data {
+    mirt_array x[MIRT_MAX_INPUTS];
+    mirt_array y[MIRT_MAX_OUTPUTS];
+    mirt_array weights;
+} mirt_data;
+
+/* Samples borrowed from arrays until the dataset is destroyed; y.data may be NULL (no labels).
+   mirt_arrays is the short form for one input and at most one array of labels. */
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y);
+MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data);
 /* IDX files, plain or gzipped (recognized by content), images as [n, h, w, 1] uint8 and labels as
    [n] uint8. Errors: MIRT_E_NOT_FOUND, MIRT_E_FORMAT with the offset, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path);

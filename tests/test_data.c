@@ -189,8 +189,6 @@ static void refused(mirt_dataset *dataset, mirt_status status, const char *part)
 static uint64_t run_epoch(mirt_dataset *dataset, uint64_t seed, int64_t epoch, int64_t *rows, mirt_status *status) {
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     uint64_t hash = 14695981039346656037u;
-    size_t x_bytes = (size_t)mirt__shape_count(&spec->x_shape) * mirt__dtype_size(spec->x_dtype);
-    size_t y_bytes = spec->has_y ? (size_t)mirt__shape_count(&spec->y_shape) * mirt__dtype_size(spec->y_dtype) : 0;
     *rows = 0;
     *status = mirt__dataset_begin(dataset, seed, epoch);
     while (*status == MIRT_OK) {
@@ -198,8 +196,10 @@ static uint64_t run_epoch(mirt_dataset *dataset, uint64_t seed, int64_t epoch, i
         *status = mirt__dataset_next(dataset, &batch);
         if (*status != MIRT_OK || batch.rows == 0) break;
         *rows += batch.rows;
-        for (size_t i = 0; i < (size_t)batch.rows * x_bytes; i++) hash = (hash ^ ((const unsigned char *)batch.x)[i]) * 1099511628211u;
-        for (size_t i = 0; i < (size_t)batch.rows * y_bytes; i++) hash = (hash ^ ((const unsigned char *)batch.y)[i]) * 1099511628211u;
+        for (int f = 0; f < spec->num_fields; f++) {
+            const unsigned char *bytes = (const unsigned char *)batch.field[f];
+            for (size_t i = 0; i < (size_t)batch.rows * spec->field[f].bytes; i++) hash = (hash ^ bytes[i]) * 1099511628211u;
+        }
         for (int64_t i = 0; i < batch.rows; i++) hash = (hash ^ (uint64_t)batch.index[i]) * 1099511628211u;
     }
     return hash;
@@ -215,8 +215,8 @@ static bool read_order(mirt_dataset *dataset, uint64_t seed, int64_t epoch, int 
         if (batch.rows == 0) return count == n;
         for (int64_t k = 0; k < batch.rows; k++) {
             int i = (int)batch.index[k];
-            const unsigned char *x = (const unsigned char *)batch.x + k * 144;
-            if (count == n || i < 0 || i >= n || ((const unsigned char *)batch.y)[k] != i % 10) return false;
+            const unsigned char *x = (const unsigned char *)batch.field[0] + k * 144;
+            if (count == n || i < 0 || i >= n || ((const unsigned char *)batch.field[1])[k] != i % 10) return false;
             for (int p = 0; p < 144; p++) {
                 if (x[p] != six_pixel(i, p / 12, p % 12)) return false;
             }
@@ -263,8 +263,8 @@ static void test_idx(void) {
     ok(d && read_order(d, 1, 0, order, N) && ascending(order, N), "plain files, sample by sample");
     ok(d && read_order(d, 1, 1, order, N) && ascending(order, N), "and again");
     const mirt__data_spec *spec = mirt__dataset_spec(d);
-    ok(spec->x_shape.rank == 3 && spec->x_shape.dim[0] == 12 && spec->x_shape.dim[2] == 1 && spec->y_shape.rank == 0 &&
-           spec->x_dtype == MIRT_UINT8 && spec->batch == 0 && mirt_dataset_size(d) == N, "shapes and size");
+    ok(spec->field[0].shape.rank == 3 && spec->field[0].shape.dim[0] == 12 && spec->field[0].shape.dim[2] == 1 && spec->field[1].shape.rank == 0 &&
+           spec->field[0].dtype == MIRT_UINT8 && spec->batch == 0 && mirt_dataset_size(d) == N, "shapes and size");
     mirt_dataset_destroy(d);
 
     d = mirt_idx(packed_path, labels_path);
@@ -282,8 +282,8 @@ static void test_idx(void) {
     mirt_dataset_destroy(d);
 
     d = mirt_idx(images_path, NULL);
-    ok(d && !mirt__dataset_spec(d)->has_y && mirt__dataset_begin(d, 0, 0) == MIRT_OK &&
-           mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == 1 && batch.y == NULL, "images alone");
+    ok(d && !mirt__dataset_spec(d)->num_y && mirt__dataset_begin(d, 0, 0) == MIRT_OK &&
+           mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == 1 && batch.field[1] == NULL, "images alone");
     mirt_dataset_destroy(d);
     ok(mirt_dataset_size(NULL) == 0, "no data set has no samples");
     mirt_dataset_destroy(NULL);
@@ -324,7 +324,7 @@ static void test_inflate(void) {
     for (int k = 0; k < 14 && !wrong; k++) {
         for (int i = 0; i < a; i++, at++) {
             mirt__batch batch;
-            wrong += mirt__dataset_next(d, &batch) != MIRT_OK || batch.rows != 1 || *(const unsigned char *)batch.y != k * 15;
+            wrong += mirt__dataset_next(d, &batch) != MIRT_OK || batch.rows != 1 || *(const unsigned char *)batch.field[1] != k * 15;
         }
         int c = a + b;
         a = b;
@@ -437,7 +437,7 @@ static void test_arrays(void) {
     mirt__batch batch;
     mirt__dataset_begin(d, 0, 0);
     while (count < 5 && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows > 0) {
-        pointing = pointing && batch.x == x + count * 64 * 6 && batch.y == y + count * 64 && batch.index[1] == count * 64 + 1;
+        pointing = pointing && batch.field[0] == x + count * 64 * 6 && batch.field[1] == y + count * 64 && batch.index[1] == count * 64 + 1;
         rows[count++] = (int)batch.rows;
     }
     ok(count == 4 && rows[0] == 64 && rows[2] == 64 && rows[3] == N - 192, "the last batch is smaller");
@@ -447,7 +447,7 @@ static void test_arrays(void) {
     mirt_dataset_destroy(d);
 
     d = mirt_batch(mirt_arrays(xs, none), 1000);
-    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_OK && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == N && !batch.y,
+    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_OK && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == N && !batch.field[1],
        "a batch larger than the data set, without labels");
     mirt_dataset_destroy(d);
 
@@ -457,7 +457,7 @@ static void test_arrays(void) {
     while (mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows > 0) {
         for (int64_t i = 0; i < batch.rows; i++, seen++) {
             int64_t k = batch.index[i];
-            wrong += memcmp((const float *)batch.x + i * 6, x + k * 6, 6 * sizeof(float)) != 0 || ((const int32_t *)batch.y)[i] != y[k];
+            wrong += memcmp((const float *)batch.field[0] + i * 6, x + k * 6, 6 * sizeof(float)) != 0 || ((const int32_t *)batch.field[1])[i] != y[k];
         }
     }
     ok(seen == N && wrong == 0, "shuffled batches of floats keep x and y together");
@@ -577,14 +577,14 @@ static void test_digits(void) {
     mirt__batch a, b;
     mirt__dataset_begin(more, 0, 0);
     mirt__dataset_next(more, &a);
-    const unsigned char *pixels = (const unsigned char *)a.x, *labels = (const unsigned char *)a.y;
+    const unsigned char *pixels = (const unsigned char *)a.field[0], *labels = (const unsigned char *)a.field[1];
     int same = 0, equal = 0, count[10] = {0};
     mirt__dataset_begin(train, 0, 0);
-    for (int i = 0; i < 500 && mirt__dataset_next(train, &b) == MIRT_OK; i++) same += memcmp(b.x, pixels + i * 784, 784) == 0;
+    for (int i = 0; i < 500 && mirt__dataset_next(train, &b) == MIRT_OK; i++) same += memcmp(b.field[0], pixels + i * 784, 784) == 0;
     ok(same == 500, "more digits begin with the same ones");
     mirt__dataset_begin(test, 0, 0);
     for (int i = 0; i < 500 && mirt__dataset_next(test, &b) == MIRT_OK; i++) {
-        for (int k = 0; k < 500; k++) equal += memcmp(b.x, pixels + k * 784, 784) == 0;
+        for (int k = 0; k < 500; k++) equal += memcmp(b.field[0], pixels + k * 784, 784) == 0;
     }
     ok(equal == 0, "no digit is in both splits");
     int bright = 0;
@@ -667,8 +667,8 @@ static void test_mnist(void) {
     mirt__batch batch;
     mirt_status status = mirt__dataset_begin(test, 0, 0);
     while (status == MIRT_OK && (status = mirt__dataset_next(test, &batch)) == MIRT_OK && batch.rows > 0) {
-        count[*(const unsigned char *)batch.y % 10]++;
-        for (int p = 0; p < 784; p++) ink += ((const unsigned char *)batch.x)[p];
+        count[*(const unsigned char *)batch.field[1] % 10]++;
+        for (int p = 0; p < 784; p++) ink += ((const unsigned char *)batch.field[0])[p];
     }
     /* The mean pixel of the test set is 33.7912. */
     ok(status == MIRT_OK && count[0] == 980 && count[1] == 1135 && count[9] == 1009 && ink == MNIST_INK,

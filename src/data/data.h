@@ -4,20 +4,30 @@
 
 #include "../base/base.h"
 
-/* One element or one batch: `rows` samples in sample order of this epoch. */
-typedef struct mirt__batch {
-    const void *x, *y; /* dense [rows, ...] of the spec's dtypes; y NULL without labels; valid until the next call */
-    int64_t rows;
-    const int64_t *index; /* [rows] each sample's index in the data set */
-} mirt__batch;
+#define MIRT__MAX_FIELDS 17 /* inputs, labels, sample weights */
+
+typedef struct mirt__data_field {
+    mirt_dtype dtype;
+    mirt_shape shape; /* of one sample; rank may be 0 (a scalar) */
+    size_t bytes;     /* of one sample */
+} mirt__data_field;
 
 typedef struct mirt__data_spec {
-    mirt_dtype x_dtype, y_dtype;
-    mirt_shape x_shape, y_shape; /* of one sample; y_shape.rank may be 0 (a scalar) */
-    bool has_y;
+    int num_x, num_y;
+    bool has_weights;
+    int num_fields; /* inputs, labels, weights, in this order */
+    mirt__data_field field[MIRT__MAX_FIELDS];
     int64_t batch;   /* global batch size, 0 when there is no batch stage */
-    int64_t samples; /* in one epoch */
+    int64_t samples; /* in one epoch; -1: a stream of unknown length or without an end */
+    int accumulate;  /* batches that make one step, 1 unless a stage says so */
 } mirt__data_spec;
+
+/* One element or one batch: `rows` samples in sample order of this epoch. */
+typedef struct mirt__batch {
+    const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as the spec says; valid until the next call */
+    int64_t rows;
+    const int64_t *index; /* [rows] each sample's index in the first stage's data */
+} mirt__batch;
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
@@ -29,22 +39,27 @@ MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
    borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
+/* Rows of the largest batch; 1 without a batch stage. */
+MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
 
-/* The spec of samples in arrays, as mirt_arrays takes them. */
-MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec);
+/* The spec of samples in arrays; the arrays' data into field[num_fields]. */
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *spec, const void **field);
+/* "x", "y[1]", "weights" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__field_name(const mirt__data_spec *spec, int field, char out[16]);
 
 /* The rest is for stages. */
 
 typedef struct mirt__sample {
-    const void *x, *y;
+    const void *field[MIRT__MAX_FIELDS];
     int64_t index;
 } mirt__sample;
 
-/* Memory for one batch; y may be NULL. */
+/* Memory for samples. */
 typedef struct mirt__slot {
-    void *x, *y;
+    void *block; /* what the others point into */
+    void *field[MIRT__MAX_FIELDS];
     int64_t *index;
-    int64_t rows;
+    int64_t rows; /* filled */
 } mirt__slot;
 
 /* What a kind of stage does; NULL where it does nothing. */
@@ -55,8 +70,10 @@ typedef struct mirt__stage {
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
     /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
-    /* Frees what the stage holds, not the stage before. */
+    /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
+    /* Samples in the first `batches` batches; NULL: as many as in those of the stage before. */
+    int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
 /* The first member of every stage's own struct. */
@@ -70,38 +87,51 @@ struct mirt_dataset {
     bool busy;            /* a fit is passing through it */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
-    size_t x_bytes, y_bytes; /* of one sample */
-    int64_t position;        /* samples given in this epoch, in stages that count */
-    int64_t current;         /* index of the sample last given, in stages without batches */
+    int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
+    int64_t position; /* samples given in this epoch, in stages that count */
+    int64_t current;  /* index of the sample last given, in stages without batches */
+    mirt__slot slot;  /* samples the stage holds, freed with it */
+    char **names;     /* of classes; NULL: those of the stage before */
+    int num_names;
 };
 
 /* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
    set, `source` then being destroyed unless borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
-/* Checks the spec of a first stage and sets the sizes that follow from it. */
+/* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
+/* The next field of a spec under way. */
+MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
+/* `next` for stages that have `fill`, and `begin`, which makes the slot. */
+MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
+MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
-/* Bytes of `rows` samples, x and labels each rounded up to MIRT__ALIGN; false on overflow. */
-MIRT__LIB bool mirt__dataset_block_bytes(const mirt_dataset *dataset, int64_t rows, size_t *x_bytes, size_t *all_bytes);
+
+/* Room for `rows` samples; without `samples` only for their indices. */
+MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
+/* Copies samples to the place of sample `row`. */
+MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
+                              const int64_t *index, int64_t rows);
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
+/* The next batch of `source`, with slot->rows 0 at the end. */
+MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows);
 
-/* Samples in one block of memory: arrays, caches, drawn digits. */
+/* Samples in memory: arrays, caches, drawn digits. */
 typedef struct mirt__block_dataset {
     mirt_dataset base;
-    const unsigned char *x, *y;
-    void *owned; /* the block, when it is ours */
+    const void *field[MIRT__MAX_FIELDS];
     uint64_t seed; /* of drawn digits */
     mirt_split split;
 } mirt__block_dataset;
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-MIRT__LIB void mirt__block_release(mirt_dataset *dataset);
-/* Allocates the block for all samples; *x and *y point into it, *y being NULL without labels. */
-MIRT__LIB mirt_status mirt__block_create(mirt__block_dataset *block, unsigned char **x, unsigned char **y);
+/* The samples are now those in the slot. */
+MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {

@@ -23,6 +23,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
+        mirt__aligned_free(dataset->slot.block);
         mirt__free(dataset);
         dataset = before;
     }
@@ -41,50 +42,120 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
     dataset->borrows = borrows;
     if (source) {
         dataset->spec = source->spec;
-        dataset->x_bytes = source->x_bytes;
-        dataset->y_bytes = source->y_bytes;
+        dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
     }
     return dataset;
 }
 
-/* Bytes of one sample; the error names the array. */
-static mirt_status mirt__dataset_sample_bytes(const char *what, const mirt_shape *shape, mirt_dtype dtype, size_t *bytes) {
+/* >>fields */
+
+MIRT__LIB const char *mirt__field_name(const mirt__data_spec *spec, int field, char out[16]) {
+    int of = field < spec->num_x ? spec->num_x : spec->num_y;
+    const char *what = field < spec->num_x ? "x" : "y";
+    if (field >= spec->num_x) field -= spec->num_x;
+    if (field >= of) snprintf(out, 16, "weights");
+    else if (of == 1) snprintf(out, 16, "%s", what);
+    else snprintf(out, 16, "%s[%d]", what, field);
+    return out;
+}
+
+MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape) {
+    mirt__data_field *field = &spec->field[spec->num_fields++];
+    field->dtype = dtype;
+    field->shape = shape;
+}
+
+/* Bytes of one sample; the error names the field. */
+static mirt_status mirt__data_field_bytes(const char *what, mirt__data_field *field) {
     char text[96];
-    int64_t count = mirt__shape_count(shape);
-    size_t size = mirt__dtype_size(dtype);
-    if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)dtype);
+    int64_t count = mirt__shape_count(&field->shape);
+    size_t size = mirt__dtype_size(field->dtype);
+    if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)field->dtype);
     if (count == 0)
         return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: every dimension must be positive", what,
-                          mirt__shape_text(shape, text));
-    if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, bytes))
+                          mirt__shape_text(&field->shape, text));
+    if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, &field->bytes))
         return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: too large for this machine", what,
-                          mirt__shape_text(shape, text));
+                          mirt__shape_text(&field->shape, text));
     return MIRT_OK;
 }
 
+/* Bytes of a slot of `rows` samples, each field rounded up to MIRT__ALIGN; false on overflow. */
+static bool mirt__slot_bytes(const mirt__data_spec *spec, int64_t rows, bool samples, size_t *bytes) {
+    size_t size;
+    if (rows < 0 || (uint64_t)rows > SIZE_MAX / 64) return false;
+    *bytes = (size_t)rows * sizeof(int64_t);
+    for (int f = 0; samples && f < spec->num_fields; f++) {
+        if (!mirt__mul_size((size_t)rows, spec->field[f].bytes, &size) || size > SIZE_MAX / 4) return false;
+        if (!mirt__add_size(*bytes, mirt__align_up(size), bytes) || *bytes > SIZE_MAX / 2) return false;
+    }
+    return true;
+}
+
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec) {
+    char name[16];
+    size_t bytes;
+    mirt_status status = MIRT_OK;
     dataset->spec = *spec;
-    mirt_status status = mirt__dataset_sample_bytes("x", &spec->x_shape, spec->x_dtype, &dataset->x_bytes);
-    if (status == MIRT_OK && spec->has_y)
-        status = mirt__dataset_sample_bytes("y", &spec->y_shape, spec->y_dtype, &dataset->y_bytes);
-    size_t x_bytes, all_bytes;
-    if (status == MIRT_OK && !mirt__dataset_block_bytes(dataset, spec->samples, &x_bytes, &all_bytes))
-        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of %zu bytes each are too many for this machine",
-                            (long long)spec->samples, dataset->x_bytes);
+    dataset->spec.accumulate = 1;
+    for (int f = 0; f < spec->num_fields && status == MIRT_OK; f++)
+        status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &dataset->spec.field[f]);
+    if (status == MIRT_OK && !mirt__slot_bytes(&dataset->spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
+        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine", (long long)spec->samples);
     return status;
 }
 
-MIRT__LIB bool mirt__dataset_block_bytes(const mirt_dataset *dataset, int64_t rows, size_t *x_bytes, size_t *all_bytes) {
-    size_t y_bytes;
-    if (rows < 0 || (uint64_t)rows > SIZE_MAX) return false;
-    if (!mirt__mul_size((size_t)rows, dataset->x_bytes, x_bytes)) return false;
-    if (!mirt__mul_size((size_t)rows, dataset->y_bytes, &y_bytes)) return false;
-    if (*x_bytes > SIZE_MAX / 4 || y_bytes > SIZE_MAX / 4) return false;
-    *x_bytes = mirt__align_up(*x_bytes);
-    *all_bytes = *x_bytes + mirt__align_up(y_bytes);
-    return true;
+MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec) {
+    int64_t rows = spec->batch ? spec->batch : 1;
+    return spec->samples >= 0 && spec->samples < rows ? spec->samples : rows;
 }
+
+/* >>slots */
+
+MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples) {
+    size_t bytes;
+    if (!mirt__slot_bytes(spec, rows, samples, &bytes)) {
+        mirt__no_memory(SIZE_MAX);
+        return MIRT_E_NOMEM;
+    }
+    slot->block = mirt__aligned_alloc(bytes);
+    if (!slot->block) return MIRT_E_NOMEM;
+    char *at = (char *)slot->block;
+    for (int f = 0; samples && f < spec->num_fields; f++) {
+        slot->field[f] = at;
+        at += mirt__align_up((size_t)rows * spec->field[f].bytes);
+    }
+    slot->index = (int64_t *)(void *)at;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
+                              const int64_t *index, int64_t rows) {
+    for (int f = 0; f < spec->num_fields; f++) {
+        size_t bytes = spec->field[f].bytes;
+        memcpy((char *)slot->field[f] + (size_t)row * bytes, from[f], (size_t)rows * bytes);
+    }
+    memcpy(slot->index + row, index, (size_t)rows * sizeof *index);
+}
+
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out) {
+    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
+    out->index = slot->index + row;
+    out->rows = rows;
+}
+
+MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
+    if (source->lent) return source->stage->fill(source, slot);
+    mirt__batch batch;
+    mirt_status status = mirt__dataset_next(source, &batch);
+    if (status != MIRT_OK) return status;
+    slot->rows = batch.rows;
+    if (batch.rows) mirt__slot_put(slot, &source->spec, 0, batch.field, batch.index, batch.rows);
+    return MIRT_OK;
+}
+
+/* >>what stages have in common */
 
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
@@ -94,11 +165,25 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
     if (status != MIRT_OK) return status;
     dataset->position++;
     dataset->current = sample.index;
-    out->x = sample.x;
-    out->y = sample.y;
+    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
     out->rows = 1;
     out->index = &dataset->current;
     return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (!dataset->lent && !dataset->slot.block) {
+        mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out) {
+    memset(out, 0, sizeof *out);
+    mirt_status status = dataset->stage->fill(dataset, &dataset->slot);
+    if (status == MIRT_OK && dataset->slot.rows) mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
+    return status;
 }
 
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
@@ -107,34 +192,21 @@ MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t 
     return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false);
 }
 
+/* >>samples in memory */
+
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
     const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
-    out->x = block->x + (size_t)i * dataset->x_bytes;
-    out->y = block->y ? block->y + (size_t)i * dataset->y_bytes : NULL;
-    out->index = i;
+    const mirt__data_spec *spec = &dataset->spec;
+    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
+    out->index = dataset->slot.index ? dataset->slot.index[i] : i;
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__block_release(mirt_dataset *dataset) {
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    mirt__aligned_free(block->owned);
-    block->owned = NULL;
+MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block) {
+    for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 
-MIRT__LIB mirt_status mirt__block_create(mirt__block_dataset *block, unsigned char **x, unsigned char **y) {
-    size_t x_bytes, all_bytes;
-    if (!mirt__dataset_block_bytes(&block->base, block->base.spec.samples, &x_bytes, &all_bytes)) {
-        mirt__no_memory(SIZE_MAX);
-        return MIRT_E_NOMEM;
-    }
-    block->owned = mirt__aligned_alloc(all_bytes);
-    if (!block->owned) return MIRT_E_NOMEM;
-    *x = (unsigned char *)block->owned;
-    *y = block->base.spec.has_y ? *x + x_bytes : NULL;
-    return MIRT_OK;
-}
-
-static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
@@ -162,83 +234,104 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-MIRT__LIB mirt_status mirt__arrays_spec(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec) {
-    memset(spec, 0, sizeof *spec);
-    mirt_status status = mirt__arrays_check("x", x);
+/* Arrays of a list, which ends at the first without data; -1: there is one with data behind that. */
+static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
+    int count = 0;
+    while (count < most && list[count].data) count++;
+    for (int i = count; i < most; i++) {
+        if (!list[i].data) continue;
+        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what, count);
+        return -1;
+    }
+    return count;
+}
+
+static mirt_status mirt__arrays_add(mirt__data_spec *spec, const mirt_array *array, const void **field) {
+    char name[16], first[16];
+    mirt__field_name(spec, spec->num_fields, name);
+    mirt_status status = mirt__arrays_check(name, array);
     if (status != MIRT_OK) return status;
-    if (!x->data) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
-    spec->x_dtype = x->dtype;
-    spec->x_shape = mirt__arrays_sample_shape(&x->shape);
-    spec->samples = x->shape.dim[0];
-    spec->has_y = y->data != NULL;
-    if (!spec->has_y) return MIRT_OK;
-    status = mirt__arrays_check("y", y);
-    if (status != MIRT_OK) return status;
-    if (y->shape.dim[0] != spec->samples)
-        return mirt__fail(MIRT_E_SHAPE, "x has %lld samples, y has %lld: both need the same number",
-                          (long long)spec->samples, (long long)y->shape.dim[0]);
-    spec->y_dtype = y->dtype;
-    spec->y_shape = mirt__arrays_sample_shape(&y->shape);
+    if (spec->num_fields == 0) spec->samples = array->shape.dim[0];
+    if (array->shape.dim[0] != spec->samples)
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld samples, %s has %lld: both need the same number", mirt__field_name(spec, 0, first),
+                          (long long)spec->samples, name, (long long)array->shape.dim[0]);
+    field[spec->num_fields] = array->data;
+    mirt__data_add_field(spec, array->dtype, mirt__arrays_sample_shape(&array->shape));
     return MIRT_OK;
 }
 
-static mirt_status mirt__arrays_set(mirt__block_dataset *block, const mirt_array *x, const mirt_array *y) {
+MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *spec, const void **field) {
+    memset(spec, 0, sizeof *spec);
+    spec->accumulate = 1;
+    spec->num_x = mirt__arrays_count("x", data->x, MIRT_MAX_INPUTS);
+    spec->num_y = mirt__arrays_count("y", data->y, MIRT_MAX_OUTPUTS);
+    if (spec->num_x < 0 || spec->num_y < 0) return MIRT_E_INVALID;
+    if (spec->num_x == 0) return mirt__fail(MIRT_E_INVALID, "x has no data: its pointer is NULL");
+    spec->has_weights = data->weights.data != NULL;
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < spec->num_x && status == MIRT_OK; i++) status = mirt__arrays_add(spec, &data->x[i], field);
+    for (int i = 0; i < spec->num_y && status == MIRT_OK; i++) status = mirt__arrays_add(spec, &data->y[i], field);
+    if (status != MIRT_OK || !spec->has_weights) return status;
+    if (data->weights.dtype != MIRT_FLOAT32 || data->weights.shape.rank != 1)
+        return mirt__fail(MIRT_E_INVALID, "weights must be float32 and of one dimension: one number a sample");
+    return mirt__arrays_add(spec, &data->weights, field);
+}
+
+MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
     mirt__data_spec spec;
-    if (mirt__arrays_spec(x, y, &spec) != MIRT_OK) return mirt_last_status();
-    block->x = (const unsigned char *)x->data;
-    block->y = (const unsigned char *)y->data;
-    block->base.contiguous = true;
-    return mirt__dataset_set_spec(&block->base, &spec);
+    if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
+    if (!dataset) return NULL;
+    dataset->contiguous = true;
+    if (mirt__arrays_spec(data, &spec, ((mirt__block_dataset *)dataset)->field) == MIRT_OK &&
+        mirt__dataset_set_spec(dataset, &spec) == MIRT_OK)
+        return dataset;
+    return mirt__dataset_give_up(dataset, false);
 }
 
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
-    if (!dataset) return NULL;
-    if (mirt__arrays_set((mirt__block_dataset *)dataset, &x, &y) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    return dataset;
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = x;
+    data.y[0] = y;
+    return mirt_arrays_of(&data);
 }
 
-/* Pulls one whole epoch of the stage before into the block. */
-static mirt_status mirt__cache_load(mirt__block_dataset *cache, unsigned char *x, unsigned char *y) {
-    mirt_dataset *base = &cache->base;
-    for (int64_t i = 0; i < base->spec.samples; i++) {
-        mirt__batch sample;
-        mirt_status status = mirt__dataset_next(base->source, &sample);
+/* Pulls one whole epoch of the stage before into the slot. */
+static mirt_status mirt__cache_load(mirt_dataset *cache) {
+    mirt__batch sample;
+    mirt_status status;
+    for (int64_t i = 0; i < cache->spec.samples; i++) {
+        status = mirt__dataset_next(cache->source, &sample);
         if (status != MIRT_OK) return status;
         if (sample.rows == 0)
             return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)i,
-                              (long long)base->spec.samples);
-        memcpy(x + (size_t)i * base->x_bytes, sample.x, base->x_bytes);
-        if (y) memcpy(y + (size_t)i * base->y_bytes, sample.y, base->y_bytes);
+                              (long long)cache->spec.samples);
+        mirt__slot_put(&cache->slot, &cache->spec, i, sample.field, sample.index, 1);
     }
     /* Once more past the last sample: files check their ends only there. */
-    mirt__batch end;
-    return mirt__dataset_next(base->source, &end);
+    return mirt__dataset_next(cache->source, &sample);
 }
 
 static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__block_dataset *cache = (mirt__block_dataset *)dataset;
-    if (cache->owned) return MIRT_OK;
+    if (dataset->slot.block) return MIRT_OK;
     mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    if (status == MIRT_OK) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
-    unsigned char *x = NULL, *y = NULL;
-    status = mirt__block_create(cache, &x, &y);
-    if (status != MIRT_OK) return status;
-    status = mirt__cache_load(cache, x, y);
+    status = mirt__cache_load(dataset);
     if (status != MIRT_OK) {
-        mirt__block_release(dataset);
+        mirt__aligned_free(dataset->slot.block);
+        dataset->slot.block = NULL;
         return status;
     }
-    cache->x = x;
-    cache->y = y;
+    mirt__block_from_slot((mirt__block_dataset *)dataset);
     /* The stages before have done their work: their buffers and files are not needed again. */
     mirt__dataset_give_up(dataset->source, dataset->borrows);
     dataset->source = NULL;
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL,
-                                              mirt__block_release};
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     if (!dataset) return NULL;

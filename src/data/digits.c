@@ -180,10 +180,10 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     mirt__block_dataset *block = (mirt__block_dataset *)dataset;
     (void)seed;
     (void)epoch;
-    if (block->owned) return MIRT_OK;
-    unsigned char *x = NULL, *y = NULL;
-    mirt_status status = mirt__block_create(block, &x, &y);
+    if (dataset->slot.block) return MIRT_OK;
+    mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status != MIRT_OK) return status;
+    unsigned char *x = (unsigned char *)dataset->slot.field[0], *y = (unsigned char *)dataset->slot.field[1];
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
         /* One stream an image: splits have different ones, and more images leave the first as they were. */
         uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
@@ -191,14 +191,13 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
         int digit = (int)mirt__random_below(&random, 10);
         mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
         y[i] = (unsigned char)digit;
+        dataset->slot.index[i] = i;
     }
-    block->x = x;
-    block->y = y;
+    mirt__block_from_slot(block);
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL,
-                                               mirt__block_release};
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     if (split != MIRT_TRAIN && split != MIRT_TEST) {
@@ -217,10 +216,9 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
     dataset->contiguous = true;
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
-    spec.x_dtype = MIRT_UINT8;
-    spec.x_shape = mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0);
-    spec.y_dtype = MIRT_UINT8;
-    spec.has_y = true;
+    spec.num_x = spec.num_y = 1;
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
     spec.samples = count;
     return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
 }

@@ -202,12 +202,12 @@ static mirt_status mirt__idx_next(mirt_dataset *dataset, mirt__batch *out) {
         dataset->position++;
         return status;
     }
-    status = mirt__idx_read(idx->images, idx->x, dataset->x_bytes);
+    status = mirt__idx_read(idx->images, idx->x, dataset->spec.field[0].bytes);
     if (status == MIRT_OK && idx->labels) status = mirt__idx_read(idx->labels, &idx->y, 1);
     if (status != MIRT_OK) return status;
     dataset->current = dataset->position++;
-    out->x = idx->x;
-    out->y = idx->labels ? &idx->y : NULL;
+    out->field[0] = idx->x;
+    if (idx->labels) out->field[1] = &idx->y;
     out->rows = 1;
     out->index = &dataset->current;
     return MIRT_OK;
@@ -220,7 +220,7 @@ static void mirt__idx_release(mirt_dataset *dataset) {
     mirt__free(idx->x);
 }
 
-static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release};
+static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release, NULL};
 
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
     idx->images = mirt__idx_open(images_path, 3);
@@ -235,14 +235,14 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
     }
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
-    spec.x_dtype = MIRT_UINT8;
-    spec.x_shape = mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0);
-    spec.has_y = labels_path != NULL;
-    spec.y_dtype = MIRT_UINT8;
+    spec.num_x = 1;
+    spec.num_y = labels_path != NULL;
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(dim[1], dim[2], 1, 0, 0, 0));
+    if (spec.num_y) mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
     spec.samples = dim[0];
     mirt_status status = mirt__dataset_set_spec(&idx->base, &spec);
     if (status != MIRT_OK) return mirt__fail_at("%s", images_path);
-    idx->x = (unsigned char *)mirt__calloc(1, idx->base.x_bytes);
+    idx->x = (unsigned char *)mirt__calloc(1, idx->base.spec.field[0].bytes);
     return idx->x ? MIRT_OK : MIRT_E_NOMEM;
 }
 

@@ -22,8 +22,6 @@ typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
     int slots; /* depth and the one the consumer holds */
     mirt__slot *slot;
-    int64_t *index; /* what the slots' index point into */
-    void *block;    /* what their x and y point into */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
     pthread_t thread;
@@ -35,20 +33,6 @@ typedef struct mirt__prefetch_dataset {
     char error[512];
 } mirt__prefetch_dataset;
 
-/* One batch from the stage before into `slot`. */
-static mirt_status mirt__prefetch_pull(mirt_dataset *source, mirt__slot *slot) {
-    if (source->stage->fill) return source->stage->fill(source, slot);
-    mirt__batch batch;
-    mirt_status status = mirt__dataset_next(source, &batch);
-    if (status != MIRT_OK) return status;
-    slot->rows = batch.rows;
-    if (batch.rows == 0) return MIRT_OK;
-    memcpy(slot->x, batch.x, (size_t)batch.rows * source->x_bytes);
-    if (slot->y) memcpy(slot->y, batch.y, (size_t)batch.rows * source->y_bytes);
-    memcpy(slot->index, batch.index, (size_t)batch.rows * sizeof(int64_t));
-    return MIRT_OK;
-}
-
 /* Runs through one epoch; called and left with the mutex locked. */
 static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
     for (;;) {
@@ -58,7 +42,7 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
         if (prefetch->cancel) return;
         mirt__slot *slot = &prefetch->slot[prefetch->filled % prefetch->slots];
         pthread_mutex_unlock(&prefetch->mutex);
-        mirt_status status = mirt__prefetch_pull(prefetch->base.source, slot);
+        mirt_status status = mirt__slot_pull(slot, prefetch->base.source);
         pthread_mutex_lock(&prefetch->mutex);
         if (status != MIRT_OK) {
             prefetch->status = status;
@@ -124,10 +108,7 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
     pthread_cond_signal(&prefetch->to_worker);
     pthread_mutex_unlock(&prefetch->mutex);
     if (!slot) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
-    out->x = slot->x;
-    out->y = slot->y;
-    out->rows = slot->rows;
-    out->index = slot->index;
+    mirt__slot_give(slot, &dataset->spec, 0, slot->rows, out);
     return MIRT_OK;
 }
 
@@ -144,38 +125,21 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
     if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
+    for (int i = 0; prefetch->slot && i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].block);
     mirt__free(prefetch->slot);
-    mirt__free(prefetch->index);
-    mirt__aligned_free(prefetch->block);
 }
 
 static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL,
-                                                 mirt__prefetch_release};
+                                                 mirt__prefetch_release, NULL};
 
-/* Cuts one block into the slots of the ring. */
 static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
     const mirt__data_spec *spec = &prefetch->base.spec;
-    int64_t rows = spec->batch ? spec->batch : 1;
-    if (rows > spec->samples) rows = spec->samples;
-    size_t slots = (size_t)prefetch->slots, x_bytes, slot_bytes, all_bytes, indices;
-    if (!mirt__dataset_block_bytes(&prefetch->base, rows, &x_bytes, &slot_bytes) ||
-        !mirt__mul_size(slots, slot_bytes, &all_bytes) || !mirt__mul_size(slots, (size_t)rows, &indices)) {
-        mirt__no_memory(SIZE_MAX);
-        return MIRT_E_NOMEM;
-    }
-    prefetch->slot = (mirt__slot *)mirt__calloc(slots, sizeof(mirt__slot));
+    mirt_status status = MIRT_OK;
+    prefetch->slot = (mirt__slot *)mirt__calloc((size_t)prefetch->slots, sizeof(mirt__slot));
     if (!prefetch->slot) return MIRT_E_NOMEM;
-    prefetch->index = (int64_t *)mirt__calloc(indices, sizeof(int64_t));
-    if (!prefetch->index) return MIRT_E_NOMEM;
-    prefetch->block = mirt__aligned_alloc(all_bytes);
-    if (!prefetch->block) return MIRT_E_NOMEM;
-    for (size_t i = 0; i < slots; i++) {
-        mirt__slot *slot = &prefetch->slot[i];
-        slot->x = (char *)prefetch->block + i * slot_bytes;
-        slot->y = spec->has_y ? (char *)slot->x + x_bytes : NULL;
-        slot->index = prefetch->index + i * (size_t)rows;
-    }
-    return MIRT_OK;
+    for (int i = 0; i < prefetch->slots && status == MIRT_OK; i++)
+        status = mirt__slot_create(&prefetch->slot[i], spec, mirt__data_most_rows(spec), true);
+    return status;
 }
 
 static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {

@@ -6,11 +6,8 @@
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
     mirt__random random;
-    int64_t *order; /* permutation: [samples]; buffer: [capacity] indices of the samples held */
-    /* For streams only. */
-    unsigned char *x, *y; /* [capacity] samples */
-    void *block;          /* what x and y lie in */
-    int64_t capacity, held;
+    int64_t *order;         /* [samples] of a permutation */
+    int64_t capacity, held; /* samples in the slot, for streams */
     int64_t given; /* the slot given last, to be filled again; -1: none */
 } mirt__shuffle_dataset;
 
@@ -41,11 +38,10 @@ static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__samp
 static void mirt__shuffle_release(mirt_dataset *dataset) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     mirt__free(shuffle->order);
-    mirt__aligned_free(shuffle->block);
 }
 
 static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL,
-                                                    mirt__shuffle_release};
+                                                    mirt__shuffle_release, NULL};
 
 /* Pulls the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -53,9 +49,7 @@ static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t sl
     mirt_status status = mirt__dataset_next(shuffle->base.source, &sample);
     *got = status == MIRT_OK && sample.rows > 0;
     if (!*got) return status;
-    memcpy(shuffle->x + (size_t)slot * shuffle->base.x_bytes, sample.x, shuffle->base.x_bytes);
-    if (shuffle->y) memcpy(shuffle->y + (size_t)slot * shuffle->base.y_bytes, sample.y, shuffle->base.y_bytes);
-    shuffle->order[slot] = sample.index[0];
+    mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, sample.field, sample.index, 1);
     return MIRT_OK;
 }
 
@@ -83,12 +77,11 @@ static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
     if (status != MIRT_OK) return status;
     shuffle->given = -1;
     if (got) return MIRT_OK;
-    size_t x_bytes = shuffle->base.x_bytes, y_bytes = shuffle->base.y_bytes;
     int64_t last = --shuffle->held;
     if (slot == last) return MIRT_OK;
-    memcpy(shuffle->x + (size_t)slot * x_bytes, shuffle->x + (size_t)last * x_bytes, x_bytes);
-    if (shuffle->y) memcpy(shuffle->y + (size_t)slot * y_bytes, shuffle->y + (size_t)last * y_bytes, y_bytes);
-    shuffle->order[slot] = shuffle->order[last];
+    mirt__batch moved;
+    mirt__slot_give(&shuffle->base.slot, &shuffle->base.spec, last, 1, &moved);
+    mirt__slot_put(&shuffle->base.slot, &shuffle->base.spec, slot, moved.field, moved.index, 1);
     return MIRT_OK;
 }
 
@@ -102,26 +95,12 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     if (shuffle->held == 0) return MIRT_OK;
     int64_t slot = (int64_t)mirt__random_below(&shuffle->random, (uint64_t)shuffle->held);
     shuffle->given = slot;
-    out->x = shuffle->x + (size_t)slot * dataset->x_bytes;
-    out->y = shuffle->y ? shuffle->y + (size_t)slot * dataset->y_bytes : NULL;
-    out->rows = 1;
-    out->index = &shuffle->order[slot];
+    mirt__slot_give(&dataset->slot, &dataset->spec, slot, 1, out);
     return MIRT_OK;
 }
 
 static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL,
-                                                       mirt__shuffle_release};
-
-static mirt_status mirt__shuffle_create_buffer(mirt__shuffle_dataset *shuffle) {
-    size_t x_bytes, all_bytes;
-    /* Cannot overflow: all samples together do not. */
-    mirt__dataset_block_bytes(&shuffle->base, shuffle->capacity, &x_bytes, &all_bytes);
-    shuffle->block = mirt__aligned_alloc(all_bytes);
-    if (!shuffle->block) return MIRT_E_NOMEM;
-    shuffle->x = (unsigned char *)shuffle->block;
-    shuffle->y = shuffle->base.spec.has_y ? shuffle->x + x_bytes : NULL;
-    return MIRT_OK;
-}
+                                                       mirt__shuffle_release, NULL};
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
     if (!source) return NULL;
@@ -130,9 +109,8 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
         mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
         return mirt__dataset_give_up(source, borrows);
     }
-    if (!reachable && buffer < 1) {
-        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed, or mirt_cache before mirt_shuffle",
-                   (long long)buffer);
+    if (buffer < 1) {
+        mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
         return mirt__dataset_give_up(source, borrows);
     }
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset),
@@ -141,10 +119,12 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     if (!dataset) return NULL;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     dataset->shuffles++;
-    shuffle->capacity = reachable || buffer > dataset->spec.samples ? dataset->spec.samples : buffer;
-    shuffle->order = (int64_t *)mirt__calloc((size_t)shuffle->capacity, sizeof(int64_t));
-    bool fine = shuffle->order && (reachable || mirt__shuffle_create_buffer(shuffle) == MIRT_OK);
-    return fine ? dataset : mirt__dataset_give_up(dataset, false);
+    int64_t samples = dataset->spec.samples;
+    shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
+    mirt_status status = MIRT_OK;
+    if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
+    else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;
+    return status == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {

@@ -21,8 +21,7 @@ MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool
 }
 
 MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    return spec->batch < spec->samples ? spec->batch : spec->samples;
+    return mirt__data_most_rows(mirt__dataset_spec(dataset));
 }
 
 /* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
@@ -39,7 +38,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
-    needs.x_dtype = mirt__dataset_spec(dataset)->x_dtype;
+    needs.x_dtype = mirt__dataset_spec(dataset)->field[0].dtype;
     needs.batch[kind] = mirt__largest_batch(dataset);
     return mirt__trainer_prepare(model, &needs) == MIRT_OK ? dataset : NULL;
 }

@@ -41,14 +41,14 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__needs *needs = &fit->needs;
-    needs->x_dtype = spec->x_dtype;
+    needs->x_dtype = spec->field[0].dtype;
     needs->batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
     if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
     if (fit->validation) {
         if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-        if (mirt__dataset_spec(fit->validation)->x_dtype != spec->x_dtype) {
+        if (mirt__dataset_spec(fit->validation)->field[0].dtype != spec->field[0].dtype) {
             return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
-                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->x_dtype), mirt__dtype_name(spec->x_dtype));
+                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->field[0].dtype), mirt__dtype_name(spec->field[0].dtype));
         }
         needs->batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
     }

@@ -14,34 +14,34 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
     char a[96], b[96];
     for (int i = 1; i < want.rank; i++) want.dim[i - 1] = want.dim[i];
     want.dim[--want.rank] = 0;
-    if (!mirt__shape_equal(&want, &spec->x_shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->x_shape, a), model->name, mirt__shape_text(&want, b));
+    if (!mirt__shape_equal(&want, &spec->field[0].shape)) {
+        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[0].shape, a), model->name, mirt__shape_text(&want, b));
     }
     if (!labels) return MIRT_OK;
     if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
-    if (!spec->has_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
+    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return mirt_last_status();
     const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
-    int64_t have = mirt__shape_count(&spec->y_shape);
+    int64_t have = mirt__shape_count(&spec->field[spec->num_x].shape);
     if (have == per_sample) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
                       cls->name, model->name, (long long)per_sample,
                       cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
-static double mirt__label_at(const mirt__batch *batch, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_UINT8) return ((const uint8_t *)batch->y)[i];
-    if (dtype == MIRT_INT32) return ((const int32_t *)batch->y)[i];
-    return (double)((const float *)batch->y)[i];
+static double mirt__label_at(const void *labels, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_UINT8) return ((const uint8_t *)labels)[i];
+    if (dtype == MIRT_INT32) return ((const int32_t *)labels)[i];
+    return (double)((const float *)labels)[i];
 }
 
 /* Class numbers, checked against the number of classes. */
-static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const mirt__batch *batch) {
+static mirt_status mirt__take_classes(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
     int32_t *out = (int32_t *)(void *)model->trainer->labels;
     int64_t classes = model->output[0]->shape.dim[1];
     char text[32];
     for (int64_t i = 0; i < batch->rows; i++) {
-        double label = mirt__label_at(batch, dtype, i);
+        double label = mirt__label_at(batch->field[spec->num_x], spec->field[spec->num_x].dtype, i);
         if (!(label >= 0 && label < (double)classes)) {
             return mirt__fail(MIRT_E_INVALID, "label %g of %s is not one of the %lld classes 0 to %lld", label, mirt__sample_text(batch, i, text),
                               (long long)classes, (long long)classes - 1);
@@ -53,10 +53,11 @@ static mirt_status mirt__take_classes(mirt_model *model, mirt_dtype dtype, const
 }
 
 static mirt_status mirt__take_labels(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec->y_dtype, batch);
+    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec, batch);
     mirt__real *out = (mirt__real *)(void *)model->trainer->labels;
-    int64_t count = batch->rows * mirt__shape_count(&spec->y_shape);
-    for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch, spec->y_dtype, i);
+    const mirt__data_field *field = &spec->field[spec->num_x];
+    int64_t count = batch->rows * mirt__shape_count(&field->shape);
+    for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch->field[spec->num_x], field->dtype, i);
     return MIRT_OK;
 }
 
@@ -64,7 +65,7 @@ MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec
     mirt__trainer *t = model->trainer;
     t->stage = MIRT__IDLE;
     if (labels && mirt__take_labels(model, spec, batch) != MIRT_OK) return mirt_last_status();
-    t->x = (const char *)batch->x;
+    t->x = (const char *)batch->field[0];
     t->rows = batch->rows;
     return MIRT_OK;
 }
@@ -254,10 +255,12 @@ static mirt_status mirt__spec_of_arrays(const mirt_array *x, const mirt_array *y
     memset(batch, 0, sizeof *batch);
     if (!x->data || x->shape.rank < 1 || x->shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
     if (!y->data || y->shape.rank < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    if (mirt__arrays_spec(x, y, spec) != MIRT_OK) return mirt_last_status();
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = *x;
+    data.y[0] = *y;
+    if (mirt__arrays_spec(&data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
-    batch->x = x->data;
-    batch->y = y->data;
     return MIRT_OK;
 }
 
