@@ -68,7 +68,7 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
 /* The layer whose output is `t`, or NULL. */
 static const mirt__layer *mirt__layer_of(const mirt_model *model, const mirt_tensor *t, int before) {
     for (int i = before - 1; i >= 0; i--) {
-        if (model->layer[i]->out == t) return model->layer[i];
+        if (model->layer[i]->out[0] == t) return model->layer[i];
     }
     return NULL;
 }
@@ -83,15 +83,15 @@ MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__te
     mirt__write_key(out, "layers", false);
     mirt__text_add(out, "[");
     for (int i = 0; i < model->num_layers; i++) {
-        const mirt__layer *layer = model->layer[i], *from = layer->in ? mirt__layer_of(model, layer->in, i) : NULL;
-        if (layer->in && !from) return mirt__no_layer(layer->name);
+        const mirt__layer *layer = model->layer[i], *from = layer->num_in ? mirt__layer_of(model, layer->in[0], i) : NULL;
+        if (layer->num_in && !from) return mirt__no_layer(layer->name);
         mirt__text_add(out, i ? ",{" : "{");
         mirt__write_name(out, "class_name", layer->cls->class_name, true);
         mirt__write_name(out, "name", layer->name, false);
         if (from) mirt__write_name(out, "input", from->name, false);
         mirt__write_key(out, "config", false);
         mirt__text_add(out, "{");
-        for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc.bytes, f == 0);
+        for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc, f == 0);
         mirt__text_add(out, "}}");
     }
     const mirt__layer *last = mirt__layer_of(model, model->output[0], model->num_layers);
@@ -240,12 +240,7 @@ static const mirt__layer *mirt__layer_named(const mirt_model *model, const char 
 
 /* Layer number `number` of the file. */
 static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, size_t number) {
-    union {
-        char bytes[MIRT__MAX_DESC];
-        double align;
-    } desc;
     char label[MIRT__JSON_LABEL];
-    memset(&desc, 0, sizeof desc);
     if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number);
     const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
     const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
@@ -256,15 +251,17 @@ static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, s
         char other[MIRT__JSON_LABEL];
         return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));
     }
+    char *desc = (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size);
+    if (!desc) return mirt_last_status();
     for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(config, &cls->fields[i], desc.bytes) != MIRT_OK) return mirt__fail_at("layer %s", label);
+        if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return mirt__fail_at("layer %s", label);
     }
     const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
     bool is_input = strcmp(class_name->string, "InputLayer") == 0;
     if (is_input ? input != NULL : !from) {
         return mirt__fail(MIRT_E_FORMAT, "layer %s: %s", label, is_input ? "an InputLayer has no input" : "its input is not a layer before it");
     }
-    return mirt__layer_add(model, cls, from ? from->out : NULL, desc.bytes, name->string) ? MIRT_OK : mirt_last_status();
+    return mirt__layer_add(model, cls, from ? from->out : NULL, from != NULL, desc, name->string) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
@@ -279,7 +276,7 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     }
     const mirt__layer *last = mirt__layer_named(model, output->string);
     if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));
-    mirt_model_output(model, last->out);
+    mirt_model_output(model, last->out[0]);
     return MIRT_OK;
 }
 

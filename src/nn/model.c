@@ -2,10 +2,6 @@
 #include "../formats/json.h"
 #include "../ops/ops.h"
 
-/* Names end up in files, and a search for a free or taken name looks at every layer. */
-#define MIRT__NAME_BYTES 200
-#define MIRT__MAX_LAYERS 10000
-
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
         mirt__fail_missing("mirt_model_create", "strategy");
@@ -54,114 +50,6 @@ MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
     return NULL;
 }
 
-/* >>layers */
-
-static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
-    for (int i = 0; i < model->num_layers; i++) {
-        if (strcmp(model->layer[i]->name, name) == 0) return true;
-    }
-    return false;
-}
-
-/* "conv2d", "conv2d_1", ...: the first that is free. */
-static const char *mirt__layer_default_name(mirt_model *model, const char *base) {
-    char name[64];
-    snprintf(name, sizeof name, "%s", base);
-    for (int i = 1; mirt__layer_name_taken(model, name); i++) snprintf(name, sizeof name, "%s_%d", base, i);
-    return mirt__pool_strdup(&model->graph.pool, name);
-}
-
-static bool mirt__layer_name_check(const mirt_model *model, const char *name) {
-    char label[MIRT__JSON_LABEL];
-    size_t size = strlen(name);
-    mirt__json_label(name, label);
-    if (size == 0 || size > MIRT__NAME_BYTES || strchr(name, '/') || !mirt__utf8_valid(name, size)) {
-        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", label, MIRT__NAME_BYTES), false;
-    }
-    return !mirt__layer_name_taken(model, name) || (mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", label), false);
-}
-
-static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
-    if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
-    if (name && !mirt__layer_name_check(model, name)) return NULL;
-    mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(&model->graph.pool, sizeof *layer);
-    if (!layer) return NULL;
-    layer->cls = cls;
-    layer->name = name ? mirt__pool_strdup(&model->graph.pool, name) : mirt__layer_default_name(model, cls->base_name);
-    layer->first_variable = model->num_variables;
-    if (desc) memcpy(layer->desc.bytes, desc, cls->desc_size);
-    if (!layer->name) return NULL;
-    if (model->num_layers == model->layer_capacity) {
-        int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
-        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer)) return NULL;
-        model->layer_capacity = capacity;
-    }
-    return layer;
-}
-
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
-    if (x) model = x->node->graph->model;
-    if (model->graph.status != MIRT_OK) return NULL;
-    if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
-        return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
-    }
-    mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
-    if (!layer) return mirt__model_poison(model);
-    layer->in = x;
-    model->graph.scope = layer->name;
-    layer->out = cls->build(model, layer, x, layer->desc.bytes);
-    model->graph.scope = NULL;
-    if (!layer->out) {
-        if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
-        return mirt__model_poison(model);
-    }
-    layer->num_variables = model->num_variables - layer->first_variable;
-    model->layer[model->num_layers++] = layer;
-    return layer->out;
-}
-
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out, bool trainable) {
-    char full[256], text[96];
-    size_t bytes;
-    int64_t count = mirt__shape_count(shape);
-    if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
-        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)), (mirt_tensor *)NULL;
-    }
-    if (model->num_variables == model->variable_capacity) {
-        int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
-        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
-        model->variable_capacity = capacity;
-    }
-    mirt__variable *v = &model->variable[model->num_variables];
-    memset(v, 0, sizeof *v);
-    snprintf(full, sizeof full, "%s/%s", layer->name, name);
-    v->name = mirt__pool_strdup(&model->graph.pool, full);
-    if (!v->name) return NULL;
-    v->shape = *shape;
-    v->count = count;
-    v->offset = model->weight_bytes;
-    v->trainable = trainable;
-    v->initializer = *initializer;
-    v->fan_in = fan_in;
-    v->fan_out = fan_out;
-    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
-    return mirt__variable_op(&model->graph, model->num_variables++, shape);
-}
-
-MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
-    if (!term) return false;
-    if (model->num_terms == model->term_capacity) {
-        int capacity = model->term_capacity ? 2 * model->term_capacity : 16;
-        if (!mirt__grow((void **)&model->term, (size_t)model->num_terms, (size_t)capacity, sizeof *model->term)) return mirt__model_poison(model) != NULL;
-        model->term_capacity = capacity;
-    }
-    model->term[model->num_terms++] = term;
-    return true;
-}
-
 static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor *output) {
     if (output->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "%s: the output is a tensor of another model", model->name);
     if (mirt__is_batched(&output->shape) && output->dtype == MIRT_FLOAT32) return MIRT_OK;
@@ -190,9 +78,6 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
 }
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) { mirt_model_outputs(model, &output, 1); }
-
-#undef MIRT__NAME_BYTES
-#undef MIRT__MAX_LAYERS
 
 /* >>compile */
 

@@ -31,24 +31,24 @@ typedef struct mirt__field {
 typedef struct mirt__layer_class {
     const char *class_name; /* "Conv2D" */
     const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
+    int min_in, max_in; /* how many tensors it takes */
     const mirt__field *fields;
     int num_fields;
     size_t desc_size;
-    /* Records the layer; x is NULL for inputs. The defaults in `desc` may be filled in. */
-    mirt_tensor *(*build)(mirt_model *model, mirt__layer *layer, mirt_tensor *x, void *desc);
+    /* Records the layer on layer->in, whose first is x (NULL for inputs); returns its first output. One that
+       has more sets layer->out and num_out. The defaults in `desc` may be filled in. */
+    mirt_tensor *(*build)(mirt__layer *layer, mirt_tensor *x, void *desc);
 } mirt__layer_class;
-
-#define MIRT__MAX_DESC 192
 
 struct mirt__layer {
     const mirt__layer_class *cls;
+    mirt_model *model;
     const char *name;
-    mirt_tensor *in, *out;
+    mirt_tensor *in[MIRT__MAX_IN], *out[MIRT_MAX_OUTPUTS];
+    int num_in, num_out;
     int first_variable, num_variables;
-    union {
-        char bytes[MIRT__MAX_DESC];
-        double align;
-    } desc;
+    int first_node, num_nodes; /* of the model's graph */
+    char *desc;                /* cls->desc_size bytes, owned by the graph */
 };
 
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
@@ -114,12 +114,12 @@ struct mirt_model {
 };
 
 /* --- layers.c, model.c --- */
-/* Adds a layer of class `cls` to x's model (or `model` when x is NULL): `desc` is cls->desc_size
-   bytes, `name` NULL for the default. */
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
+/* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
+   bytes (NULL: zeros), `name` NULL for the default. NULL with the model marked on errors. */
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name);
 /* A variable of the layer being built: "layer/name". */
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt_model *model, mirt__layer *layer, const char *name, const mirt_shape *shape,
-                                          const mirt_initializer *initializer, double fan_in, double fan_out, bool trainable);
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer,
+                                          double fan_in, double fan_out, bool trainable);
 /* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);

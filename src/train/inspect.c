@@ -58,7 +58,7 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
         snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
-        mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out->shape, shape),
+        mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         parameters += mirt__layer_parameters(model, layer);
         macs += mirt__layer_macs(model, layer);
