@@ -4,6 +4,7 @@
 # make check-header  fails if they are not what src/ gives
 # make examples      compiles each example by its own first line, and runs it
 # make sanitize      the tests under ASan, UBSan and TSan
+# make coverage      lines and branches of src/ that the tests reach; needs gcc, gcov and python3
 # make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
@@ -82,6 +83,10 @@ build/tsan/%: tests/%.c $(TEST_HEADERS)
 	@mkdir -p build/tsan
 	$(SANITIZE_CC) -std=c11 -O1 -g -fsanitize=thread $< -o $@ $(LDLIBS)
 
+# What no test reached is in build/coverage/*.txt.
+coverage: header
+	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) test_cli.sh
+
 matrix:
 	@tests/run -t 900 tests/check_matrix.sh
 
@@ -117,4 +122,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize matrix examples test-arm64 fuzz bench install clean
+.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz bench install clean

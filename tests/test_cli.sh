@@ -2,7 +2,7 @@
 # The program as its users meet it: good runs, and bad input with what is said about it.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
-program=$PWD/build/mirrortrain
+program=${MIRRORTRAIN:-$PWD/build/mirrortrain}
 version=$(sed -n 's/^#define MIRT_VERSION_STRING "\(.*\)"/\1/p' mirrortrain.h)
 cd "$tmp" || exit 2
 
