@@ -304,20 +304,33 @@ typedef enum mirt_log_level { MIRT_LOG_ERROR, MIRT_LOG_WARNING, MIRT_LOG_INFO, M
    library. */
 typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
-/* How the replicas' gradients meet. MIRT_TREE: one fixed binary tree over replica numbers; the
-   result does not depend on the number of devices. */
-typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0 /* the best there is; now MIRT_TREE */, MIRT_TREE } mirt_collective;
+/* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy.
+   MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
+   MIRT_CENTRAL_STORAGE: one copy that all devices read; in the same bits as MIRT_MIRRORED. */
+typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE } mirt_strategy_kind;
+
+/* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
+   over replica numbers; the result does not depend on the number of devices. MIRT_RING: a
+   reduce-scatter in ring order, device d's share of the elements summed over devices d + 1, d + 2,
+   ..., d. MIRT_REDUCE_TO_ONE_DEVICE: the first device adds in device order and updates all weights.
+   Ring and one device give other roundings on other numbers of devices. */
+typedef enum mirt_collective {
+    MIRT_COLLECTIVE_AUTO = 0, /* now MIRT_TREE: the same bits on any number of devices */
+    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE
+} mirt_collective;
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2" or "cpu:0,cpu:1": two equal shares of the cores */
+    const char *devices; /* NULL: every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1":
+                            two devices of one core each, so that strategies can have cores of their own */
     int replicas;        /* logical replicas V; 0: one a device */
-    int threads;         /* threads per device; 0: the cores divided by the devices */
+    int threads;         /* threads per device; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */
     void *log_user;
     bool silent;         /* no log at all */
+    mirt_strategy_kind kind;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -326,6 +339,9 @@ typedef struct mirt_strategy_desc {
    A strategy and everything created from it belongs to one thread at a time; different
    strategies may be used by different threads at once. */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
+/* `device` as "cpu:1"; NULL: every core as one device. MIRT_E_INVALID: several devices. */
+MIRT_API mirt_strategy *mirt_one_device(const char *device);
+MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
 /* Destroys the strategy and the models still living in it. NULL is allowed. */
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);
@@ -12854,8 +12870,11 @@ typedef struct mirt__device {
 } mirt__device;
 
 struct mirt_strategy {
+    mirt_strategy_kind kind;
+    mirt_collective collective;
     int num_devices, num_replicas, threads;
     uint64_t seed;
+    bool named; /* devices by name, each one core */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
     const mirt__kernels *kernels;
@@ -12873,6 +12892,10 @@ MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, i
 /* Inside mirt__on_devices: waits for the other devices. */
 MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy);
 
+/* Blocks of weights in memory: one a device, or one that all devices read. */
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
+
+/* --- replicas.c --- */
 /* Balanced, contiguous shares: the first (total % shares) get one more. */
 MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
 
@@ -12891,14 +12914,38 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
 /* Gradient buffers that replicas [first, first + count) need at most at one time. */
 MIRT__LIB int mirt__tree_slots(int first, int count);
 
-/* How the subtrees that devices are left with are added. */
+/* The following take a number of replicas of their own: the strategy's, or k times as many when a
+   step accumulates the gradients of k batches. */
+
+/* The replicas [*first, *first + result) that `device` runs. */
+MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first);
+/* Gradient buffers of each device: what the binary counter needs, or one a replica. */
+MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica);
+/* Whether the devices' partial sums fit a mirt__exchange, whatever number of replicas has rows. */
+MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas);
+
+/* --- collective.c --- */
+/* How the partial sums that devices are left with are added, as one device does it for its range of elements. */
 typedef struct mirt__exchange {
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     struct { int into, from; } add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
 } mirt__exchange;
-/* For the replicas [0, active) that have rows. */
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out);
+/* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
+   depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out);
+/* The elements of a block of `elements` that `device` sums and updates: whole vectors, perhaps none. */
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+/* NULL when there is no such collective; the reasons to take it in *why. */
+MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
+
+/* --- aggregate.c --- */
+/* One value of `count` elements from those of `active` replicas in their order, in double precision;
+   `out` may be one of them. The mean of equal values is that value. NONE leaves `out` alone. */
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
+/* Mean and biased variance of all rows from those of each replica's. */
+MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
+                                     mirt__real *mean_out, mirt__real *variance_out);
 
 #endif
 
@@ -12935,31 +12982,184 @@ MIRT__LIB int mirt__tree_slots(int first, int count) {
     return slots;
 }
 
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out) {
-    mirt__tree_stack all;
-    int part_of[64], adds = 0;
-    all.depth = 0;
-    out->parts = 0;
+MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first) {
+    int64_t at;
+    int count = (int)mirt__share(replicas, strategy->num_devices, device, &at);
+    *first = (int)at;
+    return count;
+}
+
+MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica) {
+    int slots = 1;
     for (int d = 0; d < strategy->num_devices; d++) {
-        const mirt__device *device = &strategy->device[d];
-        mirt__tree_stack own;
-        own.depth = 0;
-        for (int r = device->first_replica; r < device->first_replica + device->num_replicas && r < active; r++) mirt__tree_push(&own, r, 1);
-        for (int slot = 0; slot < own.depth; slot++) {
-            int part = out->parts++;
-            out->device[part] = d;
-            out->slot[part] = slot;
-            part_of[all.depth] = part;
-            int merges = mirt__tree_push(&all, own.node[slot].lo, own.node[slot].size);
+        int first, count = mirt__device_replicas(strategy, replicas, d, &first);
+        int own = slot_per_replica ? count : mirt__tree_slots(first, count);
+        if (own > slots) slots = own;
+    }
+    return slots;
+}
+
+MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas) {
+    int before = 0, most = 0;
+    for (int d = 0; d < strategy->num_devices; d++) {
+        int first, count = mirt__device_replicas(strategy, replicas, d, &first);
+        mirt__tree_stack stack;
+        stack.depth = 0;
+        for (int r = first; r < first + count; r++) { /* r may be the last that has rows */
+            mirt__tree_push(&stack, r, 1);
+            if (before + stack.depth > most) most = before + stack.depth;
+        }
+        before += stack.depth;
+    }
+    if (most <= MIRT__MAX_PARTS) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of two times the devices",
+                      replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
+}
+
+/* >>section mirror/collective.c */
+
+/* The algorithms by which devices' partial sums of gradients meet. */
+
+typedef struct mirt__exchange_job {
+    const mirt_strategy *strategy;
+    int replicas, active;
+    bool slot_per_replica;
+    mirt__exchange *out;
+} mirt__exchange_job;
+
+/* Appends what `device` is left with and returns its subtrees. */
+static mirt__tree_stack mirt__append_parts(const mirt__exchange_job *job, int device) {
+    mirt__tree_stack own;
+    int first, count = mirt__device_replicas(job->strategy, job->replicas, device, &first);
+    own.depth = 0;
+    for (int r = first; r < first + count && r < job->active; r++) mirt__tree_push(&own, r, 1);
+    for (int i = 0; i < own.depth; i++) {
+        job->out->device[job->out->parts] = device;
+        job->out->slot[job->out->parts++] = job->slot_per_replica ? own.node[i].lo - first : i;
+    }
+    return own;
+}
+
+static void mirt__plan_tree(const mirt__exchange_job *job, int device) {
+    mirt__tree_stack all;
+    int part_of[64], part = 0, adds = 0;
+    (void)device;
+    all.depth = 0;
+    for (int d = 0; d < job->strategy->num_devices; d++) {
+        mirt__tree_stack own = mirt__append_parts(job, d);
+        for (int i = 0; i < own.depth; i++) {
+            part_of[all.depth] = part++;
+            int merges = mirt__tree_push(&all, own.node[i].lo, own.node[i].size);
             for (int at = all.depth - 1 + merges; merges > 0; merges--, at--) {
-                out->add[adds].into = part_of[at - 1];
-                out->add[adds++].from = part_of[at];
+                job->out->add[adds].into = part_of[at - 1];
+                job->out->add[adds++].from = part_of[at];
             }
         }
     }
     for (int at = all.depth - 1; at > 0; at--) {
-        out->add[adds].into = part_of[at - 1];
-        out->add[adds++].from = part_of[at];
+        job->out->add[adds].into = part_of[at - 1];
+        job->out->add[adds++].from = part_of[at];
+    }
+}
+
+/* All parts in the order of devices that begins with `first`. */
+static void mirt__plan_chain(const mirt__exchange_job *job, int first) {
+    for (int i = 0; i < job->strategy->num_devices; i++) mirt__append_parts(job, (first + i) % job->strategy->num_devices);
+    for (int part = 1; part < job->out->parts; part++) {
+        job->out->add[part - 1].into = 0;
+        job->out->add[part - 1].from = part;
+    }
+}
+
+static void mirt__plan_ring(const mirt__exchange_job *job, int device) { mirt__plan_chain(job, device + 1); }
+
+static void mirt__plan_one_device(const mirt__exchange_job *job, int device) {
+    (void)device;
+    mirt__plan_chain(job, 0);
+}
+
+typedef struct mirt__collective_row {
+    const char *name, *why;
+    void (*plan)(const mirt__exchange_job *job, int device);
+    bool first_device; /* sums and updates everything; otherwise each device its share */
+} mirt__collective_row;
+
+static const mirt__collective_row mirt__collectives[] = {
+    {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
+    {"ring", "every device adds its share in the order of its neighbours", mirt__plan_ring, false},
+    {"one device", "the first device adds and updates everything", mirt__plan_one_device, true}
+};
+
+static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {
+    int row = collective == MIRT_COLLECTIVE_AUTO ? 0 : (int)collective - (int)MIRT_TREE;
+    return row < 0 || row >= MIRT__COUNT(mirt__collectives) ? NULL : &mirt__collectives[row];
+}
+
+MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why) {
+    const mirt__collective_row *row = mirt__collective_get(collective);
+    if (row) *why = row->why;
+    return row ? row->name : NULL;
+}
+
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out) {
+    mirt__exchange_job job;
+    job.strategy = strategy;
+    job.replicas = replicas;
+    job.active = active;
+    job.slot_per_replica = slot_per_replica;
+    job.out = out;
+    out->parts = 0;
+    mirt__collective_get(strategy->collective)->plan(&job, device);
+}
+
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    int64_t first = 0, count = elements / vector + (elements % vector != 0);
+    if (!mirt__collective_get(strategy->collective)->first_device) {
+        count = mirt__share(count, strategy->num_devices, device, &first);
+    } else if (device > 0) {
+        first = count;
+        count = 0;
+    }
+    *begin = first * vector;
+    *end = (first + count) * vector;
+    if (*end > elements) *end = elements;
+    if (*begin > *end) *begin = *end;
+}
+
+/* >>section mirror/aggregate.c */
+
+/* Values of replicas made into one. */
+
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out) {
+    double total = 0;
+    if (kind == MIRT_AGGREGATE_NONE) return;
+    for (int r = 0; r < active; r++) total += (double)rows[r];
+    for (int64_t i = 0; i < count; i++) {
+        double first = (double)value[0][i], sum = 0;
+        /* the mean from differences to the first value: exactly that value when all are equal */
+        if (kind == MIRT_AGGREGATE_MEAN) {
+            for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
+            sum /= total;
+        }
+        for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
+        out[i] = (mirt__real)(first + sum);
+    }
+}
+
+/* Chan, Golub and LeVeque: moments of two sets of rows joined. */
+MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
+                                     mirt__real *mean_out, mirt__real *variance_out) {
+    for (int64_t i = 0; i < count; i++) {
+        double n = (double)rows[0], m = (double)mean[0][i], squares = n * (double)variance[0][i];
+        for (int r = 1; r < active; r++) {
+            double more = (double)rows[r], delta = (double)mean[r][i] - m, all = n + more;
+            m += delta * (more / all);
+            squares += more * (double)variance[r][i] + delta * delta * (n * more / all);
+            n = all;
+        }
+        mean_out[i] = (mirt__real)m;
+        variance_out[i] = (mirt__real)(squares / n);
     }
 }
 
@@ -13015,7 +13215,7 @@ static mirt_status mirt__no_such_device(const char *name, size_t length) {
                       gpu ? " (this build has no GPU code)" : "", more);
 }
 
-/* "2" or "cpu:0,cpu:1". */
+/* "2": shares of the cores, or "cpu:0,cpu:1": these cores. */
 static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
     char *end;
     long n = strtol(text, &end, 10);
@@ -13027,6 +13227,7 @@ static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
         for (int d = 0; d < s->num_devices; d++) snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
         return MIRT_OK;
     }
+    s->named = true;
     s->num_devices = 0;
     for (const char *at = text; ; at += strcspn(at, ",") + 1) {
         size_t length = strcspn(at, ",");
@@ -13049,6 +13250,9 @@ static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
 }
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
+        return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy", s->num_devices);
+    }
     if (s->num_replicas < s->num_devices) {
         return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica", s->num_replicas,
                           s->num_replicas == 1 ? "" : "s", s->num_devices);
@@ -13061,13 +13265,7 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
                           s->num_devices, s->threads);
     }
 #endif
-    int parts = 0;
-    for (int d = 0; d < s->num_devices; d++) parts += mirt__tree_slots(s->device[d].first_replica, s->device[d].num_replicas);
-    if (parts > MIRT__MAX_PARTS) {
-        return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave too many partial sums; make the replicas a multiple of the devices",
-                          s->num_replicas, s->num_devices);
-    }
-    return MIRT_OK;
+    return mirt__check_parts(s, s->num_replicas);
 }
 
 static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
@@ -13080,10 +13278,17 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s%s", mirt_version(),
-              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
+    const char *why, *name = mirt__collective_name(s->collective, &why);
+    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "";
+    for (int d = 0; s->named && d < s->num_devices; d++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
+    }
+    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s%s of %d thread%s (%s), %d replica%s%s%s", mirt_version(),
+              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", names, s->threads,
               s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->num_replicas == 1 ? "" : ", gradients summed in one fixed tree (the same bits on any number of devices)");
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "", how);
     if ((int64_t)s->num_devices * s->threads > cores) {
         mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
                   s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
@@ -13097,14 +13302,16 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->seed = desc->seed;
     s->kernels = mirt__kernels_best();
     if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
-    if ((int)desc->collective < 0 || desc->collective > MIRT_TREE) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+    const char *why;
+    if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+    s->kind = desc->kind;
+    s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
-    s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    s->threads = desc->threads ? desc->threads : !s->named && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t first;
-        s->device[d].num_replicas = (int)mirt__share(s->num_replicas, s->num_devices, d, &first);
-        s->device[d].first_replica = (int)first;
+        s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, desc, cores);
@@ -13121,12 +13328,17 @@ MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc) {
     return NULL;
 }
 
-MIRT_API mirt_strategy *mirt_mirrored(const char *devices) {
+static mirt_strategy *mirt__strategy_of(mirt_strategy_kind kind, const char *devices) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
+    desc.kind = kind;
     desc.devices = devices;
     return mirt_strategy_create(&desc);
 }
+
+MIRT_API mirt_strategy *mirt_mirrored(const char *devices) { return mirt__strategy_of(MIRT_MIRRORED, devices); }
+MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strategy_of(MIRT_ONE_DEVICE, device); }
+MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     if (!strategy) return;
@@ -13139,6 +13351,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__team_destroy(strategy->leaders);
     mirt__free(strategy);
 }
+
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
@@ -14045,7 +14259,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         return;
     }
     mirt__trainer_free(model);
-    for (int d = 0; d < model->strategy->num_devices; d++) mirt__aligned_free(model->weight[d]);
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
     for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
@@ -14154,9 +14368,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
-    int devices = model->strategy->num_devices;
+    int copies = mirt__weight_copies(model->strategy);
     if (model->weight[0]) return MIRT_OK;
-    for (int d = 0; d < devices; d++) {
+    for (int d = 0; d < copies; d++) {
         model->weight[d] = (char *)mirt__aligned_alloc(model->weight_bytes);
         if (model->weight[d]) continue;
         while (d-- > 0) {
@@ -14169,7 +14383,8 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     for (int i = 0; i < model->num_variables; i++) {
         mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, &model->variable[i]));
     }
-    for (int d = 1; d < devices; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
+    for (int d = 1; d < copies; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
+    for (int d = copies; d < model->strategy->num_devices; d++) model->weight[d] = model->weight[0];
     return MIRT_OK;
 }
 
@@ -14234,7 +14449,7 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
     if (!v) return mirt_last_status();
-    for (int d = 0; d < model->strategy->num_devices; d++) {
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
         mirt__real *to = mirt__weight_at(model, d, v);
         for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
     }
@@ -14624,7 +14839,6 @@ struct mirt__trainer {
     int64_t rows;    /* of the global batch under way */
     const char *x;   /* its samples */
     char *output;    /* where predictions go */
-    mirt__exchange exchange;
     double rate;     /* asked for on the caller's thread: schedules are the user's code */
 };
 
@@ -14640,8 +14854,6 @@ MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs
 /* Programs and layout without memory, for plans and pictures; free with mirt__trainer_dry_free. */
 MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs);
 MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *trainer);
-/* Gradient buffers of each device. */
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy);
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot);
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
@@ -14658,7 +14870,8 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
 /* Whether data of this description fits the model's input (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
-/* The elements of the weight block that are the device's to sum and update. */
+/* How and which elements of the weight block the device sums and updates in the step under way. */
+MIRT__LIB void mirt__device_exchange(const mirt_model *model, int device, mirt__exchange *out);
 MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end);
 
 /* --- evaluate.c --- */
@@ -14687,15 +14900,6 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
     if (!model) return mirt__fail_missing(caller, "model");
     if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
     return MIRT_OK;
-}
-
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy) {
-    int slots = 1;
-    for (int d = 0; d < strategy->num_devices; d++) {
-        int own = mirt__tree_slots(strategy->device[d].first_replica, strategy->device[d].num_replicas);
-        if (own > slots) slots = own;
-    }
-    return slots;
 }
 
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot) {
@@ -14819,7 +15023,7 @@ static mirt_status mirt__layout_compute(mirt__trainer *t, const mirt_model *mode
     const mirt_strategy *s = model->strategy;
     mirt__layout *l = &t->layout;
     memset(l, 0, sizeof *l);
-    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s) * model->weight_bytes;
+    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s, s->num_replicas, false) * model->weight_bytes;
     int64_t rows = 0;
     size_t row = 0, scratch;
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
@@ -15043,30 +15247,34 @@ static void mirt__device_gradients(void *arg, int device) {
     }
 }
 
-/* In whole vectors. */
 MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
-    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
-    int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), first;
-    int64_t count = mirt__share(vectors, model->strategy->num_devices, device, &first);
-    *begin = first * vector;
-    *end = (first + count) * vector;
+    mirt__exchange_range(model->strategy, (int64_t)(model->weight_bytes / sizeof(mirt__real)), device, begin, end);
 }
 
-/* Sums all parts of the device's share in the tree's order, updates, writes into every copy. */
+/* After an all-reduce the sum is every device's first buffer. */
+MIRT__LIB void mirt__device_exchange(const mirt_model *model, int device, mirt__exchange *out) {
+    const mirt_strategy *s = model->strategy;
+    bool reduced = model->trainer->stage == MIRT__REDUCED;
+    int64_t active = reduced ? 1 : model->trainer->rows < s->num_replicas ? model->trainer->rows : s->num_replicas;
+    mirt__exchange_plan(s, s->num_replicas, (int)active, false, device, out);
+}
+
+/* Sums all parts of the device's share in the plan's order, updates, writes into every copy. */
 static void mirt__device_update(void *arg, int device) {
     mirt_model *model = (mirt_model *)arg;
-    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__exchange x;
     mirt__update u;
     mirt__where where = mirt__plain_where(model, device);
+    mirt__device_exchange(model, device, &x);
     memset(&u, 0, sizeof u);
     mirt__device_range(model, device, &u.begin, &u.end);
-    u.parts = x->parts;
-    for (int i = 0; i < x->parts; i++) u.part[i] = mirt__gradient_at(model, x->device[i], x->slot[i]);
-    for (int i = 0; i + 1 < x->parts; i++) {
-        u.tree[i].into = x->add[i].into;
-        u.tree[i].from = x->add[i].from;
+    u.parts = x.parts;
+    for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(model, x.device[i], x.slot[i]);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        u.tree[i].into = x.add[i].into;
+        u.tree[i].from = x.add[i].from;
     }
-    u.copies = model->strategy->num_devices;
+    u.copies = mirt__weight_copies(model->strategy);
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)model->weight[d];
     mirt__optimizer_update(model, model->strategy->kernels, model->trainer->rate, &u)(&u, &where);
 }
@@ -15075,12 +15283,6 @@ static void mirt__device_train(void *arg, int device) {
     mirt__device_gradients(arg, device);
     mirt__devices_barrier(((mirt_model *)arg)->strategy);
     mirt__device_update(arg, device);
-}
-
-static void mirt__plan_exchange(mirt_model *model) {
-    const mirt_strategy *s = model->strategy;
-    int64_t active = model->trainer->rows < s->num_replicas ? model->trainer->rows : s->num_replicas;
-    mirt__exchange_plan(s, (int)active, &model->trainer->exchange);
 }
 
 /* The rate of the coming step; only a schedule can give a wrong one. */
@@ -15093,7 +15295,6 @@ static mirt_status mirt__take_rate(mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__run_train(mirt_model *model) {
     if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
-    mirt__plan_exchange(model);
     mirt__on_devices(model->strategy, mirt__device_train, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -15201,27 +15402,27 @@ MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
     memset(&sums, 0, sizeof sums);
     if (mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter") != MIRT_OK) return mirt_last_status();
     mirt__on_devices(model->strategy, mirt__device_gradients, model);
-    mirt__plan_exchange(model);
     double mean = mirt__add_results(model, &sums);
     if (loss) *loss = mean;
     model->trainer->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }
 
-/* The device's share: parts summed in place in the tree's order, then written to every device's
+/* The device's share: parts summed in place in the plan's order, then written to every device's
    first buffer. */
 static void mirt__device_all_reduce(void *arg, int device) {
     mirt_model *model = (mirt_model *)arg;
-    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__exchange x;
     mirt__where where = mirt__plain_where(model, device);
     int64_t begin, end;
+    mirt__device_exchange(model, device, &x);
     mirt__device_range(model, device, &begin, &end);
-    for (int i = 0; i + 1 < x->parts; i++) {
-        int into = x->add[i].into, from = x->add[i].from;
-        model->strategy->kernels->accumulate(mirt__gradient_at(model, x->device[into], x->slot[into]) + begin,
-                                             mirt__gradient_at(model, x->device[from], x->slot[from]) + begin, end - begin, &where);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        int into = x.add[i].into, from = x.add[i].from;
+        model->strategy->kernels->accumulate(mirt__gradient_at(model, x.device[into], x.slot[into]) + begin,
+                                             mirt__gradient_at(model, x.device[from], x.slot[from]) + begin, end - begin, &where);
     }
-    const mirt__real *sum = mirt__gradient_at(model, x->device[0], x->slot[0]) + begin;
+    const mirt__real *sum = mirt__gradient_at(model, x.device[0], x.slot[0]) + begin;
     for (int d = 0; d < model->strategy->num_devices; d++) {
         mirt__real *to = mirt__gradient_at(model, d, 0) + begin;
         if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
@@ -15231,8 +15432,6 @@ static void mirt__device_all_reduce(void *arg, int device) {
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
     if (mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad") != MIRT_OK) return mirt_last_status();
     mirt__on_devices(model->strategy, mirt__device_all_reduce, model);
-    memset(&model->trainer->exchange, 0, sizeof model->trainer->exchange);
-    model->trainer->exchange.parts = 1;
     model->trainer->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
@@ -15279,12 +15478,13 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
     /* the device's parts, the later ones added to the earlier as the tree does */
-    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__exchange x;
+    mirt__device_exchange(model, device, &x);
     bool reduced = model->trainer->stage == MIRT__REDUCED, any = false;
     for (size_t i = 0; i < count; i++) out[i] = 0;
-    for (int p = x->parts - 1; p >= 0; p--) {
-        if (!reduced && x->device[p] != device) continue;
-        const mirt__real *g = mirt__gradient_at(model, reduced ? device : x->device[p], x->slot[p]) + v->offset / sizeof(mirt__real);
+    for (int p = x.parts - 1; p >= 0; p--) {
+        if (!reduced && x.device[p] != device) continue;
+        const mirt__real *g = mirt__gradient_at(model, reduced ? device : x.device[p], x.slot[p]) + v->offset / sizeof(mirt__real);
         for (size_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
         any = true;
     }
@@ -15695,7 +15895,7 @@ static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mir
     out->scratch = l->total - l->gradients - l->arena;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
     out->host = l->host;
-    out->total = devices * (model->weight_bytes + l->total) + out->slots + l->host;
+    out->total = (size_t)mirt__weight_copies(model->strategy) * model->weight_bytes + devices * l->total + out->slots + l->host;
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
@@ -15779,17 +15979,20 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
         else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
     }
     mirt__text_add(out, "  grad       the program above, once a replica\n");
-    mirt__exchange_plan(s, (int)active, &x);
+    mirt__exchange_plan(s, s->num_replicas, (int)active, false, 0, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
         mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
                        s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
     }
+    if (s->collective == MIRT_RING && x.parts > 1) {
+        mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
+    }
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
         mirt__device_range(model, d, &begin, &end);
-        mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+        if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, s->num_devices == 1 ? "its weights" : "every device's copy");
+                       (long long)end - 1, mirt__weight_copies(s) == 1 ? "its weights" : "every device's copy");
     }
 }
 
@@ -15902,7 +16105,7 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
 static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, const mirt__variable *v) {
     if (block) memcpy(model->slot[block - 1] + v->offset, t->data, t->size);
-    for (int d = 0; !block && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
 }
 
 /* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it

@@ -121,20 +121,33 @@ typedef enum mirt_log_level { MIRT_LOG_ERROR, MIRT_LOG_WARNING, MIRT_LOG_INFO, M
    library. */
 typedef void (*mirt_log_fn)(mirt_log_level level, const char *text, void *user);
 
-/* How the replicas' gradients meet. MIRT_TREE: one fixed binary tree over replica numbers; the
-   result does not depend on the number of devices. */
-typedef enum mirt_collective { MIRT_COLLECTIVE_AUTO = 0 /* the best there is; now MIRT_TREE */, MIRT_TREE } mirt_collective;
+/* Where weights live. Keras: tf.distribute's MirroredStrategy, OneDeviceStrategy, CentralStorageStrategy.
+   MIRT_MIRRORED: every device has its copy. MIRT_ONE_DEVICE: one device runs all replicas.
+   MIRT_CENTRAL_STORAGE: one copy that all devices read; in the same bits as MIRT_MIRRORED. */
+typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTRAL_STORAGE } mirt_strategy_kind;
+
+/* How the replicas' gradients meet (tf.distribute.CrossDeviceOps). MIRT_TREE: one fixed binary tree
+   over replica numbers; the result does not depend on the number of devices. MIRT_RING: a
+   reduce-scatter in ring order, device d's share of the elements summed over devices d + 1, d + 2,
+   ..., d. MIRT_REDUCE_TO_ONE_DEVICE: the first device adds in device order and updates all weights.
+   Ring and one device give other roundings on other numbers of devices. */
+typedef enum mirt_collective {
+    MIRT_COLLECTIVE_AUTO = 0, /* now MIRT_TREE: the same bits on any number of devices */
+    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE
+} mirt_collective;
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2" or "cpu:0,cpu:1": two equal shares of the cores */
+    const char *devices; /* NULL: every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1":
+                            two devices of one core each, so that strategies can have cores of their own */
     int replicas;        /* logical replicas V; 0: one a device */
-    int threads;         /* threads per device; 0: the cores divided by the devices */
+    int threads;         /* threads per device; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */
     void *log_user;
     bool silent;         /* no log at all */
+    mirt_strategy_kind kind;
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
@@ -143,6 +156,9 @@ typedef struct mirt_strategy_desc {
    A strategy and everything created from it belongs to one thread at a time; different
    strategies may be used by different threads at once. */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
+/* `device` as "cpu:1"; NULL: every core as one device. MIRT_E_INVALID: several devices. */
+MIRT_API mirt_strategy *mirt_one_device(const char *device);
+MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
 /* Destroys the strategy and the models still living in it. NULL is allowed. */
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy);

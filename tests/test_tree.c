@@ -56,57 +56,135 @@ static void add_text(char *into, const char *from) {
 static char buffer[MOST_DEVICES][64][TEXT]; /* what each device's gradient buffers hold */
 static mirt_strategy plan;
 
-/* Does as devices do: each adds its own replicas on a stack of buffers, then the exchange adds the
-   rest. Returns whether it followed the rules; the sum is in buffer[0][0]. */
-static bool act_out(int active) {
+static void make_plan(mirt_collective collective, int devices, int replicas) {
+    memset(&plan, 0, sizeof plan);
+    plan.collective = collective;
+    plan.num_devices = devices;
+    plan.num_replicas = replicas;
+}
+
+/* Does as devices do: each adds its own replicas on a stack of buffers, or in a buffer a replica, then
+   the exchange of `device` adds the rest. The sum, or NULL if that did not follow the rules. */
+static const char *act_out(int replicas, int active, bool slot_per_replica, int device) {
     mirt__exchange x;
+    int slots = mirt__gradient_slots(&plan, replicas, slot_per_replica);
     for (int d = 0; d < plan.num_devices; d++) {
-        const mirt__device *own = &plan.device[d];
         mirt__tree_stack stack;
+        int first, count = mirt__device_replicas(&plan, replicas, d, &first);
         stack.depth = 0;
-        for (int r = own->first_replica; r < own->first_replica + own->num_replicas && r < active; r++) {
-            if (stack.depth >= mirt__tree_slots(own->first_replica, own->num_replicas)) return false;
+        for (int r = first; r < first + count && r < active; r++) {
+            if (slot_per_replica) {
+                if (r - first >= slots) return NULL;
+                snprintf(buffer[d][r - first], TEXT, "%d", r);
+                mirt__tree_push(&stack, r, 1);
+                const mirt__subtree *top = &stack.node[stack.depth - 1];
+                for (int size = 1; size < top->size; size *= 2) {
+                    int right = r - first + 1 - size, left = right - size;
+                    add_text(buffer[d][left], buffer[d][right]);
+                }
+                continue;
+            }
+            if (stack.depth >= slots) return NULL;
             snprintf(buffer[d][stack.depth], TEXT, "%d", r);
             for (int merges = mirt__tree_push(&stack, r, 1), top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
                 add_text(buffer[d][top - 1], buffer[d][top]);
             }
         }
     }
-    mirt__exchange_plan(&plan, active, &x);
-    if (x.parts < 1 || x.parts > MIRT__MAX_PARTS || x.device[0] != 0 || x.slot[0] != 0) return false;
+    mirt__exchange_plan(&plan, replicas, active, slot_per_replica, device, &x);
+    if (x.parts < 1 || x.parts > MIRT__MAX_PARTS) return NULL;
+    for (int i = 0; i < x.parts; i++) {
+        if (x.device[i] < 0 || x.device[i] >= plan.num_devices || x.slot[i] < 0 || x.slot[i] >= slots) return NULL;
+    }
     for (int i = 0; i + 1 < x.parts; i++) {
         int into = x.add[i].into, from = x.add[i].from;
-        if (into < 0 || into >= x.parts || from < 0 || from >= x.parts) return false;
+        if (into < 0 || into >= x.parts || from < 0 || from >= x.parts) return NULL;
         add_text(buffer[x.device[into]][x.slot[into]], buffer[x.device[from]][x.slot[from]]);
     }
-    return true;
+    if (x.parts > 1 && x.add[x.parts - 2].into != 0) return NULL;
+    return buffer[x.device[0]][x.slot[0]];
 }
 
-static void check_tree(int replicas) {
-    char want[TEXT];
-    bool good = true;
-    int devices_failed = 0, active_failed = 0;
-    for (int devices = 1; devices <= replicas && devices <= MOST_DEVICES; devices++) {
-        memset(&plan, 0, sizeof plan);
-        plan.num_devices = devices;
-        plan.num_replicas = replicas;
-        for (int d = 0; d < devices; d++) {
-            int64_t first;
-            plan.device[d].num_replicas = (int)mirt__share(replicas, devices, d, &first);
-            plan.device[d].first_replica = (int)first;
-        }
-        for (int active = 1; active <= replicas; active++) {
-            definition(0, active, want);
-            if (act_out(active) && strcmp(buffer[0][0], want) == 0) continue;
-            if (good) {
-                devices_failed = devices;
-                active_failed = active;
-            }
-            good = false;
+/* The definition: devices in the order first, first + 1, ..., each with what the tree leaves it: the
+   largest complete subtrees of its replicas, from the left. All one chain. */
+static void chain_definition(int replicas, int active, int first_device, char *out) {
+    char part[TEXT];
+    out[0] = 0;
+    for (int i = 0; i < plan.num_devices; i++) {
+        int64_t first;
+        int d = (first_device + i) % plan.num_devices, end = (int)mirt__share(replicas, plan.num_devices, d, &first);
+        end = end + (int)first < active ? end + (int)first : active;
+        for (int lo = (int)first, size; lo < end; lo += size) {
+            for (size = 1; lo % (2 * size) == 0 && lo + 2 * size <= end; size *= 2) {}
+            definition(lo, lo + size, part);
+            if (out[0]) add_text(out, part);
+            else memcpy(out, part, TEXT);
         }
     }
-    ok(good, "%d replicas: the sum is that of the tree for any devices and any number of active replicas%s", replicas, good ? "" : " but not here:");
-    if (!good) printf("# %d devices, %d active: %s\n", devices_failed, active_failed, buffer[0][0]);
+}
+
+static void check_plans(mirt_collective collective, const char *name, int replicas, int most_devices) {
+    char want[TEXT];
+    bool good = true;
+    for (int devices = 1; devices <= replicas && devices <= most_devices; devices++) {
+        make_plan(collective, devices, replicas);
+        for (int run = 0; run < 4 * replicas * devices && good; run++) { /* also as k times fewer replicas */
+            int active = 1 + run / 4 % replicas, device = run / 4 / replicas;
+            bool slot_per_replica = run & 1;
+            plan.num_replicas = run & 2 && replicas % 2 == 0 && replicas / 2 >= devices ? replicas / 2 : replicas;
+            if (collective == MIRT_RING) chain_definition(replicas, active, device + 1, want);
+            else if (collective == MIRT_REDUCE_TO_ONE_DEVICE) chain_definition(replicas, active, 0, want);
+            else definition(0, active, want);
+            const char *have = act_out(replicas, active, slot_per_replica, device);
+            good = have && strcmp(have, want) == 0;
+            if (!good) printf("# %d devices, %d active, for device %d: %s, not %s\n", devices, active, device, have ? have : "broken", want);
+        }
+    }
+    ok(good, "%d replicas, %s: every part is added once, in the order defined, for any devices and any number of active replicas", replicas, name);
+}
+
+static void check_ranges(void) {
+    static const int64_t elements[] = {0, 1, 15, 16, 17, 160, 1000, 4096, 4100};
+    static const mirt_collective collective[] = {MIRT_COLLECTIVE_AUTO, MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE};
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    for (int c = 0; c < MIRT__COUNT(collective); c++) {
+        bool good = true;
+        for (int k = 0; k < MIRT__COUNT(elements); k++) {
+            for (int devices = 1; devices <= 6; devices++) {
+                int64_t at = 0, begin, end;
+                make_plan(collective[c], devices, devices);
+                for (int d = 0; d < devices; d++) {
+                    mirt__exchange_range(&plan, elements[k], d, &begin, &end);
+                    good = good && begin == at && end >= begin && (end == elements[k] || end % vector == 0);
+                    if (collective[c] == MIRT_REDUCE_TO_ONE_DEVICE && d == 0) good = good && end == elements[k];
+                    at = end;
+                }
+                good = good && at == elements[k];
+            }
+        }
+        ok(good, "collective %d: ranges of whole vectors cover every element once", (int)collective[c]);
+    }
+}
+
+/* The limit on partial sums, against plans made for every number of active replicas. */
+static void check_too_many_parts(void) {
+    static mirt__exchange x;
+    make_plan(MIRT_TREE, 16, 16);
+    for (int replicas = 16; replicas <= 160; replicas += 8) {
+        int most = 0;
+        if (mirt__check_parts(&plan, replicas) != MIRT_OK) {
+            ok(replicas % 16 && strstr(mirt_last_error(), "partial sums") != NULL, "%d replicas on 16 devices: \"%s\"", replicas, mirt_last_error());
+            continue;
+        }
+        for (int active = 1; active <= replicas; active++) {
+            mirt__exchange_plan(&plan, replicas, active, false, 0, &x);
+            if (x.parts > most) most = x.parts;
+        }
+        ok(most <= MIRT__MAX_PARTS, "%d replicas on 16 devices: %d partial sums", replicas, most);
+    }
+    make_plan(MIRT_TREE, 32, 32);
+    ok(mirt__check_parts(&plan, 4096) == MIRT_OK && mirt__check_parts(&plan, 32 * 7) == MIRT_E_INVALID && strstr(mirt_last_error(), "224 replicas on 32 devices"),
+       "4096 replicas on 32 devices work, 224 do not: \"%s\"", mirt_last_error());
 }
 
 /* mirt__tree of the kernels adds its parts in the same order. */
@@ -134,7 +212,13 @@ static void check_kernel_tree(void) {
 
 int main(void) {
     check_share();
-    for (int replicas = 1; replicas <= MOST_REPLICAS; replicas++) check_tree(replicas);
+    for (int replicas = 1; replicas <= MOST_REPLICAS; replicas++) check_plans(MIRT_COLLECTIVE_AUTO, "tree", replicas, MOST_DEVICES);
+    for (int replicas = 1; replicas <= 17; replicas++) {
+        check_plans(MIRT_RING, "ring", replicas, 5);
+        check_plans(MIRT_REDUCE_TO_ONE_DEVICE, "one device", replicas, 5);
+    }
+    check_ranges();
+    check_too_many_parts();
     check_kernel_tree();
     return done_testing();
 }

@@ -31,30 +31,36 @@ MIRT__LIB int mirt__tree_slots(int first, int count) {
     return slots;
 }
 
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out) {
-    mirt__tree_stack all;
-    int part_of[64], adds = 0;
-    all.depth = 0;
-    out->parts = 0;
+MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first) {
+    int64_t at;
+    int count = (int)mirt__share(replicas, strategy->num_devices, device, &at);
+    *first = (int)at;
+    return count;
+}
+
+MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica) {
+    int slots = 1;
     for (int d = 0; d < strategy->num_devices; d++) {
-        const mirt__device *device = &strategy->device[d];
-        mirt__tree_stack own;
-        own.depth = 0;
-        for (int r = device->first_replica; r < device->first_replica + device->num_replicas && r < active; r++) mirt__tree_push(&own, r, 1);
-        for (int slot = 0; slot < own.depth; slot++) {
-            int part = out->parts++;
-            out->device[part] = d;
-            out->slot[part] = slot;
-            part_of[all.depth] = part;
-            int merges = mirt__tree_push(&all, own.node[slot].lo, own.node[slot].size);
-            for (int at = all.depth - 1 + merges; merges > 0; merges--, at--) {
-                out->add[adds].into = part_of[at - 1];
-                out->add[adds++].from = part_of[at];
-            }
+        int first, count = mirt__device_replicas(strategy, replicas, d, &first);
+        int own = slot_per_replica ? count : mirt__tree_slots(first, count);
+        if (own > slots) slots = own;
+    }
+    return slots;
+}
+
+MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas) {
+    int before = 0, most = 0;
+    for (int d = 0; d < strategy->num_devices; d++) {
+        int first, count = mirt__device_replicas(strategy, replicas, d, &first);
+        mirt__tree_stack stack;
+        stack.depth = 0;
+        for (int r = first; r < first + count; r++) { /* r may be the last that has rows */
+            mirt__tree_push(&stack, r, 1);
+            if (before + stack.depth > most) most = before + stack.depth;
         }
+        before += stack.depth;
     }
-    for (int at = all.depth - 1; at > 0; at--) {
-        out->add[adds].into = part_of[at - 1];
-        out->add[adds++].from = part_of[at];
-    }
+    if (most <= MIRT__MAX_PARTS) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of two times the devices",
+                      replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
 }

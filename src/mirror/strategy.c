@@ -50,7 +50,7 @@ static mirt_status mirt__no_such_device(const char *name, size_t length) {
                       gpu ? " (this build has no GPU code)" : "", more);
 }
 
-/* "2" or "cpu:0,cpu:1". */
+/* "2": shares of the cores, or "cpu:0,cpu:1": these cores. */
 static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
     char *end;
     long n = strtol(text, &end, 10);
@@ -62,6 +62,7 @@ static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
         for (int d = 0; d < s->num_devices; d++) snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
         return MIRT_OK;
     }
+    s->named = true;
     s->num_devices = 0;
     for (const char *at = text; ; at += strcspn(at, ",") + 1) {
         size_t length = strcspn(at, ",");
@@ -84,6 +85,9 @@ static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
 }
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
+    if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
+        return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy", s->num_devices);
+    }
     if (s->num_replicas < s->num_devices) {
         return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica", s->num_replicas,
                           s->num_replicas == 1 ? "" : "s", s->num_devices);
@@ -96,13 +100,7 @@ static mirt_status mirt__check_strategy(const mirt_strategy *s) {
                           s->num_devices, s->threads);
     }
 #endif
-    int parts = 0;
-    for (int d = 0; d < s->num_devices; d++) parts += mirt__tree_slots(s->device[d].first_replica, s->device[d].num_replicas);
-    if (parts > MIRT__MAX_PARTS) {
-        return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave too many partial sums; make the replicas a multiple of the devices",
-                          s->num_replicas, s->num_devices);
-    }
-    return MIRT_OK;
+    return mirt__check_parts(s, s->num_replicas);
 }
 
 static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
@@ -115,10 +113,17 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s of %d thread%s (%s), %d replica%s%s", mirt_version(),
-              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", s->threads,
+    const char *why, *name = mirt__collective_name(s->collective, &why);
+    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "";
+    for (int d = 0; s->named && d < s->num_devices; d++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
+    }
+    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s%s of %d thread%s (%s), %d replica%s%s%s", mirt_version(),
+              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", names, s->threads,
               s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->num_replicas == 1 ? "" : ", gradients summed in one fixed tree (the same bits on any number of devices)");
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "", how);
     if ((int64_t)s->num_devices * s->threads > cores) {
         mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
                   s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
@@ -132,14 +137,16 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->seed = desc->seed;
     s->kernels = mirt__kernels_best();
     if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
-    if ((int)desc->collective < 0 || desc->collective > MIRT_TREE) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+    const char *why;
+    if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+    s->kind = desc->kind;
+    s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
-    s->threads = desc->threads ? desc->threads : cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    s->threads = desc->threads ? desc->threads : !s->named && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
     for (int d = 0; d < s->num_devices; d++) {
-        int64_t first;
-        s->device[d].num_replicas = (int)mirt__share(s->num_replicas, s->num_devices, d, &first);
-        s->device[d].first_replica = (int)first;
+        s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
     mirt__introduce(s, desc, cores);
@@ -156,12 +163,17 @@ MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc) {
     return NULL;
 }
 
-MIRT_API mirt_strategy *mirt_mirrored(const char *devices) {
+static mirt_strategy *mirt__strategy_of(mirt_strategy_kind kind, const char *devices) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
+    desc.kind = kind;
     desc.devices = devices;
     return mirt_strategy_create(&desc);
 }
+
+MIRT_API mirt_strategy *mirt_mirrored(const char *devices) { return mirt__strategy_of(MIRT_MIRRORED, devices); }
+MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strategy_of(MIRT_ONE_DEVICE, device); }
+MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     if (!strategy) return;
@@ -174,6 +186,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__team_destroy(strategy->leaders);
     mirt__free(strategy);
 }
+
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }

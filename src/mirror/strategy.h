@@ -15,8 +15,11 @@ typedef struct mirt__device {
 } mirt__device;
 
 struct mirt_strategy {
+    mirt_strategy_kind kind;
+    mirt_collective collective;
     int num_devices, num_replicas, threads;
     uint64_t seed;
+    bool named; /* devices by name, each one core */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
     const mirt__kernels *kernels;
@@ -34,6 +37,10 @@ MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, i
 /* Inside mirt__on_devices: waits for the other devices. */
 MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy);
 
+/* Blocks of weights in memory: one a device, or one that all devices read. */
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
+
+/* --- replicas.c --- */
 /* Balanced, contiguous shares: the first (total % shares) get one more. */
 MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
 
@@ -52,13 +59,37 @@ MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size);
 /* Gradient buffers that replicas [first, first + count) need at most at one time. */
 MIRT__LIB int mirt__tree_slots(int first, int count);
 
-/* How the subtrees that devices are left with are added. */
+/* The following take a number of replicas of their own: the strategy's, or k times as many when a
+   step accumulates the gradients of k batches. */
+
+/* The replicas [*first, *first + result) that `device` runs. */
+MIRT__LIB int mirt__device_replicas(const mirt_strategy *strategy, int replicas, int device, int *first);
+/* Gradient buffers of each device: what the binary counter needs, or one a replica. */
+MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy, int replicas, bool slot_per_replica);
+/* Whether the devices' partial sums fit a mirt__exchange, whatever number of replicas has rows. */
+MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int replicas);
+
+/* --- collective.c --- */
+/* How the partial sums that devices are left with are added, as one device does it for its range of elements. */
 typedef struct mirt__exchange {
     int parts;
     int device[MIRT__MAX_PARTS], slot[MIRT__MAX_PARTS];
     struct { int into, from; } add[MIRT__MAX_PARTS]; /* parts - 1 of them, in order; the sum ends in part 0 */
 } mirt__exchange;
-/* For the replicas [0, active) that have rows. */
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int active, mirt__exchange *out);
+/* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
+   depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out);
+/* The elements of a block of `elements` that `device` sums and updates: whole vectors, perhaps none. */
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+/* NULL when there is no such collective; the reasons to take it in *why. */
+MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
+
+/* --- aggregate.c --- */
+/* One value of `count` elements from those of `active` replicas in their order, in double precision;
+   `out` may be one of them. The mean of equal values is that value. NONE leaves `out` alone. */
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
+/* Mean and biased variance of all rows from those of each replica's. */
+MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
+                                     mirt__real *mean_out, mirt__real *variance_out);
 
 #endif

@@ -30,7 +30,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         return;
     }
     mirt__trainer_free(model);
-    for (int d = 0; d < model->strategy->num_devices; d++) mirt__aligned_free(model->weight[d]);
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
     for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
@@ -139,9 +139,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
-    int devices = model->strategy->num_devices;
+    int copies = mirt__weight_copies(model->strategy);
     if (model->weight[0]) return MIRT_OK;
-    for (int d = 0; d < devices; d++) {
+    for (int d = 0; d < copies; d++) {
         model->weight[d] = (char *)mirt__aligned_alloc(model->weight_bytes);
         if (model->weight[d]) continue;
         while (d-- > 0) {
@@ -154,7 +154,8 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     for (int i = 0; i < model->num_variables; i++) {
         mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, &model->variable[i]));
     }
-    for (int d = 1; d < devices; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
+    for (int d = 1; d < copies; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
+    for (int d = copies; d < model->strategy->num_devices; d++) model->weight[d] = model->weight[0];
     return MIRT_OK;
 }
 
@@ -219,7 +220,7 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
     if (!v) return mirt_last_status();
-    for (int d = 0; d < model->strategy->num_devices; d++) {
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
         mirt__real *to = mirt__weight_at(model, d, v);
         for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
     }

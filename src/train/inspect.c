@@ -20,7 +20,7 @@ static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mir
     out->scratch = l->total - l->gradients - l->arena;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
     out->host = l->host;
-    out->total = devices * (model->weight_bytes + l->total) + out->slots + l->host;
+    out->total = (size_t)mirt__weight_copies(model->strategy) * model->weight_bytes + devices * l->total + out->slots + l->host;
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
@@ -104,17 +104,20 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
         else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
     }
     mirt__text_add(out, "  grad       the program above, once a replica\n");
-    mirt__exchange_plan(s, (int)active, &x);
+    mirt__exchange_plan(s, s->num_replicas, (int)active, false, 0, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
         mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
                        s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
     }
+    if (s->collective == MIRT_RING && x.parts > 1) {
+        mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
+    }
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
         mirt__device_range(model, d, &begin, &end);
-        mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+        if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, s->num_devices == 1 ? "its weights" : "every device's copy");
+                       (long long)end - 1, mirt__weight_copies(s) == 1 ? "its weights" : "every device's copy");
     }
 }
 

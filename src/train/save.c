@@ -95,7 +95,7 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
 static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, const mirt__variable *v) {
     if (block) memcpy(model->slot[block - 1] + v->offset, t->data, t->size);
-    for (int d = 0; !block && d < model->strategy->num_devices; d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
 }
 
 /* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it

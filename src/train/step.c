@@ -133,30 +133,34 @@ static void mirt__device_gradients(void *arg, int device) {
     }
 }
 
-/* In whole vectors. */
 MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
-    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
-    int64_t vectors = (int64_t)(model->weight_bytes / MIRT__ALIGN), first;
-    int64_t count = mirt__share(vectors, model->strategy->num_devices, device, &first);
-    *begin = first * vector;
-    *end = (first + count) * vector;
+    mirt__exchange_range(model->strategy, (int64_t)(model->weight_bytes / sizeof(mirt__real)), device, begin, end);
 }
 
-/* Sums all parts of the device's share in the tree's order, updates, writes into every copy. */
+/* After an all-reduce the sum is every device's first buffer. */
+MIRT__LIB void mirt__device_exchange(const mirt_model *model, int device, mirt__exchange *out) {
+    const mirt_strategy *s = model->strategy;
+    bool reduced = model->trainer->stage == MIRT__REDUCED;
+    int64_t active = reduced ? 1 : model->trainer->rows < s->num_replicas ? model->trainer->rows : s->num_replicas;
+    mirt__exchange_plan(s, s->num_replicas, (int)active, false, device, out);
+}
+
+/* Sums all parts of the device's share in the plan's order, updates, writes into every copy. */
 static void mirt__device_update(void *arg, int device) {
     mirt_model *model = (mirt_model *)arg;
-    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__exchange x;
     mirt__update u;
     mirt__where where = mirt__plain_where(model, device);
+    mirt__device_exchange(model, device, &x);
     memset(&u, 0, sizeof u);
     mirt__device_range(model, device, &u.begin, &u.end);
-    u.parts = x->parts;
-    for (int i = 0; i < x->parts; i++) u.part[i] = mirt__gradient_at(model, x->device[i], x->slot[i]);
-    for (int i = 0; i + 1 < x->parts; i++) {
-        u.tree[i].into = x->add[i].into;
-        u.tree[i].from = x->add[i].from;
+    u.parts = x.parts;
+    for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(model, x.device[i], x.slot[i]);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        u.tree[i].into = x.add[i].into;
+        u.tree[i].from = x.add[i].from;
     }
-    u.copies = model->strategy->num_devices;
+    u.copies = mirt__weight_copies(model->strategy);
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)model->weight[d];
     mirt__optimizer_update(model, model->strategy->kernels, model->trainer->rate, &u)(&u, &where);
 }
@@ -165,12 +169,6 @@ static void mirt__device_train(void *arg, int device) {
     mirt__device_gradients(arg, device);
     mirt__devices_barrier(((mirt_model *)arg)->strategy);
     mirt__device_update(arg, device);
-}
-
-static void mirt__plan_exchange(mirt_model *model) {
-    const mirt_strategy *s = model->strategy;
-    int64_t active = model->trainer->rows < s->num_replicas ? model->trainer->rows : s->num_replicas;
-    mirt__exchange_plan(s, (int)active, &model->trainer->exchange);
 }
 
 /* The rate of the coming step; only a schedule can give a wrong one. */
@@ -183,7 +181,6 @@ static mirt_status mirt__take_rate(mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__run_train(mirt_model *model) {
     if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
-    mirt__plan_exchange(model);
     mirt__on_devices(model->strategy, mirt__device_train, model);
     model->step++;
     model->trainer->stage = MIRT__IDLE;
@@ -291,27 +288,27 @@ MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
     memset(&sums, 0, sizeof sums);
     if (mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter") != MIRT_OK) return mirt_last_status();
     mirt__on_devices(model->strategy, mirt__device_gradients, model);
-    mirt__plan_exchange(model);
     double mean = mirt__add_results(model, &sums);
     if (loss) *loss = mean;
     model->trainer->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }
 
-/* The device's share: parts summed in place in the tree's order, then written to every device's
+/* The device's share: parts summed in place in the plan's order, then written to every device's
    first buffer. */
 static void mirt__device_all_reduce(void *arg, int device) {
     mirt_model *model = (mirt_model *)arg;
-    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__exchange x;
     mirt__where where = mirt__plain_where(model, device);
     int64_t begin, end;
+    mirt__device_exchange(model, device, &x);
     mirt__device_range(model, device, &begin, &end);
-    for (int i = 0; i + 1 < x->parts; i++) {
-        int into = x->add[i].into, from = x->add[i].from;
-        model->strategy->kernels->accumulate(mirt__gradient_at(model, x->device[into], x->slot[into]) + begin,
-                                             mirt__gradient_at(model, x->device[from], x->slot[from]) + begin, end - begin, &where);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        int into = x.add[i].into, from = x.add[i].from;
+        model->strategy->kernels->accumulate(mirt__gradient_at(model, x.device[into], x.slot[into]) + begin,
+                                             mirt__gradient_at(model, x.device[from], x.slot[from]) + begin, end - begin, &where);
     }
-    const mirt__real *sum = mirt__gradient_at(model, x->device[0], x->slot[0]) + begin;
+    const mirt__real *sum = mirt__gradient_at(model, x.device[0], x.slot[0]) + begin;
     for (int d = 0; d < model->strategy->num_devices; d++) {
         mirt__real *to = mirt__gradient_at(model, d, 0) + begin;
         if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
@@ -321,8 +318,6 @@ static void mirt__device_all_reduce(void *arg, int device) {
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
     if (mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad") != MIRT_OK) return mirt_last_status();
     mirt__on_devices(model->strategy, mirt__device_all_reduce, model);
-    memset(&model->trainer->exchange, 0, sizeof model->trainer->exchange);
-    model->trainer->exchange.parts = 1;
     model->trainer->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
@@ -369,12 +364,13 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
     /* the device's parts, the later ones added to the earlier as the tree does */
-    const mirt__exchange *x = &model->trainer->exchange;
+    mirt__exchange x;
+    mirt__device_exchange(model, device, &x);
     bool reduced = model->trainer->stage == MIRT__REDUCED, any = false;
     for (size_t i = 0; i < count; i++) out[i] = 0;
-    for (int p = x->parts - 1; p >= 0; p--) {
-        if (!reduced && x->device[p] != device) continue;
-        const mirt__real *g = mirt__gradient_at(model, reduced ? device : x->device[p], x->slot[p]) + v->offset / sizeof(mirt__real);
+    for (int p = x.parts - 1; p >= 0; p--) {
+        if (!reduced && x.device[p] != device) continue;
+        const mirt__real *g = mirt__gradient_at(model, reduced ? device : x.device[p], x.slot[p]) + v->offset / sizeof(mirt__real);
         for (size_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
         any = true;
     }

@@ -8,15 +8,6 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy) {
-    int slots = 1;
-    for (int d = 0; d < strategy->num_devices; d++) {
-        int own = mirt__tree_slots(strategy->device[d].first_replica, strategy->device[d].num_replicas);
-        if (own > slots) slots = own;
-    }
-    return slots;
-}
-
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot) {
     return (mirt__real *)(void *)(model->trainer->block[device] + (size_t)slot * model->weight_bytes);
 }
@@ -138,7 +129,7 @@ static mirt_status mirt__layout_compute(mirt__trainer *t, const mirt_model *mode
     const mirt_strategy *s = model->strategy;
     mirt__layout *l = &t->layout;
     memset(l, 0, sizeof *l);
-    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s) * model->weight_bytes;
+    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s, s->num_replicas, false) * model->weight_bytes;
     int64_t rows = 0;
     size_t row = 0, scratch;
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {

@@ -38,7 +38,6 @@ struct mirt__trainer {
     int64_t rows;    /* of the global batch under way */
     const char *x;   /* its samples */
     char *output;    /* where predictions go */
-    mirt__exchange exchange;
     double rate;     /* asked for on the caller's thread: schedules are the user's code */
 };
 
@@ -54,8 +53,6 @@ MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs
 /* Programs and layout without memory, for plans and pictures; free with mirt__trainer_dry_free. */
 MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs);
 MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *trainer);
-/* Gradient buffers of each device. */
-MIRT__LIB int mirt__gradient_slots(const mirt_strategy *strategy);
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot);
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
@@ -72,7 +69,8 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
 /* Whether data of this description fits the model's input (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
-/* The elements of the weight block that are the device's to sum and update. */
+/* How and which elements of the weight block the device sums and updates in the step under way. */
+MIRT__LIB void mirt__device_exchange(const mirt_model *model, int device, mirt__exchange *out);
 MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end);
 
 /* --- evaluate.c --- */

@@ -1,0 +1,109 @@
+#include "strategy.h"
+/* The algorithms by which devices' partial sums of gradients meet. */
+
+typedef struct mirt__exchange_job {
+    const mirt_strategy *strategy;
+    int replicas, active;
+    bool slot_per_replica;
+    mirt__exchange *out;
+} mirt__exchange_job;
+
+/* Appends what `device` is left with and returns its subtrees. */
+static mirt__tree_stack mirt__append_parts(const mirt__exchange_job *job, int device) {
+    mirt__tree_stack own;
+    int first, count = mirt__device_replicas(job->strategy, job->replicas, device, &first);
+    own.depth = 0;
+    for (int r = first; r < first + count && r < job->active; r++) mirt__tree_push(&own, r, 1);
+    for (int i = 0; i < own.depth; i++) {
+        job->out->device[job->out->parts] = device;
+        job->out->slot[job->out->parts++] = job->slot_per_replica ? own.node[i].lo - first : i;
+    }
+    return own;
+}
+
+static void mirt__plan_tree(const mirt__exchange_job *job, int device) {
+    mirt__tree_stack all;
+    int part_of[64], part = 0, adds = 0;
+    (void)device;
+    all.depth = 0;
+    for (int d = 0; d < job->strategy->num_devices; d++) {
+        mirt__tree_stack own = mirt__append_parts(job, d);
+        for (int i = 0; i < own.depth; i++) {
+            part_of[all.depth] = part++;
+            int merges = mirt__tree_push(&all, own.node[i].lo, own.node[i].size);
+            for (int at = all.depth - 1 + merges; merges > 0; merges--, at--) {
+                job->out->add[adds].into = part_of[at - 1];
+                job->out->add[adds++].from = part_of[at];
+            }
+        }
+    }
+    for (int at = all.depth - 1; at > 0; at--) {
+        job->out->add[adds].into = part_of[at - 1];
+        job->out->add[adds++].from = part_of[at];
+    }
+}
+
+/* All parts in the order of devices that begins with `first`. */
+static void mirt__plan_chain(const mirt__exchange_job *job, int first) {
+    for (int i = 0; i < job->strategy->num_devices; i++) mirt__append_parts(job, (first + i) % job->strategy->num_devices);
+    for (int part = 1; part < job->out->parts; part++) {
+        job->out->add[part - 1].into = 0;
+        job->out->add[part - 1].from = part;
+    }
+}
+
+static void mirt__plan_ring(const mirt__exchange_job *job, int device) { mirt__plan_chain(job, device + 1); }
+
+static void mirt__plan_one_device(const mirt__exchange_job *job, int device) {
+    (void)device;
+    mirt__plan_chain(job, 0);
+}
+
+typedef struct mirt__collective_row {
+    const char *name, *why;
+    void (*plan)(const mirt__exchange_job *job, int device);
+    bool first_device; /* sums and updates everything; otherwise each device its share */
+} mirt__collective_row;
+
+static const mirt__collective_row mirt__collectives[] = {
+    {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
+    {"ring", "every device adds its share in the order of its neighbours", mirt__plan_ring, false},
+    {"one device", "the first device adds and updates everything", mirt__plan_one_device, true}
+};
+
+static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {
+    int row = collective == MIRT_COLLECTIVE_AUTO ? 0 : (int)collective - (int)MIRT_TREE;
+    return row < 0 || row >= MIRT__COUNT(mirt__collectives) ? NULL : &mirt__collectives[row];
+}
+
+MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why) {
+    const mirt__collective_row *row = mirt__collective_get(collective);
+    if (row) *why = row->why;
+    return row ? row->name : NULL;
+}
+
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out) {
+    mirt__exchange_job job;
+    job.strategy = strategy;
+    job.replicas = replicas;
+    job.active = active;
+    job.slot_per_replica = slot_per_replica;
+    job.out = out;
+    out->parts = 0;
+    mirt__collective_get(strategy->collective)->plan(&job, device);
+}
+
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    int64_t first = 0, count = elements / vector + (elements % vector != 0);
+    if (!mirt__collective_get(strategy->collective)->first_device) {
+        count = mirt__share(count, strategy->num_devices, device, &first);
+    } else if (device > 0) {
+        first = count;
+        count = 0;
+    }
+    *begin = first * vector;
+    *end = (first + count) * vector;
+    if (*end > elements) *end = elements;
+    if (*begin > *end) *begin = *end;
+}
