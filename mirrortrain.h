@@ -2049,6 +2049,22 @@ typedef struct mirt__one_hot {
     mirt__real *y;
 } mirt__one_hot;
 
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), y = hat * gamma + beta.
+   Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
+   (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
+   over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
+   ascending order. */
+typedef struct mirt__norm {
+    int64_t rows, n;
+    bool by_row;
+    float epsilon;
+    const mirt__real *x, *mean, *variance, *gamma, *beta, *dy;
+    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
+    double count;
+    mirt__real *y;      /* normalize; norm_grad_input: dx */
+    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
+} mirt__norm;
+
 /* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
    i is the sum of part[0][i] .. part[parts - 1][i] combined by the caller's tree: `tree` lists
    parts - 1 additions {into, from} to be done in order; the result is part `tree[last].into`
@@ -2092,6 +2108,10 @@ typedef struct mirt__kernels {
     void (*dropout)(const mirt__dropout *args, const mirt__where *where);
     void (*cast)(const mirt__cast *args, const mirt__where *where);
     void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
+    void (*normalize)(const mirt__norm *args, const mirt__where *where);
+    void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);
+    void (*norm_grad_input)(const mirt__norm *args, const mirt__where *where);
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
     void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
@@ -2109,6 +2129,7 @@ MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
+MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 
 /* Images in one chunk of a weight gradient; a function of one image's shape alone. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
@@ -2205,6 +2226,10 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 
 #endif
 #endif
@@ -2370,6 +2395,10 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where 
 MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
@@ -2489,6 +2518,12 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
 }
 
+/* Three rows of n for each chunk of rows, or once. */
+MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
+    const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
+    return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
+}
+
 /* >>section kernels/reference.c */
 
 /* The table of reference kernels. */
@@ -2517,6 +2552,10 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_dropout,
     mirt__ref_cast,
     mirt__ref_one_hot,
+    mirt__ref_norm_stats,
+    mirt__ref_normalize,
+    mirt__ref_norm_grad_sums,
+    mirt__ref_norm_grad_input,
     mirt__ref_accumulate,
     mirt__ref_sgd,
     mirt__ref_adam,
@@ -3282,6 +3321,97 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *wh
             break;
         }
         a->y[r] = right;
+    }
+}
+
+/* >>section kernels/reference_norm.c */
+
+/* Reference: batch and layer normalization. */
+
+static int64_t mirt__ref_norm_of(const mirt__norm *s, int64_t row, int64_t j) { return s->by_row ? row : j; }
+
+static mirt__real mirt__ref_norm_inverse(const mirt__norm *s, int64_t row, int64_t j) {
+    return 1 / mirt__sqrt(s->variance[mirt__ref_norm_of(s, row, j)] + (mirt__real)s->epsilon);
+}
+
+static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j) {
+    return (s->x[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
+}
+
+/* The gradient of hat. */
+static mirt__real mirt__ref_norm_dhat(const mirt__norm *s, int64_t row, int64_t j) {
+    return s->gamma ? s->dy[row * s->n + j] * s->gamma[j] : s->dy[row * s->n + j];
+}
+
+MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *where) {
+    const int64_t outputs = s->by_row ? s->rows : s->n, count = s->by_row ? s->n : s->rows, step = s->by_row ? 1 : s->n;
+    (void)where;
+    for (int64_t i = 0; i < outputs; i++) {
+        const mirt__real *x = s->x + (s->by_row ? i * s->n : i);
+        double mean = 0, variance = 0;
+        for (int64_t k = 0; k < count; k++) mean += x[k * step];
+        if (count > 0) mean /= (double)count;
+        for (int64_t k = 0; k < count; k++) variance += (x[k * step] - mean) * (x[k * step] - mean);
+        if (count > 0) variance /= (double)count;
+        s->out[0][i] = (mirt__real)mean;
+        s->out[1][i] = (mirt__real)variance;
+    }
+}
+
+MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t j = 0; j < s->n; j++) {
+            mirt__real y = mirt__ref_norm_hat(s, row, j);
+            if (s->gamma) y *= s->gamma[j];
+            if (s->beta) y += s->beta[j];
+            s->y[row * s->n + j] = y;
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t j = 0; j < s->n; j++) {
+        double sum = 0, product = 0;
+        for (int64_t row = 0; row < s->rows; row++) {
+            const double dy = s->dy[row * s->n + j];
+            sum += dy;
+            product += dy * mirt__ref_norm_hat(s, row, j);
+        }
+        s->out[0][j] = (mirt__real)sum;
+        s->out[1][j] = (mirt__real)product;
+    }
+}
+
+/* d hat less what the statistics take away: its mean, and its projection on hat. */
+static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
+    double sum = 0, product = 0;
+    for (int64_t j = 0; j < s->n; j++) {
+        sum += mirt__ref_norm_dhat(s, row, j);
+        product += mirt__ref_norm_dhat(s, row, j) * mirt__ref_norm_hat(s, row, j);
+    }
+    const mirt__real mean = (mirt__real)(sum / (double)s->n), part = (mirt__real)(product / (double)s->n);
+    for (int64_t j = 0; j < s->n; j++) {
+        s->y[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
+    }
+}
+
+MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        if (s->by_row) {
+            mirt__ref_norm_back_row(s, row);
+            continue;
+        }
+        for (int64_t j = 0; j < s->n; j++) {
+            mirt__real dhat = mirt__ref_norm_dhat(s, row, j);
+            if (s->sum[0]) {
+                const mirt__real away = (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
+                dhat -= s->gamma ? away * s->gamma[j] : away;
+            }
+            s->y[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
+        }
     }
 }
 
@@ -4233,6 +4363,285 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #endif
 #endif
 
+/* >>section kernels/common_norm.c */
+
+/* Shared by the fast tables: batch and layer normalization. What depends on a column alone is
+   worked out once per call, in the shared memory, before the rows are gone through. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#endif
+
+/* Rows whose mean a chunk is shifted by: what is left to add up then has the size of the
+   deviations, however far the values are from zero. */
+#define MIRT__NORM_SHIFT 8
+
+typedef struct mirt__common_norm {
+    mirt__norm s;
+    float *part;    /* of each chunk `parts` rows of n: partial sums; or the factors of each column */
+    int parts;
+    int64_t chunks;
+} mirt__common_norm;
+
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, int parts) {
+    mirt__common_norm c;
+    c.s = *args;
+    c.part = (float *)where->shared;
+    c.parts = parts;
+    c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
+    return c;
+}
+
+static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk) {
+    const int64_t left = c->s.rows - chunk * MIRT__REDUCE_CHUNK;
+    return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
+}
+
+static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
+
+/* Columns: the shift, then sums of the deviations from it and of their squares. */
+static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    (void)scratch;
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        const int64_t rows = mirt__common_chunk_rows(c, chunk), first = rows < MIRT__NORM_SHIFT ? rows : MIRT__NORM_SHIFT;
+        const float *x = c->s.x + chunk * MIRT__REDUCE_CHUNK * n;
+        float *shift = c->part + chunk * 3 * n, *sum = shift + n, *square = sum + n;
+        memset(shift, 0, (size_t)(3 * n) * sizeof(float));
+        for (int64_t r = 0; r < first; r++) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) shift[j] += x[r * n + j] / (float)first;
+        }
+        for (int64_t r = 0; r < rows; r++, x += n) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) {
+                const float d = x[j] - shift[j];
+                sum[j] += d;
+                square[j] += d * d;
+            }
+        }
+    }
+}
+
+/* Columns [begin, end): two sets of samples become one with each chunk (Chan et al. 1983). */
+static void mirt__common_stats_finish(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    (void)scratch;
+    for (int64_t j = begin; j < end; j++) {
+        double mean = 0, squares = 0, count = 0;
+        for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
+            const float *part = c->part + chunk * 3 * n + j;
+            const double rows = (double)mirt__common_chunk_rows(c, chunk), sum = (double)part[n] / rows;
+            const double delta = (double)part[0] + sum - mean, total = count + rows;
+            mean += delta * (rows / total);
+            squares += (double)part[2 * n] - sum * (double)part[n] + delta * delta * (count * rows / total);
+            count = total;
+        }
+        c->s.out[0][j] = (float)mean;
+        c->s.out[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
+    }
+}
+
+/* The sum of `count` <= MIRT__REDUCE_CHUNK numbers, side by side in eight columns. */
+static double mirt__common_lanes(const float *x, int64_t count) {
+    float lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    double sum = 0;
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        for (int j = 0; j < 8; j++) lane[j] += x[i + j];
+    }
+    for (; i < count; i++) lane[i & 7] += x[i];
+    for (int j = 0; j < 8; j++) sum += (double)lane[j];
+    return sum;
+}
+
+static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n, first = n < MIRT__NORM_SHIFT ? n : MIRT__NORM_SHIFT;
+    float d[MIRT__REDUCE_CHUNK], square[MIRT__REDUCE_CHUNK];
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n;
+        const float shift = first > 0 ? (float)(mirt__common_lanes(x, first) / (double)first) : 0;
+        double sum = 0, squares = 0;
+        for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
+            const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
+            for (int64_t j = 0; j < count; j++) {
+                d[j] = x[at + j] - shift;
+                square[j] = d[j] * d[j];
+            }
+            sum += mirt__common_lanes(d, count);
+            squares += mirt__common_lanes(square, count);
+        }
+        sum /= (double)n;
+        squares = squares / (double)n - sum * sum;
+        c->s.out[0][row] = (float)((double)shift + sum);
+        c->s.out[1][row] = (float)(squares < 0 ? 0 : squares);
+    }
+}
+
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    if (args->by_row) {
+        mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
+        return;
+    }
+    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_stats_chunks, &c);
+    mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_stats_finish, &c);
+}
+
+static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    const float *factor = c->part, *offset = factor + n;
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n, *mean = c->s.mean;
+        float *y = c->s.y + row * n;
+        if (c->s.by_row) {
+            const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
+        } else {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean[j]) * factor[j] + offset[j];
+        }
+    }
+}
+
+/* gamma, times 1 / sqrt(variance + epsilon) where that is a column's. */
+static void mirt__common_norm_factors(const mirt__common_norm *c) {
+    for (int64_t j = 0; j < c->s.n; j++) {
+        c->part[j] = c->s.gamma ? c->s.gamma[j] : 1;
+        if (!c->s.by_row) c->part[j] *= mirt__common_inverse(&c->s, j);
+    }
+}
+
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
+    mirt__common_norm_factors(&c);
+    for (int64_t j = 0; j < args->n; j++) c.part[args->n + j] = args->beta ? args->beta[j] : 0;
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
+}
+
+static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    (void)scratch;
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        const int64_t first = chunk * MIRT__REDUCE_CHUNK, rows = mirt__common_chunk_rows(c, chunk);
+        float *sum = c->part + chunk * 2 * n, *product = sum + n;
+        memset(sum, 0, (size_t)(2 * n) * sizeof(float));
+        for (int64_t row = first; row < first + rows; row++) {
+            const float *x = c->s.x + row * n, *dy = c->s.dy + row * n, *mean = c->s.mean;
+            const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
+            if (c->s.by_row) {
+                MIRT__INDEPENDENT
+                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * ((x[j] - middle) * inverse);
+            } else {
+                MIRT__INDEPENDENT
+                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * (x[j] - mean[j]);
+            }
+        }
+    }
+}
+
+static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    (void)scratch;
+    for (int64_t j = begin; j < end; j++) {
+        double sum = 0, product = 0;
+        for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
+            const float *part = c->part + chunk * 2 * c->s.n + j;
+            sum += (double)part[0];
+            product += (double)part[c->s.n];
+        }
+        if (!c->s.by_row) product /= sqrt((double)c->s.variance[j] + (double)c->s.epsilon);
+        c->s.out[0][j] = (float)sum;
+        c->s.out[1][j] = (float)product;
+    }
+}
+
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
+    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
+    mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
+}
+
+static void mirt__common_norm_back_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    const float *factor = c->part, *less = factor + n, *part = less + n, *mean = c->s.mean;
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        float *dx = c->s.y + row * n;
+        if (c->s.sum[0]) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] - less[j] - (x[j] - mean[j]) * part[j]) * factor[j];
+        } else {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) dx[j] = dy[j] * factor[j];
+        }
+    }
+}
+
+static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    const float *factor = c->part;
+    float dhat[MIRT__REDUCE_CHUNK], along[MIRT__REDUCE_CHUNK];
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
+        float *dx = c->s.y + row * n;
+        double sum = 0, product = 0;
+        for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
+            const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
+            for (int64_t j = 0; j < count; j++) {
+                dhat[j] = dy[at + j] * factor[at + j];
+                along[j] = dhat[j] * ((x[at + j] - middle) * inverse);
+            }
+            sum += mirt__common_lanes(dhat, count);
+            product += mirt__common_lanes(along, count);
+        }
+        const float less = (float)(sum / (double)n), part = (float)(product / (double)n);
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] * factor[j] - less - (x[j] - middle) * inverse * part) * inverse;
+    }
+}
+
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    const int64_t n = args->n;
+    mirt__common_norm_factors(&c);
+    for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
+        c.part[n + j] = (float)((double)args->sum[0][j] / args->count);
+        c.part[2 * n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
+    }
+    mirt__common_range(where, args->rows, mirt__common_step(n), args->by_row ? mirt__common_norm_back_rows : mirt__common_norm_back_columns, &c);
+}
+
+#undef MIRT__NORM_SHIFT
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
 /* >>section kernels/simd.c */
 
 /* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
@@ -4807,6 +5216,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
 
@@ -5388,6 +5798,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
 
@@ -5965,6 +6376,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
 
@@ -6552,6 +6964,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
 
@@ -10721,7 +11134,9 @@ typedef struct mirt__op mirt__op;
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout)
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) \
+    X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
+    X(all_reduce)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -10750,6 +11165,12 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
+    bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
+    bool batch_statistics; /* normalization: gradients flow through the statistics */
+    bool synchronized;     /* normalization: the statistics are of the global batch */
+    float epsilon;
+    double momentum;
     mirt_training training; /* how a model called as a layer was to be run */
 } mirt__attrs;
 
@@ -11033,6 +11454,24 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 /* Per-sample loss [rows]. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
+
+/* Normalization; `a` holds what the op reads (norm.c). in: x, mean, variance, [gamma], [beta]. */
+MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a);
+/* gamma and beta, in the shape of x's last a->last_axes axes, may be NULL. */
+MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a);
+/* A model's batch normalization: in is x, moving mean, moving variance, [gamma], [beta]. The node is
+   never run: a program has one of the two below in its place, recorded with its inputs and
+   attributes. In training the new moving statistics are to be assigned to their variables. */
+MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
+                                                 mirt_tensor **moving_variance);
+MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
+
+/* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
+   variance to those of all rows together. */
+typedef enum mirt__all_reduce_kind { MIRT__ALL_REDUCE_SUM, MIRT__ALL_REDUCE_MEAN, MIRT__ALL_REDUCE_MOMENTS } mirt__all_reduce_kind;
+/* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
+MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
@@ -12233,6 +12672,311 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
     a.key = key;
     return mirt__record(x->node->graph, MIRT__OP_dropout, &a, &x, 1);
 }
+
+/* >>section ops/exchange.c */
+
+/* all_reduce: a.kind (mirt__all_reduce_kind). With one replica every tensor is already its own sum. */
+
+static bool mirt__all_reduce_shape(mirt__node *node) {
+    if (!mirt__need_float(node, node->num_in)) return false;
+    for (int i = 0; i < node->num_in; i++) {
+        if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
+    }
+    return true;
+}
+
+static void mirt__all_reduce_run(const mirt__call *call) {
+    for (int i = 0; i < call->node->num_in; i++) {
+        mirt__unary copy;
+        memset(&copy, 0, sizeof copy);
+        copy.kind = MIRT__COPY;
+        copy.count = mirt__elements(call->node->in[i], call->rows);
+        copy.x = (const mirt__real *)call->in[i];
+        copy.y = (mirt__real *)call->out[i];
+        call->kernels->unary(&copy, &call->where);
+    }
+}
+
+MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, NULL, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
+    mirt__graph *graph = inout[0]->node->graph;
+    for (int i = 0; i < count; i++) inout[i] = graph->node[graph->count - 1]->out[i];
+    return inout[0];
+}
+
+/* >>section ops/norm.c */
+
+/* Batch normalization (a.last_axes 0: over all axes but the last) and layer normalization (over the
+   last a.last_axes axes), a.epsilon.
+   norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
+   a.batch_statistics: the statistics are x's own, and the gradient flows through them;
+   a.synchronized: they are of all replicas' rows. norm_grad_sums: dy, x, mean, variance -> gradients
+   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx.
+   batch_norm: see ops.h; also a.momentum, a.training. */
+
+/* Of an x of `shape`: the axes that gamma and beta have. */
+static mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
+    mirt_shape last;
+    memset(&last, 0, sizeof last);
+    last.rank = last_axes ? last_axes : 1;
+    for (int i = 0; i < last.rank; i++) last.dim[i] = shape->dim[shape->rank - last.rank + i];
+    return last;
+}
+
+static mirt_tensor *mirt__norm_x(const mirt__node *node) {
+    bool grad = node->id == MIRT__OP_norm_grad_sums || node->id == MIRT__OP_norm_grad_input;
+    return node->in[grad ? 1 : 0];
+}
+
+static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s) {
+    const mirt_tensor *x = mirt__norm_x(node);
+    const mirt_shape last = mirt__norm_last(&x->shape, node->a.last_axes);
+    memset(s, 0, sizeof *s);
+    s->n = mirt__shape_count(&last);
+    s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
+    s->by_row = node->a.last_axes > 0;
+    s->epsilon = node->a.epsilon;
+}
+
+static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__norm s;
+    mirt__norm_args(node, rows, &s);
+    out->shared = mirt__norm_shared(&s);
+}
+
+/* Whether x has the axes: its rows are not among the last ones. */
+static bool mirt__norm_check(const mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    const int most = x->rank - mirt__is_batched(x);
+    char text[96];
+    if (!mirt__need_float(node, node->num_in)) return false;
+    if (node->a.last_axes >= 0 && node->a.last_axes <= most && most > 0) return true;
+    return mirt__fail(MIRT_E_SHAPE, "input is %s; it has %d axes to normalize over, not %d", mirt__shape_text(x, text), most, node->a.last_axes ? node->a.last_axes : 1), false;
+}
+
+static bool mirt__norm_fits(const mirt__node *node, int input, const mirt_shape *shape, const char *name) {
+    char text[96], wanted[96];
+    if (input < node->num_in && mirt__shape_equal(&node->in[input]->shape, shape)) return true;
+    return mirt__fail(MIRT_E_SHAPE, "%s is %s; it should be %s", name, input < node->num_in ? mirt__shape_text(&node->in[input]->shape, text) : "missing",
+                      mirt__shape_text(shape, wanted)), false;
+}
+
+/* The shape of mean and variance. */
+static mirt_shape mirt__norm_stats_of(const mirt__node *node) {
+    mirt_shape shape = mirt__norm_x(node)->shape;
+    if (!node->a.last_axes) return mirt__norm_last(&shape, 0);
+    shape.rank -= node->a.last_axes;
+    for (int i = shape.rank; i < MIRT_MAX_RANK; i++) shape.dim[i] = 0;
+    return shape;
+}
+
+static bool mirt__norm_stats_shape(mirt__node *node) {
+    if (!mirt__norm_check(node)) return false;
+    const mirt_shape stats = mirt__norm_stats_of(node);
+    return mirt__declare(node, MIRT_FLOAT32, &stats) && mirt__declare(node, MIRT_FLOAT32, &stats);
+}
+
+static void mirt__norm_stats_run(const mirt__call *call) {
+    mirt__norm s;
+    mirt__norm_args(call->node, call->rows, &s);
+    s.x = (const mirt__real *)call->in[0];
+    for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
+    call->kernels->norm_stats(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_norm_stats = {
+    "norm_stats", mirt__norm_stats_shape, NULL, mirt__norm_stats_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+/* Of normalize and batch_norm, whose inputs are alike. */
+static bool mirt__normalize_shape(mirt__node *node) {
+    int next = 3;
+    if (!mirt__norm_check(node)) return false;
+    const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, node->a.last_axes);
+    return mirt__norm_fits(node, 1, &stats, "mean") && mirt__norm_fits(node, 2, &stats, "variance") &&
+           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next, &last, "beta")) &&
+           mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__normalize_run(const mirt__call *call) {
+    mirt__norm s;
+    int next = 3;
+    mirt__norm_args(call->node, call->rows, &s);
+    s.x = (const mirt__real *)call->in[0];
+    s.mean = (const mirt__real *)call->in[1];
+    s.variance = (const mirt__real *)call->in[2];
+    if (call->node->a.gamma) s.gamma = (const mirt__real *)call->in[next++];
+    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next];
+    s.y = (mirt__real *)call->out[0];
+    call->kernels->normalize(&s, &call->where);
+}
+
+/* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
+static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+    mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
+    int count = 4;
+    if (node->a.gamma) in[count++] = node->in[3];
+    if (node->a.batch_statistics && !node->a.last_axes) {
+        in[count] = sums->node->out[0];
+        in[count + 1] = sums->node->out[1];
+        if (node->a.synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
+        count += 2;
+    }
+    return mirt__record(node->graph, MIRT__OP_norm_grad_input, &node->a, in, count);
+}
+
+static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const int gamma = 3, beta = 3 + node->a.gamma;
+    const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
+    mirt_tensor *in[4] = {dy[0], node->in[0], node->in[1], node->in[2]}, *sums = NULL;
+    if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
+        sums = mirt__record(node->graph, MIRT__OP_norm_grad_sums, &node->a, in, 4);
+        if (!sums) return false;
+        if (wants_beta) dx[beta] = sums->node->out[0];
+        if (wants_gamma) dx[gamma] = sums->node->out[1];
+    }
+    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy[0], sums);
+    return !node->in[0]->needs_grad || dx[0];
+}
+
+MIRT__TABLE mirt__op mirt__op_normalize = {
+    "normalize", mirt__normalize_shape, mirt__normalize_gradient, mirt__normalize_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+static bool mirt__norm_grad_sums_shape(mirt__node *node) {
+    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
+    return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
+}
+
+static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+    mirt__norm_args(call->node, call->rows, s);
+    s->dy = (const mirt__real *)call->in[0];
+    s->x = (const mirt__real *)call->in[1];
+    s->mean = (const mirt__real *)call->in[2];
+    s->variance = (const mirt__real *)call->in[3];
+}
+
+static void mirt__norm_grad_sums_run(const mirt__call *call) {
+    mirt__norm s;
+    mirt__norm_grad_args(call, &s);
+    for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
+    call->kernels->norm_grad_sums(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_norm_grad_sums = {
+    "norm_grad_sums", mirt__norm_grad_sums_shape, NULL, mirt__norm_grad_sums_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
+
+static void mirt__norm_grad_input_run(const mirt__call *call) {
+    const mirt__node *node = call->node;
+    const int sums = 4 + node->a.gamma;
+    mirt__norm s;
+    mirt__norm_grad_args(call, &s);
+    if (node->a.gamma) s.gamma = (const mirt__real *)call->in[4];
+    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    s.count = (double)s.rows;
+    if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
+    s.y = (mirt__real *)call->out[0];
+    call->kernels->norm_grad_input(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_norm_grad_input = {
+    "norm_grad_input", mirt__norm_grad_input_shape, NULL, mirt__norm_grad_input_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta) : NULL;
+}
+
+/* x's statistics into in[1] and in[2]. */
+static bool mirt__norm_stats_op(mirt_tensor **in, const mirt__attrs *a) {
+    in[1] = in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_norm_stats, a, in, 1) : NULL;
+    in[2] = in[1] ? in[1]->node->out[1] : NULL;
+    return in[1] != NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a) {
+    mirt_tensor *in[5] = {x, NULL, NULL, gamma ? gamma : beta, beta};
+    mirt__attrs own = *a;
+    own.gamma = gamma != NULL;
+    own.beta = beta != NULL;
+    own.batch_statistics = true;
+    return mirt__norm_stats_op(in, &own) ? mirt__normalize_op(in, &own) : NULL;
+}
+
+static bool mirt__batch_norm_shape(mirt__node *node) {
+    const mirt__attrs *a = &node->a;
+    if (!(a->epsilon >= 0 && a->epsilon <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)a->epsilon), false;
+    if (!(a->momentum >= 0 && a->momentum <= 1)) return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
+    for (int i = 1; i < 3; i++) {
+        if (node->in[i]->node->id != MIRT__OP_variable) return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
+    }
+    return mirt__normalize_shape(node);
+}
+
+MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a) {
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, 3 + a->gamma + a->beta) : NULL;
+}
+
+/* Keras rounds each product and their sum. */
+static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+    mirt_tensor *kept = mirt__unary_op(MIRT__AFFINE, moving, (float)momentum, 0);
+    return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
+}
+
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
+                                                 mirt_tensor **moving_variance) {
+    mirt__attrs own = *a;
+    mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
+    for (int i = 3; i < 3 + a->gamma + a->beta; i++) now[i] = in[i];
+    own.last_axes = 0;
+    own.batch_statistics = true;
+    if (!mirt__norm_stats_op(now, &own)) return NULL;
+    if (a->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
+    *moving_mean = mirt__moving_average(in[1], now[1], a->momentum);
+    *moving_variance = mirt__moving_average(in[2], now[2], a->momentum);
+    return *moving_mean && *moving_variance ? mirt__normalize_op(now, &own) : NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a) {
+    mirt__attrs own = *a;
+    own.last_axes = 0;
+    own.batch_statistics = own.synchronized = false;
+    return mirt__normalize_op(in, &own);
+}
+
+/* The moving statistics get new values; a layer that is called again goes on from those of its last call. */
+static bool mirt__batch_norm_lower_training(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, mirt_tensor **y) {
+    mirt_tensor *own[5] = {in[0], in[1], in[2], NULL, NULL}, *moving[2] = {NULL, NULL};
+    mirt__assignment *earlier[2] = {NULL, NULL};
+    for (int i = 3; i < node->num_in; i++) own[i] = in[i];
+    for (int i = 0; i < graph->num_assignments; i++) {
+        for (int k = 0; k < 2; k++) {
+            if (graph->assignment[i].variable == in[1 + k]->node->a.index) earlier[k] = &graph->assignment[i];
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        if (earlier[k]) own[1 + k] = earlier[k]->value;
+    }
+    *y = mirt__batch_norm_training(own, &node->a, &moving[0], &moving[1]);
+    for (int k = 0; *y && k < 2; k++) {
+        if (earlier[k]) earlier[k]->value = moving[k];
+        else if (!mirt__graph_assign(graph, in[1 + k]->node->a.index, moving[k], MIRT_AGGREGATE_MEAN)) return false;
+    }
+    return *y != NULL;
+}
+
+/* As Keras, a frozen layer normalizes by its moving statistics even in training. */
+static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+    mirt_tensor *y = NULL;
+    const bool frozen = mode->frozen && mode->frozen(mode->arg, in[1]->node->a.index);
+    if (frozen || !mirt__in_training(node, mode)) return mirt__batch_norm_inference(in, &node->a);
+    return mirt__batch_norm_lower_training(graph, node, in, &y) ? y : NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};
 
 /* >>section ops/table.c */
 

@@ -685,6 +685,89 @@ static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where
     k->accuracy(&a, where);
 }
 
+/* ---- normalization: sums of rows in chunks and doubles, quotients by square roots of at least 0.01 */
+
+enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA };
+static const int32_t norm_shapes[][MAX_NUMBERS] = {
+    {1, 1, 0, 0, 0}, {1, 1, 1, 1, 1}, {7, 5, 0, 1, 1}, {6, 5, 1, 1, 1}, {300, 3, 0, 1, 0}, {515, 17, 0, 0, 1}, {256, 64, 0, 1, 1},
+    {5, 300, 1, 1, 0}, {9, 257, 1, 0, 1}, {260, 8, 1, 0, 0}, {3, 70, 0, 0, 0}, {0, 4, 0, 1, 1}, {0, 4, 1, 1, 1}, {SHAPE_LARGE},
+    {1100, 130, 0, 1, 1}, {40, 1100, 1, 1, 1}, {SHAPE_END}};
+static int norm_rows_of(job *j, bool per_row, fill how, int64_t count) {
+    return per_row ? row_input(j, how, count) : input(j, how, count * j->s[N_ROWS]);
+}
+/* x, dy, mean, variance, gamma, beta and the two sums, whether they are read or not. */
+static void norm_inputs(job *j, bool per_row) {
+    const int64_t n = j->s[N_N];
+    mirt__norm shape;
+    memset(&shape, 0, sizeof shape);
+    shape.rows = j->s[N_ROWS];
+    shape.n = n;
+    j->shared = mirt__norm_shared(&shape);
+    if (per_row) j->rows = shape.rows;
+    for (int i = 0; i < 2; i++) norm_rows_of(j, per_row, UNIT, n);
+    for (int i = 0; i < 2; i++) {
+        if (j->s[N_BY_ROW]) norm_rows_of(j, per_row, i ? POSITIVE : UNIT, 1);
+        else input(j, i ? POSITIVE : UNIT, n);
+    }
+    for (int i = 0; i < 4; i++) input(j, UNIT, n);
+}
+static mirt__norm norm_args(const job *j, bool per_row) {
+    mirt__norm s;
+    memset(&s, 0, sizeof s);
+    s.rows = per_row ? j->count : j->s[N_ROWS];
+    s.n = j->s[N_N];
+    s.by_row = j->s[N_BY_ROW] != 0;
+    s.epsilon = 1e-3f;
+    s.x = (const float *)j->at[0];
+    s.dy = (const float *)j->at[1];
+    s.mean = (const float *)j->at[2];
+    s.variance = (const float *)j->at[3];
+    s.gamma = j->s[N_GAMMA] ? (const float *)j->at[4] : NULL;
+    s.beta = j->s[N_BETA] ? (const float *)j->at[5] : NULL;
+    return s;
+}
+static void norm_stats_plan(job *j) {
+    norm_inputs(j, j->s[N_BY_ROW]);
+    for (int i = 0; i < 2; i++) {
+        if (j->s[N_BY_ROW]) row_output(j, 8, 1);
+        else output(j, 8, j->s[N_N]);
+    }
+}
+static void norm_stats_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__norm s = norm_args(j, j->s[N_BY_ROW]);
+    for (int i = 0; i < 2; i++) s.out[i] = out_at(j, 8 + i);
+    k->norm_stats(&s, where);
+}
+static void normalize_plan(job *j) {
+    norm_inputs(j, true);
+    row_output(j, 16, j->s[N_N]);
+}
+static void normalize_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__norm s = norm_args(j, true);
+    s.y = out_at(j, 8);
+    k->normalize(&s, where);
+}
+static void norm_grad_sums_plan(job *j) {
+    norm_inputs(j, false);
+    for (int i = 0; i < 2; i++) output(j, 64, j->s[N_N]);
+}
+static void norm_grad_sums_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__norm s = norm_args(j, false);
+    for (int i = 0; i < 2; i++) s.out[i] = out_at(j, 8 + i);
+    k->norm_grad_sums(&s, where);
+}
+static void norm_grad_input_plan(job *j) {
+    norm_inputs(j, true);
+    row_output(j, 64, j->s[N_N]);
+}
+static void norm_grad_input_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__norm s = norm_args(j, true);
+    for (int i = 0; i < 2 && j->s[N_ROWS] != 3; i++) s.sum[i] = (const float *)j->at[6 + i]; /* three rows: constant statistics */
+    s.count = 1.5 * j->s[N_ROWS];
+    s.y = out_at(j, 8);
+    k->norm_grad_input(&s, where);
+}
+
 /* ---- optimizers: three or four roundings a number, and one for each part */
 
 enum { U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_NESTEROV };
@@ -765,6 +848,10 @@ static const kernel_case kernel_cases[] = {
     {"dropout", dropout_plan, dropout_run, dropout_shapes},
     {"cast", cast_plan, cast_run, cast_shapes},
     {"one_hot", one_hot_plan, one_hot_run, one_hot_shapes},
+    {"norm_stats", norm_stats_plan, norm_stats_run, norm_shapes},
+    {"normalize", normalize_plan, normalize_run, norm_shapes},
+    {"norm_grad_sums", norm_grad_sums_plan, norm_grad_sums_run, norm_shapes},
+    {"norm_grad_input", norm_grad_input_plan, norm_grad_input_run, norm_shapes},
     {"accumulate", accumulate_plan, accumulate_run, accumulate_shapes},
     {"sgd", update_plan, sgd_run, update_shapes},
     {"adam", update_plan, adam_run, update_shapes},

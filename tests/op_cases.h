@@ -150,6 +150,53 @@ CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, 
 CASE(accuracy_categorical) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, x, one_hot_classes(x, 5)); }
 CASE(accuracy_binary) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_BINARY, x, one_hot_classes(x, 5)); }
 
+/* Normalization. Its statistics tie rows together, so that a batched case ends in a sum over them. */
+static mirt__attrs norm(int last_axes, bool gamma, bool beta) {
+    mirt__attrs a = mirt__no_attrs();
+    a.last_axes = last_axes;
+    a.gamma = gamma;
+    a.beta = beta;
+    a.epsilon = 1e-3f;
+    a.momentum = 0.9;
+    return a;
+}
+static mirt_tensor *own_statistics(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta) {
+    mirt__attrs a = norm(0, gamma, beta);
+    mirt_tensor *mean = mirt__record(x->node->graph, MIRT__OP_norm_stats, &a, &x, 1);
+    mirt_tensor *in[5] = {x, mean, mean ? mean->node->out[1] : NULL, gamma ? gamma : beta, beta};
+    a.batch_statistics = true;
+    return mirt__normalize_op(in, &a);
+}
+/* What a model's layer becomes; the moving statistics are made of the data. */
+static mirt_tensor *batch_norm(mirt_tensor *x, mirt_tensor *data, mirt_tensor **v, bool training, bool synchronized, mirt_tensor **moving) {
+    const unsigned all_but_last = (1u << (x->shape.rank - 1)) - 1;
+    mirt__attrs a = norm(0, v != NULL, v != NULL);
+    mirt_tensor *in[5] = {x, mirt_reduce_mean(data, all_but_last, false), mirt_reduce_mean(mirt_square(data), all_but_last, false), NULL, NULL};
+    a.synchronized = synchronized;
+    if (v) {
+        in[3] = v[0];
+        in[4] = v[1];
+    }
+    return training ? mirt__batch_norm_training(in, &a, moving, moving + 1) : mirt__batch_norm_inference(in, &a);
+}
+static mirt_tensor *over_rows(mirt_tensor *y) { return y ? mirt_reduce_sum(mirt_tanh(y), 1, false) : NULL; }
+CASE(normalize) { UNUSED; return own_statistics(v[0], v[1], v[2]); }
+CASE(normalize_gamma) { UNUSED; return own_statistics(v[0], v[1], NULL); }
+CASE(normalize_beta) { UNUSED; return own_statistics(v[0], NULL, v[1]); }
+CASE(normalize_plain) { UNUSED; return own_statistics(v[0], NULL, NULL); }
+CASE(batch_norm) { UNUSED; mirt_tensor *moving[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, false, moving)); }
+CASE(batch_norm_synchronized) { UNUSED; mirt_tensor *moving[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, true, moving)); }
+CASE(batch_norm_inference) { UNUSED; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, false, false, NULL)); }
+CASE(batch_norm_moving) {
+    UNUSED;
+    mirt_tensor *moving[2];
+    return batch_norm(x, mirt_square(x), NULL, true, false, moving) ? mirt_multiply(moving[0], moving[1]) : NULL;
+}
+CASE(layer_norm) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a); }
+CASE(layer_norm_last_two) { UNUSED; mirt__attrs a = norm(2, false, false); return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a); }
+CASE(layer_norm_plain) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt__layer_norm_op(v[0], NULL, NULL, &a); }
+CASE(layer_norm_beta) { UNUSED; mirt__attrs a = norm(2, false, false); return mirt__layer_norm_op(v[0], NULL, v[1], &a); }
+
 #define WIDE -2.0, 2.0
 #define ROW(name) #name, case_##name
 static const op_case op_cases[] = {
@@ -226,6 +273,18 @@ static const op_case op_cases[] = {
     {ROW(average_pool_same), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(global_average_pool), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
+    {ROW(normalize), 3, {{7, 3, 5}, {5}, {5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(normalize_gamma), 2, {{3, 2, 3, 1}, {1}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(normalize_beta), 2, {{9, 17}, {17}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(normalize_plain), 1, {{6, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(batch_norm), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(batch_norm_synchronized), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(batch_norm_inference), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(batch_norm_moving), 0, {{0}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(layer_norm), 3, {{3, 11}, {11}, {11}}, {3, 11}, MIRT_FLOAT32, WIDE},
+    {ROW(layer_norm_last_two), 3, {{2, 3, 5}, {3, 5}, {3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(layer_norm_plain), 1, {{5, 9}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(layer_norm_beta), 2, {{4, 3}, {4, 3}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(sparse_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
@@ -349,6 +408,7 @@ static void op_replay(op_run *r, const mirt__kernels *kernels, mirt__team *team)
     run.seed = 5;
     run.step = 3;
     run.loss_scale = 1;
+    run.global_rows = r->rows;
     b.team = team;
     b.weight = r->weight;
     b.gradient = r->gradient;

@@ -18,6 +18,8 @@ static const op_case large_cases[] = {
     {"large conv_chain", case_conv_chain, 4, {{9, 7, 16}, {3, 3, 16, 32}, {32}, {3, 3, 32, 16}}, {9, 7, 16}, MIRT_FLOAT32, -0.125, 0.125},
     {"large conv_pool", case_conv_pool, 2, {{3, 3, 1, 32}, {32}}, {28, 28, 1}, MIRT_UINT8, -1.0, 1.0},
     {"large reduce_sum_rows", case_reduce_sum_rows, 1, {{1, 70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
+    {"large normalize", case_normalize, 3, {{20, 28, 70}, {70}, {70}}, {0}, MIRT_FLOAT32, -2.0, 2.0},
+    {"large layer_norm", case_layer_norm, 3, {{9, 300}, {300}, {300}}, {9, 300}, MIRT_FLOAT32, -2.0, 2.0},
     {"large softmax", case_sparse_logits, 1, {{70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
 };
 
@@ -98,6 +100,7 @@ static void replay_rows(op_run *r, const mirt__kernels *kernels, int64_t first, 
     run.step = 3;
     run.first_row = first;
     run.loss_scale = 1;
+    run.global_rows = rows;
     b.weight = r->weight;
     b.gradient = r->gradient;
     b.arena = r->arena;
@@ -185,8 +188,34 @@ static void check_loss_weight(void) {
     mirt__program_free(&program);
 }
 
+/* A batch normalization is only ever recorded: programs have what it is replaced by. */
+static void check_batch_norm(void) {
+    mirt__graph graph;
+    mirt__attrs a = norm(0, true, false);
+    mirt_shape x = mirt_make_shape(1, 3, 2, 5, 0, 0), c = mirt_make_shape(5, 0, 0, 0, 0, 0), other = mirt_make_shape(4, 0, 0, 0, 0, 0);
+    mirt_tensor *in[5];
+    x.dim[0] = MIRT_ROWS;
+    for (int wrong = 0; wrong < 8; wrong++) {
+        mirt__graph_init(&graph, NULL);
+        in[0] = mirt__input_op(&graph, 0, wrong == 4 ? MIRT_INT32 : MIRT_FLOAT32, &x);
+        for (int i = 1; i < 4; i++) in[i] = mirt__variable_op(&graph, i, wrong == i ? &other : &c);
+        if (wrong == 7) in[2] = mirt_square(in[2]);
+        a.momentum = wrong == 5 ? 1.5 : 0.99;
+        a.epsilon = wrong == 6 ? NAN : 1e-3f;
+        mirt_tensor *y = mirt__batch_norm_op(in, &a);
+        if (wrong) {
+            ok(!y && strlen(mirt_last_error()) > 10, "batch_norm, wrong input or attribute %d: %s", wrong, mirt_last_error());
+        } else {
+            ok(y && mirt__shape_equal(&y->shape, &x), "batch_norm keeps its input's shape");
+            if (y) op_seen[y->node->id] = true;
+        }
+        mirt__graph_free(&graph);
+    }
+}
+
 static void check_every_op_has_a_case(void) {
     check_loss_weight();
+    check_batch_norm();
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         ok(op_seen[id], "%s is in the program of a case", mirt__op_get((mirt__op_id)id)->name);
     }

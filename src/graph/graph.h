@@ -25,7 +25,9 @@ typedef struct mirt__op mirt__op;
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout)
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) \
+    X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
+    X(all_reduce)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -54,6 +56,12 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
+    bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
+    bool batch_statistics; /* normalization: gradients flow through the statistics */
+    bool synchronized;     /* normalization: the statistics are of the global batch */
+    float epsilon;
+    double momentum;
     mirt_training training; /* how a model called as a layer was to be run */
 } mirt__attrs;
 

@@ -230,6 +230,22 @@ typedef struct mirt__one_hot {
     mirt__real *y;
 } mirt__one_hot;
 
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), y = hat * gamma + beta.
+   Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
+   (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
+   over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
+   ascending order. */
+typedef struct mirt__norm {
+    int64_t rows, n;
+    bool by_row;
+    float epsilon;
+    const mirt__real *x, *mean, *variance, *gamma, *beta, *dy;
+    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
+    double count;
+    mirt__real *y;      /* normalize; norm_grad_input: dx */
+    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
+} mirt__norm;
+
 /* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
    i is the sum of part[0][i] .. part[parts - 1][i] combined by the caller's tree: `tree` lists
    parts - 1 additions {into, from} to be done in order; the result is part `tree[last].into`
@@ -273,6 +289,10 @@ typedef struct mirt__kernels {
     void (*dropout)(const mirt__dropout *args, const mirt__where *where);
     void (*cast)(const mirt__cast *args, const mirt__where *where);
     void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
+    void (*normalize)(const mirt__norm *args, const mirt__where *where);
+    void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);
+    void (*norm_grad_input)(const mirt__norm *args, const mirt__where *where);
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
     void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
@@ -290,6 +310,7 @@ MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
+MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 
 /* Images in one chunk of a weight gradient; a function of one image's shape alone. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);

@@ -58,6 +58,10 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where 
 MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);

@@ -100,3 +100,9 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
     return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
 }
+
+/* Three rows of n for each chunk of rows, or once. */
+MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
+    const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
+    return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
+}

@@ -68,6 +68,24 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
 
+/* Normalization; `a` holds what the op reads (norm.c). in: x, mean, variance, [gamma], [beta]. */
+MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a);
+/* gamma and beta, in the shape of x's last a->last_axes axes, may be NULL. */
+MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a);
+/* A model's batch normalization: in is x, moving mean, moving variance, [gamma], [beta]. The node is
+   never run: a program has one of the two below in its place, recorded with its inputs and
+   attributes. In training the new moving statistics are to be assigned to their variables. */
+MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
+                                                 mirt_tensor **moving_variance);
+MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
+
+/* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
+   variance to those of all rows together. */
+typedef enum mirt__all_reduce_kind { MIRT__ALL_REDUCE_SUM, MIRT__ALL_REDUCE_MEAN, MIRT__ALL_REDUCE_MOMENTS } mirt__all_reduce_kind;
+/* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
+MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
+
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding);

@@ -1,0 +1,268 @@
+/* Shared by the fast tables: batch and layer normalization. What depends on a column alone is
+   worked out once per call, in the shared memory, before the rows are gone through. */
+
+#include "common.h"
+#include "shapes.h"
+
+#ifndef MIRT__REAL_DOUBLE
+#include "optimize_begin.inc"
+
+/* Rows whose mean a chunk is shifted by: what is left to add up then has the size of the
+   deviations, however far the values are from zero. */
+#define MIRT__NORM_SHIFT 8
+
+typedef struct mirt__common_norm {
+    mirt__norm s;
+    float *part;    /* of each chunk `parts` rows of n: partial sums; or the factors of each column */
+    int parts;
+    int64_t chunks;
+} mirt__common_norm;
+
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, int parts) {
+    mirt__common_norm c;
+    c.s = *args;
+    c.part = (float *)where->shared;
+    c.parts = parts;
+    c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
+    return c;
+}
+
+static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk) {
+    const int64_t left = c->s.rows - chunk * MIRT__REDUCE_CHUNK;
+    return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
+}
+
+static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
+
+/* Columns: the shift, then sums of the deviations from it and of their squares. */
+static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    (void)scratch;
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        const int64_t rows = mirt__common_chunk_rows(c, chunk), first = rows < MIRT__NORM_SHIFT ? rows : MIRT__NORM_SHIFT;
+        const float *x = c->s.x + chunk * MIRT__REDUCE_CHUNK * n;
+        float *shift = c->part + chunk * 3 * n, *sum = shift + n, *square = sum + n;
+        memset(shift, 0, (size_t)(3 * n) * sizeof(float));
+        for (int64_t r = 0; r < first; r++) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) shift[j] += x[r * n + j] / (float)first;
+        }
+        for (int64_t r = 0; r < rows; r++, x += n) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) {
+                const float d = x[j] - shift[j];
+                sum[j] += d;
+                square[j] += d * d;
+            }
+        }
+    }
+}
+
+/* Columns [begin, end): two sets of samples become one with each chunk (Chan et al. 1983). */
+static void mirt__common_stats_finish(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    (void)scratch;
+    for (int64_t j = begin; j < end; j++) {
+        double mean = 0, squares = 0, count = 0;
+        for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
+            const float *part = c->part + chunk * 3 * n + j;
+            const double rows = (double)mirt__common_chunk_rows(c, chunk), sum = (double)part[n] / rows;
+            const double delta = (double)part[0] + sum - mean, total = count + rows;
+            mean += delta * (rows / total);
+            squares += (double)part[2 * n] - sum * (double)part[n] + delta * delta * (count * rows / total);
+            count = total;
+        }
+        c->s.out[0][j] = (float)mean;
+        c->s.out[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
+    }
+}
+
+/* The sum of `count` <= MIRT__REDUCE_CHUNK numbers, side by side in eight columns. */
+static double mirt__common_lanes(const float *x, int64_t count) {
+    float lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    double sum = 0;
+    int64_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        for (int j = 0; j < 8; j++) lane[j] += x[i + j];
+    }
+    for (; i < count; i++) lane[i & 7] += x[i];
+    for (int j = 0; j < 8; j++) sum += (double)lane[j];
+    return sum;
+}
+
+static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n, first = n < MIRT__NORM_SHIFT ? n : MIRT__NORM_SHIFT;
+    float d[MIRT__REDUCE_CHUNK], square[MIRT__REDUCE_CHUNK];
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n;
+        const float shift = first > 0 ? (float)(mirt__common_lanes(x, first) / (double)first) : 0;
+        double sum = 0, squares = 0;
+        for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
+            const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
+            for (int64_t j = 0; j < count; j++) {
+                d[j] = x[at + j] - shift;
+                square[j] = d[j] * d[j];
+            }
+            sum += mirt__common_lanes(d, count);
+            squares += mirt__common_lanes(square, count);
+        }
+        sum /= (double)n;
+        squares = squares / (double)n - sum * sum;
+        c->s.out[0][row] = (float)((double)shift + sum);
+        c->s.out[1][row] = (float)(squares < 0 ? 0 : squares);
+    }
+}
+
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    if (args->by_row) {
+        mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
+        return;
+    }
+    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_stats_chunks, &c);
+    mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_stats_finish, &c);
+}
+
+static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    const float *factor = c->part, *offset = factor + n;
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n, *mean = c->s.mean;
+        float *y = c->s.y + row * n;
+        if (c->s.by_row) {
+            const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
+        } else {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean[j]) * factor[j] + offset[j];
+        }
+    }
+}
+
+/* gamma, times 1 / sqrt(variance + epsilon) where that is a column's. */
+static void mirt__common_norm_factors(const mirt__common_norm *c) {
+    for (int64_t j = 0; j < c->s.n; j++) {
+        c->part[j] = c->s.gamma ? c->s.gamma[j] : 1;
+        if (!c->s.by_row) c->part[j] *= mirt__common_inverse(&c->s, j);
+    }
+}
+
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
+    mirt__common_norm_factors(&c);
+    for (int64_t j = 0; j < args->n; j++) c.part[args->n + j] = args->beta ? args->beta[j] : 0;
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
+}
+
+static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    (void)scratch;
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        const int64_t first = chunk * MIRT__REDUCE_CHUNK, rows = mirt__common_chunk_rows(c, chunk);
+        float *sum = c->part + chunk * 2 * n, *product = sum + n;
+        memset(sum, 0, (size_t)(2 * n) * sizeof(float));
+        for (int64_t row = first; row < first + rows; row++) {
+            const float *x = c->s.x + row * n, *dy = c->s.dy + row * n, *mean = c->s.mean;
+            const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
+            if (c->s.by_row) {
+                MIRT__INDEPENDENT
+                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * ((x[j] - middle) * inverse);
+            } else {
+                MIRT__INDEPENDENT
+                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * (x[j] - mean[j]);
+            }
+        }
+    }
+}
+
+static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    (void)scratch;
+    for (int64_t j = begin; j < end; j++) {
+        double sum = 0, product = 0;
+        for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
+            const float *part = c->part + chunk * 2 * c->s.n + j;
+            sum += (double)part[0];
+            product += (double)part[c->s.n];
+        }
+        if (!c->s.by_row) product /= sqrt((double)c->s.variance[j] + (double)c->s.epsilon);
+        c->s.out[0][j] = (float)sum;
+        c->s.out[1][j] = (float)product;
+    }
+}
+
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
+    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
+    mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
+}
+
+static void mirt__common_norm_back_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    const float *factor = c->part, *less = factor + n, *part = less + n, *mean = c->s.mean;
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        float *dx = c->s.y + row * n;
+        if (c->s.sum[0]) {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] - less[j] - (x[j] - mean[j]) * part[j]) * factor[j];
+        } else {
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) dx[j] = dy[j] * factor[j];
+        }
+    }
+}
+
+static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    const float *factor = c->part;
+    float dhat[MIRT__REDUCE_CHUNK], along[MIRT__REDUCE_CHUNK];
+    (void)scratch;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
+        float *dx = c->s.y + row * n;
+        double sum = 0, product = 0;
+        for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
+            const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
+            for (int64_t j = 0; j < count; j++) {
+                dhat[j] = dy[at + j] * factor[at + j];
+                along[j] = dhat[j] * ((x[at + j] - middle) * inverse);
+            }
+            sum += mirt__common_lanes(dhat, count);
+            product += mirt__common_lanes(along, count);
+        }
+        const float less = (float)(sum / (double)n), part = (float)(product / (double)n);
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] * factor[j] - less - (x[j] - middle) * inverse * part) * inverse;
+    }
+}
+
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    const int64_t n = args->n;
+    mirt__common_norm_factors(&c);
+    for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
+        c.part[n + j] = (float)((double)args->sum[0][j] / args->count);
+        c.part[2 * n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
+    }
+    mirt__common_range(where, args->rows, mirt__common_step(n), args->by_row ? mirt__common_norm_back_rows : mirt__common_norm_back_columns, &c);
+}
+
+#undef MIRT__NORM_SHIFT
+
+#include "optimize_end.inc"
+#endif

@@ -1,0 +1,90 @@
+/* Reference: batch and layer normalization. */
+
+#include "reference.h"
+
+static int64_t mirt__ref_norm_of(const mirt__norm *s, int64_t row, int64_t j) { return s->by_row ? row : j; }
+
+static mirt__real mirt__ref_norm_inverse(const mirt__norm *s, int64_t row, int64_t j) {
+    return 1 / mirt__sqrt(s->variance[mirt__ref_norm_of(s, row, j)] + (mirt__real)s->epsilon);
+}
+
+static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j) {
+    return (s->x[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
+}
+
+/* The gradient of hat. */
+static mirt__real mirt__ref_norm_dhat(const mirt__norm *s, int64_t row, int64_t j) {
+    return s->gamma ? s->dy[row * s->n + j] * s->gamma[j] : s->dy[row * s->n + j];
+}
+
+MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *where) {
+    const int64_t outputs = s->by_row ? s->rows : s->n, count = s->by_row ? s->n : s->rows, step = s->by_row ? 1 : s->n;
+    (void)where;
+    for (int64_t i = 0; i < outputs; i++) {
+        const mirt__real *x = s->x + (s->by_row ? i * s->n : i);
+        double mean = 0, variance = 0;
+        for (int64_t k = 0; k < count; k++) mean += x[k * step];
+        if (count > 0) mean /= (double)count;
+        for (int64_t k = 0; k < count; k++) variance += (x[k * step] - mean) * (x[k * step] - mean);
+        if (count > 0) variance /= (double)count;
+        s->out[0][i] = (mirt__real)mean;
+        s->out[1][i] = (mirt__real)variance;
+    }
+}
+
+MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        for (int64_t j = 0; j < s->n; j++) {
+            mirt__real y = mirt__ref_norm_hat(s, row, j);
+            if (s->gamma) y *= s->gamma[j];
+            if (s->beta) y += s->beta[j];
+            s->y[row * s->n + j] = y;
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t j = 0; j < s->n; j++) {
+        double sum = 0, product = 0;
+        for (int64_t row = 0; row < s->rows; row++) {
+            const double dy = s->dy[row * s->n + j];
+            sum += dy;
+            product += dy * mirt__ref_norm_hat(s, row, j);
+        }
+        s->out[0][j] = (mirt__real)sum;
+        s->out[1][j] = (mirt__real)product;
+    }
+}
+
+/* d hat less what the statistics take away: its mean, and its projection on hat. */
+static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
+    double sum = 0, product = 0;
+    for (int64_t j = 0; j < s->n; j++) {
+        sum += mirt__ref_norm_dhat(s, row, j);
+        product += mirt__ref_norm_dhat(s, row, j) * mirt__ref_norm_hat(s, row, j);
+    }
+    const mirt__real mean = (mirt__real)(sum / (double)s->n), part = (mirt__real)(product / (double)s->n);
+    for (int64_t j = 0; j < s->n; j++) {
+        s->y[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
+    }
+}
+
+MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t row = 0; row < s->rows; row++) {
+        if (s->by_row) {
+            mirt__ref_norm_back_row(s, row);
+            continue;
+        }
+        for (int64_t j = 0; j < s->n; j++) {
+            mirt__real dhat = mirt__ref_norm_dhat(s, row, j);
+            if (s->sum[0]) {
+                const mirt__real away = (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
+                dhat -= s->gamma ? away * s->gamma[j] : away;
+            }
+            s->y[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+#include "ops.h"
+/* Batch normalization (a.last_axes 0: over all axes but the last) and layer normalization (over the
+   last a.last_axes axes), a.epsilon.
+   norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
+   a.batch_statistics: the statistics are x's own, and the gradient flows through them;
+   a.synchronized: they are of all replicas' rows. norm_grad_sums: dy, x, mean, variance -> gradients
+   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx.
+   batch_norm: see ops.h; also a.momentum, a.training. */
+
+/* Of an x of `shape`: the axes that gamma and beta have. */
+static mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
+    mirt_shape last;
+    memset(&last, 0, sizeof last);
+    last.rank = last_axes ? last_axes : 1;
+    for (int i = 0; i < last.rank; i++) last.dim[i] = shape->dim[shape->rank - last.rank + i];
+    return last;
+}
+
+static mirt_tensor *mirt__norm_x(const mirt__node *node) {
+    bool grad = node->id == MIRT__OP_norm_grad_sums || node->id == MIRT__OP_norm_grad_input;
+    return node->in[grad ? 1 : 0];
+}
+
+static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s) {
+    const mirt_tensor *x = mirt__norm_x(node);
+    const mirt_shape last = mirt__norm_last(&x->shape, node->a.last_axes);
+    memset(s, 0, sizeof *s);
+    s->n = mirt__shape_count(&last);
+    s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
+    s->by_row = node->a.last_axes > 0;
+    s->epsilon = node->a.epsilon;
+}
+
+static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    mirt__norm s;
+    mirt__norm_args(node, rows, &s);
+    out->shared = mirt__norm_shared(&s);
+}
+
+/* Whether x has the axes: its rows are not among the last ones. */
+static bool mirt__norm_check(const mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    const int most = x->rank - mirt__is_batched(x);
+    char text[96];
+    if (!mirt__need_float(node, node->num_in)) return false;
+    if (node->a.last_axes >= 0 && node->a.last_axes <= most && most > 0) return true;
+    return mirt__fail(MIRT_E_SHAPE, "input is %s; it has %d axes to normalize over, not %d", mirt__shape_text(x, text), most, node->a.last_axes ? node->a.last_axes : 1), false;
+}
+
+static bool mirt__norm_fits(const mirt__node *node, int input, const mirt_shape *shape, const char *name) {
+    char text[96], wanted[96];
+    if (input < node->num_in && mirt__shape_equal(&node->in[input]->shape, shape)) return true;
+    return mirt__fail(MIRT_E_SHAPE, "%s is %s; it should be %s", name, input < node->num_in ? mirt__shape_text(&node->in[input]->shape, text) : "missing",
+                      mirt__shape_text(shape, wanted)), false;
+}
+
+/* The shape of mean and variance. */
+static mirt_shape mirt__norm_stats_of(const mirt__node *node) {
+    mirt_shape shape = mirt__norm_x(node)->shape;
+    if (!node->a.last_axes) return mirt__norm_last(&shape, 0);
+    shape.rank -= node->a.last_axes;
+    for (int i = shape.rank; i < MIRT_MAX_RANK; i++) shape.dim[i] = 0;
+    return shape;
+}
+
+static bool mirt__norm_stats_shape(mirt__node *node) {
+    if (!mirt__norm_check(node)) return false;
+    const mirt_shape stats = mirt__norm_stats_of(node);
+    return mirt__declare(node, MIRT_FLOAT32, &stats) && mirt__declare(node, MIRT_FLOAT32, &stats);
+}
+
+static void mirt__norm_stats_run(const mirt__call *call) {
+    mirt__norm s;
+    mirt__norm_args(call->node, call->rows, &s);
+    s.x = (const mirt__real *)call->in[0];
+    for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
+    call->kernels->norm_stats(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_norm_stats = {
+    "norm_stats", mirt__norm_stats_shape, NULL, mirt__norm_stats_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+/* Of normalize and batch_norm, whose inputs are alike. */
+static bool mirt__normalize_shape(mirt__node *node) {
+    int next = 3;
+    if (!mirt__norm_check(node)) return false;
+    const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, node->a.last_axes);
+    return mirt__norm_fits(node, 1, &stats, "mean") && mirt__norm_fits(node, 2, &stats, "variance") &&
+           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next, &last, "beta")) &&
+           mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
+
+static void mirt__normalize_run(const mirt__call *call) {
+    mirt__norm s;
+    int next = 3;
+    mirt__norm_args(call->node, call->rows, &s);
+    s.x = (const mirt__real *)call->in[0];
+    s.mean = (const mirt__real *)call->in[1];
+    s.variance = (const mirt__real *)call->in[2];
+    if (call->node->a.gamma) s.gamma = (const mirt__real *)call->in[next++];
+    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next];
+    s.y = (mirt__real *)call->out[0];
+    call->kernels->normalize(&s, &call->where);
+}
+
+/* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
+static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+    mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
+    int count = 4;
+    if (node->a.gamma) in[count++] = node->in[3];
+    if (node->a.batch_statistics && !node->a.last_axes) {
+        in[count] = sums->node->out[0];
+        in[count + 1] = sums->node->out[1];
+        if (node->a.synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
+        count += 2;
+    }
+    return mirt__record(node->graph, MIRT__OP_norm_grad_input, &node->a, in, count);
+}
+
+static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const int gamma = 3, beta = 3 + node->a.gamma;
+    const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
+    mirt_tensor *in[4] = {dy[0], node->in[0], node->in[1], node->in[2]}, *sums = NULL;
+    if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
+        sums = mirt__record(node->graph, MIRT__OP_norm_grad_sums, &node->a, in, 4);
+        if (!sums) return false;
+        if (wants_beta) dx[beta] = sums->node->out[0];
+        if (wants_gamma) dx[gamma] = sums->node->out[1];
+    }
+    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy[0], sums);
+    return !node->in[0]->needs_grad || dx[0];
+}
+
+MIRT__TABLE mirt__op mirt__op_normalize = {
+    "normalize", mirt__normalize_shape, mirt__normalize_gradient, mirt__normalize_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+static bool mirt__norm_grad_sums_shape(mirt__node *node) {
+    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
+    return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
+}
+
+static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+    mirt__norm_args(call->node, call->rows, s);
+    s->dy = (const mirt__real *)call->in[0];
+    s->x = (const mirt__real *)call->in[1];
+    s->mean = (const mirt__real *)call->in[2];
+    s->variance = (const mirt__real *)call->in[3];
+}
+
+static void mirt__norm_grad_sums_run(const mirt__call *call) {
+    mirt__norm s;
+    mirt__norm_grad_args(call, &s);
+    for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
+    call->kernels->norm_grad_sums(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_norm_grad_sums = {
+    "norm_grad_sums", mirt__norm_grad_sums_shape, NULL, mirt__norm_grad_sums_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
+
+static void mirt__norm_grad_input_run(const mirt__call *call) {
+    const mirt__node *node = call->node;
+    const int sums = 4 + node->a.gamma;
+    mirt__norm s;
+    mirt__norm_grad_args(call, &s);
+    if (node->a.gamma) s.gamma = (const mirt__real *)call->in[4];
+    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    s.count = (double)s.rows;
+    if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
+    s.y = (mirt__real *)call->out[0];
+    call->kernels->norm_grad_input(&s, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_norm_grad_input = {
+    "norm_grad_input", mirt__norm_grad_input_shape, NULL, mirt__norm_grad_input_run, mirt__norm_workspace, NULL, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta) : NULL;
+}
+
+/* x's statistics into in[1] and in[2]. */
+static bool mirt__norm_stats_op(mirt_tensor **in, const mirt__attrs *a) {
+    in[1] = in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_norm_stats, a, in, 1) : NULL;
+    in[2] = in[1] ? in[1]->node->out[1] : NULL;
+    return in[1] != NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a) {
+    mirt_tensor *in[5] = {x, NULL, NULL, gamma ? gamma : beta, beta};
+    mirt__attrs own = *a;
+    own.gamma = gamma != NULL;
+    own.beta = beta != NULL;
+    own.batch_statistics = true;
+    return mirt__norm_stats_op(in, &own) ? mirt__normalize_op(in, &own) : NULL;
+}
+
+static bool mirt__batch_norm_shape(mirt__node *node) {
+    const mirt__attrs *a = &node->a;
+    if (!(a->epsilon >= 0 && a->epsilon <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)a->epsilon), false;
+    if (!(a->momentum >= 0 && a->momentum <= 1)) return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
+    for (int i = 1; i < 3; i++) {
+        if (node->in[i]->node->id != MIRT__OP_variable) return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
+    }
+    return mirt__normalize_shape(node);
+}
+
+MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a) {
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, 3 + a->gamma + a->beta) : NULL;
+}
+
+/* Keras rounds each product and their sum. */
+static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+    mirt_tensor *kept = mirt__unary_op(MIRT__AFFINE, moving, (float)momentum, 0);
+    return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
+}
+
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
+                                                 mirt_tensor **moving_variance) {
+    mirt__attrs own = *a;
+    mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
+    for (int i = 3; i < 3 + a->gamma + a->beta; i++) now[i] = in[i];
+    own.last_axes = 0;
+    own.batch_statistics = true;
+    if (!mirt__norm_stats_op(now, &own)) return NULL;
+    if (a->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
+    *moving_mean = mirt__moving_average(in[1], now[1], a->momentum);
+    *moving_variance = mirt__moving_average(in[2], now[2], a->momentum);
+    return *moving_mean && *moving_variance ? mirt__normalize_op(now, &own) : NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a) {
+    mirt__attrs own = *a;
+    own.last_axes = 0;
+    own.batch_statistics = own.synchronized = false;
+    return mirt__normalize_op(in, &own);
+}
+
+/* The moving statistics get new values; a layer that is called again goes on from those of its last call. */
+static bool mirt__batch_norm_lower_training(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, mirt_tensor **y) {
+    mirt_tensor *own[5] = {in[0], in[1], in[2], NULL, NULL}, *moving[2] = {NULL, NULL};
+    mirt__assignment *earlier[2] = {NULL, NULL};
+    for (int i = 3; i < node->num_in; i++) own[i] = in[i];
+    for (int i = 0; i < graph->num_assignments; i++) {
+        for (int k = 0; k < 2; k++) {
+            if (graph->assignment[i].variable == in[1 + k]->node->a.index) earlier[k] = &graph->assignment[i];
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        if (earlier[k]) own[1 + k] = earlier[k]->value;
+    }
+    *y = mirt__batch_norm_training(own, &node->a, &moving[0], &moving[1]);
+    for (int k = 0; *y && k < 2; k++) {
+        if (earlier[k]) earlier[k]->value = moving[k];
+        else if (!mirt__graph_assign(graph, in[1 + k]->node->a.index, moving[k], MIRT_AGGREGATE_MEAN)) return false;
+    }
+    return *y != NULL;
+}
+
+/* As Keras, a frozen layer normalizes by its moving statistics even in training. */
+static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+    mirt_tensor *y = NULL;
+    const bool frozen = mode->frozen && mode->frozen(mode->arg, in[1]->node->a.index);
+    if (frozen || !mirt__in_training(node, mode)) return mirt__batch_norm_inference(in, &node->a);
+    return mirt__batch_norm_lower_training(graph, node, in, &y) ? y : NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};
