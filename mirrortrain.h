@@ -16736,7 +16736,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
         mirt__device_range(model, d, &begin, &end);
         if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, mirt__weight_copies(s) == 1 ? "its weights" : "every device's copy");
+                       (long long)end - 1, s->num_devices == 1 ? "its weights" : mirt__weight_copies(s) == 1 ? "the one copy" : "every device's copy");
     }
 }
 
