@@ -263,8 +263,8 @@ MIRT_API const char *mirt_status_text(mirt_status status);
 MIRT_API const char *mirt_last_error(void);
 MIRT_API mirt_status mirt_last_status(void);
 
-/* Element types. Pixels stay MIRT_UINT8 until a kernel reads them. */
-typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT__DTYPE_COUNT } mirt_dtype;
+/* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
+typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
 
 #define MIRT_MAX_RANK 6
 #define MIRT_MAX_INPUTS 8
@@ -434,7 +434,8 @@ typedef enum mirt_training { MIRT_TRAINING_AUTO = 0, MIRT_TRAINING_ON, MIRT_TRAI
 
 typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
 typedef enum mirt_activation_kind {
-    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT__ACTIVATION_COUNT
+    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT_RELU6, MIRT_LEAKY_RELU /* slope 0.2 */, MIRT_ELU,
+    MIRT_GELU, MIRT_SILU, MIRT_HARD_SIGMOID, MIRT_HARD_SWISH, MIRT_SOFTPLUS, MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
 /* With MIRT_ROWS in front where it is batched; rank 0 and MIRT_FLOAT32 for NULL. */
@@ -451,6 +452,48 @@ MIRT_API mirt_tensor *mirt_square(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_exp(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_log(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sqrt(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_rsqrt(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_abs(mirt_tensor *x);
+/* Gradients end at these two. */
+MIRT_API mirt_tensor *mirt_sign(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_floor(mirt_tensor *x);
+/* Between low and high, of which one may be infinite; the bounds themselves pass gradients on. */
+MIRT_API mirt_tensor *mirt_clip(mirt_tensor *x, float low, float high);
+MIRT_API mirt_tensor *mirt_power(mirt_tensor *x, float exponent);
+/* x * scale + offset, as an operation; mirt_rescale is the layer. */
+MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset);
+/* Of equals `a` has the gradient, as in TensorFlow. */
+MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b);
+/* Activations, as in keras.activations: gelu is the exact one, of the error function. */
+MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope);
+MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha);
+MIRT_API mirt_tensor *mirt_gelu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x);
+/* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
+   gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
+MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x);
+/* a where the bool `condition` is true, otherwise b: of one dtype; all three broadcast. */
+MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
+/* x itself, through which no gradient passes. */
+MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x);
+/* A copy of `array`, all of its dimensions as given (rank 0: one number), where `like` is recorded. */
+MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array);
 /* Over the last axis. */
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
 /* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
@@ -464,7 +507,7 @@ MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdi
 /* Per sample: the rows of a batched tensor stay first and are not named in `shape`. */
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape);
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
-/* int32 or uint8 indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
+/* int32, uint8 or bool indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
 /* >>layers (names and defaults as in keras.layers) ---------------------------------------- */
@@ -1065,7 +1108,8 @@ MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
     switch (dtype) {
     case MIRT_FLOAT32: return sizeof(mirt__real);
     case MIRT_INT32: return sizeof(int32_t);
-    case MIRT_UINT8: return 1;
+    case MIRT_UINT8:
+    case MIRT_BOOL: return 1;
     default: return 0;
     }
 }
@@ -1075,6 +1119,7 @@ MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
     case MIRT_FLOAT32: return "float32";
     case MIRT_INT32: return "int32";
     case MIRT_UINT8: return "uint8";
+    case MIRT_BOOL: return "bool";
     default: return "unknown dtype";
     }
 }
@@ -1943,12 +1988,21 @@ typedef struct mirt__pool2d {
 } mirt__pool2d;
 
 typedef enum mirt__unary_kind {
-    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE
+    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,
+    MIRT__EXP, MIRT__LOG, MIRT__SQRT, MIRT__RSQRT, MIRT__ABS, MIRT__SIGN, MIRT__FLOOR,
+    MIRT__CLIP,           /* between scale and offset */
+    MIRT__POWER,          /* to the power of scale */
+    MIRT__ACT_RELU6,
+    MIRT__ACT_LEAKY_RELU, /* x * scale below zero */
+    MIRT__ACT_ELU,        /* (exp(x) - 1) * scale below zero */
+    MIRT__ACT_GELU, MIRT__ACT_SILU, MIRT__ACT_HARD_SIGMOID, MIRT__ACT_HARD_SWISH, MIRT__ACT_SOFTPLUS
 } mirt__unary_kind;
 typedef enum mirt__binary_kind {
     MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
-    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, /* a = dy, b = the activation's output */
-    MIRT__EQUAL /* 1 or 0 */
+    MIRT__MAXIMUM, MIRT__MINIMUM, /* not a number where a or b is none */
+    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, MIRT__RELU6_GRAD, /* a = dy, b = the activation's output */
+    MIRT__LEAKY_RELU_GRAD, MIRT__ELU_GRAD, MIRT__GELU_GRAD, MIRT__SILU_GRAD, MIRT__HARD_SIGMOID_GRAD, /* a = dy, b = its input */
+    MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
 } mirt__binary_kind;
 
 /* y = f(x), count elements; y may be x. */
@@ -1957,7 +2011,7 @@ typedef struct mirt__unary {
     int64_t count;
     const mirt__real *x;
     mirt__real *y;
-    float scale, offset; /* MIRT__AFFINE: one FMA */
+    float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
 /* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
@@ -1968,7 +2022,24 @@ typedef struct mirt__binary {
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
     const mirt__real *a, *b;
     mirt__real *y;
+    float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
+
+/* A bool is one byte, 0 or 1. */
+typedef enum mirt__logic_kind {
+    MIRT__IS_EQUAL, MIRT__IS_NOT_EQUAL, MIRT__IS_LESS, MIRT__IS_LESS_EQUAL, /* two of `dtype` -> bool */
+    MIRT__AND, MIRT__OR, MIRT__NOT,                                         /* bools */
+    MIRT__WHERE                                                             /* bool, two of `dtype` -> `dtype` */
+} mirt__logic_kind;
+/* Broadcasting as mirt__binary, over up to three inputs. */
+typedef struct mirt__logic {
+    mirt__logic_kind kind;
+    mirt_dtype dtype;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
+    const void *in[3];
+    void *y;
+} mirt__logic;
 
 typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX } mirt__reduce_kind;
 /* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
@@ -2039,7 +2110,7 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0 */
+    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -2098,6 +2169,7 @@ typedef struct mirt__kernels {
     void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
     void (*unary)(const mirt__unary *args, const mirt__where *where);
     void (*binary)(const mirt__binary *args, const mirt__where *where);
+    void (*logic)(const mirt__logic *args, const mirt__where *where);
     void (*reduce)(const mirt__reduce *args, const mirt__where *where);
     void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
     void (*softmax)(const mirt__softmax *args, const mirt__where *where);
@@ -2210,12 +2282,25 @@ MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64
 /* How many items of `size` elements each make one piece. */
 MIRT__LIB int64_t mirt__common_step(int64_t size);
 
+/* The elements of operands that are walked through together, in row-major order of `dim`. Dimensions
+   of one are left out, and neighbours that no operand jumps between are one: same shapes become one
+   run, a bias becomes rows by columns. */
+typedef struct mirt__common_walk {
+    const void *args;
+    int rank, operands;
+    int64_t count, dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
+} mirt__common_walk;
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride);
+/* How many elements, at most `most`, lie in one line from number `at` on, which lies at place[i] of operand i. */
+MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
+
 MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where);
 MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
@@ -2351,6 +2436,10 @@ MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *pr
 #define mirt__sqrt sqrt
 #define mirt__fabs fabs
 #define mirt__fma fma
+#define mirt__expm1 expm1
+#define mirt__erfc erfc
+#define mirt__pow pow
+#define mirt__floor floor
 #else
 #define mirt__exp expf
 #define mirt__log1p log1pf
@@ -2359,6 +2448,10 @@ MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *pr
 #define mirt__sqrt sqrtf
 #define mirt__fabs fabsf
 #define mirt__fma fmaf
+#define mirt__expm1 expm1f
+#define mirt__erfc erfcf
+#define mirt__pow powf
+#define mirt__floor floorf
 #endif
 
 /* A table that select.c names: static in the single header, extern otherwise. */
@@ -2385,6 +2478,7 @@ MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *args, const mirt__wher
 MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_unary(const mirt__unary *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
@@ -2542,6 +2636,7 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_average_pool_grad,
     mirt__ref_unary,
     mirt__ref_binary,
+    mirt__ref_logic,
     mirt__ref_reduce,
     mirt__ref_reduce_max_grad,
     mirt__ref_softmax,
@@ -2565,10 +2660,13 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
 
 /* Reference: elementwise kernels, broadcasting, reductions, dropout, conversions, optimizers. */
 
+/* The standard normal distribution: the probability of less than x. */
+static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
+
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
     (void)where;
     for (int64_t i = 0; i < u->count; i++) {
-        mirt__real x = u->x[i];
+        const mirt__real x = u->x[i], scale = (mirt__real)u->scale, offset = (mirt__real)u->offset;
         switch (u->kind) {
         case MIRT__COPY: u->y[i] = x; break;
         case MIRT__NEGATIVE: u->y[i] = -x; break;
@@ -2576,13 +2674,47 @@ MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
         case MIRT__ACT_RELU: u->y[i] = mirt__ref_activate(MIRT_RELU, x); break;
         case MIRT__ACT_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_SIGMOID, x); break;
         case MIRT__ACT_TANH: u->y[i] = mirt__ref_activate(MIRT_TANH, x); break;
-        case MIRT__AFFINE: u->y[i] = mirt__fma(x, (mirt__real)u->scale, (mirt__real)u->offset); break;
+        case MIRT__AFFINE: u->y[i] = mirt__fma(x, scale, offset); break;
+        case MIRT__EXP: u->y[i] = mirt__exp(x); break;
+        case MIRT__LOG: u->y[i] = mirt__ln(x); break;
+        case MIRT__SQRT: u->y[i] = mirt__sqrt(x); break;
+        case MIRT__RSQRT: u->y[i] = 1 / mirt__sqrt(x); break;
+        case MIRT__ABS: u->y[i] = mirt__fabs(x); break;
+        case MIRT__SIGN: u->y[i] = x > 0 ? 1 : x < 0 ? -1 : x; break;
+        case MIRT__FLOOR: u->y[i] = mirt__floor(x); break;
+        case MIRT__CLIP: u->y[i] = x < scale ? scale : x > offset ? offset : x; break;
+        case MIRT__POWER: u->y[i] = mirt__pow(x, scale); break;
+        case MIRT__ACT_RELU6: u->y[i] = mirt__ref_activate(MIRT_RELU6, x); break;
+        case MIRT__ACT_LEAKY_RELU: u->y[i] = x > 0 ? x : scale * x; break;
+        case MIRT__ACT_ELU: u->y[i] = x > 0 ? x : scale * mirt__expm1(x); break;
+        case MIRT__ACT_GELU: u->y[i] = x * mirt__ref_normal(x); break;
+        case MIRT__ACT_SILU: u->y[i] = x * mirt__ref_activate(MIRT_SIGMOID, x); break;
+        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
+        case MIRT__ACT_HARD_SWISH: u->y[i] = x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
+        case MIRT__ACT_SOFTPLUS: u->y[i] = (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); break; /* log(1 + exp(x)) */
         }
     }
 }
 
-static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b) {
+/* The derivatives of activations that are functions of the input x. */
+static mirt__real mirt__ref_slope(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
+    const mirt__real sigmoid = mirt__ref_activate(MIRT_SIGMOID, x), inside = x > -3 && x < 3 ? (mirt__real)1 : (mirt__real)0;
     switch (kind) {
+    case MIRT__LEAKY_RELU_GRAD: return x > 0 ? 1 : scale;
+    case MIRT__ELU_GRAD: return x > 0 ? 1 : scale * mirt__exp(x);
+    case MIRT__GELU_GRAD: return mirt__ref_normal(x) + x * mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; /* its density */
+    case MIRT__SILU_GRAD: return sigmoid + x * sigmoid * (1 - sigmoid);
+    case MIRT__HARD_SIGMOID_GRAD: return inside / 6;
+    case MIRT__HARD_SWISH_GRAD: return (mirt__ref_activate(MIRT_RELU6, x + 3) + x * inside) / 6;
+    case MIRT__SOFTPLUS_GRAD: return sigmoid;
+    case MIRT__CLIP_GRAD: return x < scale || x > offset ? 0 : 1;
+    case MIRT__POWER_GRAD: return scale == 0 ? 0 : scale * mirt__pow(x, scale - 1);
+    default: return 0;
+    }
+}
+
+static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
+    switch (args->kind) {
     case MIRT__ADD: return a + b;
     case MIRT__SUBTRACT: return a - b;
     case MIRT__MULTIPLY: return a * b;
@@ -2590,9 +2722,11 @@ static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt
     case MIRT__RELU_GRAD: return b > 0 ? a : 0;
     case MIRT__SIGMOID_GRAD: return a * mirt__ref_derivative(MIRT_SIGMOID, b);
     case MIRT__TANH_GRAD: return a * mirt__ref_derivative(MIRT_TANH, b);
-    case MIRT__EQUAL: return a == b ? (mirt__real)1 : (mirt__real)0;
+    case MIRT__RELU6_GRAD: return a * mirt__ref_derivative(MIRT_RELU6, b);
+    case MIRT__MAXIMUM: return a >= b || a != a ? a : b;
+    case MIRT__MINIMUM: return a <= b || a != a ? a : b;
+    default: return a * mirt__ref_slope(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
     }
-    return 0;
 }
 
 /* The index in every dimension of the element at row-major position `at`. */
@@ -2619,7 +2753,49 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where)
             a_at += index[i] * b->a_stride[i];
             b_at += index[i] * b->b_stride[i];
         }
-        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at]);
+        b->y[at] = mirt__ref_binary_of(b, b->a[a_at], b->b[b_at]);
+    }
+}
+
+/* Every dtype's numbers are numbers of double. */
+static double mirt__ref_number(const void *x, mirt_dtype dtype, int64_t at) {
+    switch (dtype) {
+    case MIRT_INT32: return (double)((const int32_t *)x)[at];
+    case MIRT_UINT8:
+    case MIRT_BOOL: return (double)((const uint8_t *)x)[at];
+    default: return (double)((const mirt__real *)x)[at];
+    }
+}
+
+static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t at) {
+    const bool where = l->kind == MIRT__WHERE;
+    const double a = mirt__ref_number(l->in[where], l->dtype, in[where]), b = mirt__ref_number(l->in[where + 1], l->dtype, in[where + 1]);
+    uint8_t *y = (uint8_t *)l->y;
+    const size_t size = mirt__dtype_size(l->dtype);
+    const int from = where && ((const uint8_t *)l->in[0])[in[0]] ? 1 : 2;
+    switch (l->kind) {
+    case MIRT__IS_EQUAL: y[at] = a == b; break;
+    case MIRT__IS_NOT_EQUAL: y[at] = a != b; break;
+    case MIRT__IS_LESS: y[at] = a < b; break;
+    case MIRT__IS_LESS_EQUAL: y[at] = a <= b; break;
+    case MIRT__AND: y[at] = a != 0 && b != 0; break;
+    case MIRT__OR: y[at] = a != 0 || b != 0; break;
+    case MIRT__NOT: y[at] = a == 0; break;
+    case MIRT__WHERE: memcpy(y + (size_t)at * size, (const char *)l->in[from] + (size_t)in[from] * size, size); break;
+    }
+}
+
+MIRT__LIB void mirt__ref_logic(const mirt__logic *l, const mirt__where *where) {
+    const int64_t count = mirt__ref_count(l->dim, l->rank);
+    int64_t index[MIRT_MAX_RANK];
+    (void)where;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t in[3] = {0, 0, 0};
+        mirt__ref_unflatten(at, l->dim, l->rank, index);
+        for (int k = 0; k < 3; k++) {
+            for (int i = 0; i < l->rank; i++) in[k] += index[i] * l->stride[k][i];
+        }
+        mirt__ref_logic_at(l, in, at);
     }
 }
 
@@ -2713,14 +2889,10 @@ static double mirt__ref_saturate(double x, double low, double high) {
 MIRT__LIB void mirt__ref_cast(const mirt__cast *c, const mirt__where *where) {
     (void)where;
     for (int64_t i = 0; i < c->count; i++) {
-        double x;
-        switch (c->from) {
-        case MIRT_UINT8: x = (double)((const uint8_t *)c->x)[i]; break;
-        case MIRT_INT32: x = (double)((const int32_t *)c->x)[i]; break;
-        default: x = (double)((const mirt__real *)c->x)[i]; break;
-        }
+        const double x = mirt__ref_number(c->x, c->from, i);
         switch (c->to) {
         case MIRT_UINT8: ((uint8_t *)c->y)[i] = (uint8_t)mirt__ref_saturate(x, 0, 255); break;
+        case MIRT_BOOL: ((uint8_t *)c->y)[i] = x != 0; break;
         case MIRT_INT32: ((int32_t *)c->y)[i] = (int32_t)mirt__ref_saturate(x, INT32_MIN, INT32_MAX); break;
         default: ((mirt__real *)c->y)[i] = (mirt__real)x; break;
         }
@@ -2789,6 +2961,7 @@ MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
 MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
     switch (kind) {
     case MIRT_RELU: return x < 0 ? 0 : x;
+    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
     case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
     case MIRT_TANH: return mirt__tanh(x);
     default: return x;
@@ -2798,6 +2971,7 @@ MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x)
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
     switch (kind) {
     case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
+    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
     case MIRT_SIGMOID: return y * (1 - y);
     case MIRT_TANH: return 1 - y * y;
     default: return 1;
@@ -3464,41 +3638,97 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
     return size <= 0 || size > MIRT__GRAIN ? 1 : MIRT__GRAIN / size;
 }
 
+#define MIRT__ROOT_HALF 0.70710678118654752f    /* sqrt(1 / 2) */
+#define MIRT__ROOT_HALF_PI 0.39894228040143268f /* sqrt(1 / (2 pi)) */
+
+static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
+
+static float mirt__common_silu_derivative(float x) {
+    const float s = 1 / (1 + expf(-x));
+    return s * (1 + x * (1 - s));
+}
+
+#define MIRT__UNARY_CASE(kind, expression) \
+    case kind: \
+        MIRT__INDEPENDENT \
+        for (int64_t i = begin; i < end; i++) { \
+            const float x = px[i]; \
+            y[i] = (expression); \
+        } \
+        break;
+
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__unary *u = (const mirt__unary *)args;
-    const float *x = u->x, scale = u->scale, offset = u->offset;
+    const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
     switch (u->kind) {
     case MIRT__COPY:
-        if (x != y) memcpy(y + begin, x + begin, (size_t)(end - begin) * sizeof(float));
+        if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
         break;
-    case MIRT__NEGATIVE:
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) y[i] = -x[i];
-        break;
-    case MIRT__SQUARE:
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) y[i] = x[i] * x[i];
-        break;
-    case MIRT__ACT_RELU:
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) y[i] = x[i] < 0 ? 0 : x[i];
-        break;
-    case MIRT__ACT_SIGMOID:
-        for (int64_t i = begin; i < end; i++) y[i] = 1 / (1 + expf(-x[i]));
-        break;
-    case MIRT__ACT_TANH:
-        for (int64_t i = begin; i < end; i++) y[i] = tanhf(x[i]);
-        break;
-    case MIRT__AFFINE:
-        for (int64_t i = begin; i < end; i++) y[i] = fmaf(x[i], scale, offset);
-        break;
+        MIRT__UNARY_CASE(MIRT__NEGATIVE, -x)
+        MIRT__UNARY_CASE(MIRT__SQUARE, x * x)
+        MIRT__UNARY_CASE(MIRT__AFFINE, fmaf(x, scale, offset))
+        MIRT__UNARY_CASE(MIRT__EXP, expf(x))
+        MIRT__UNARY_CASE(MIRT__LOG, logf(x))
+        MIRT__UNARY_CASE(MIRT__SQRT, sqrtf(x))
+        MIRT__UNARY_CASE(MIRT__RSQRT, 1 / sqrtf(x))
+        MIRT__UNARY_CASE(MIRT__ABS, fabsf(x))
+        MIRT__UNARY_CASE(MIRT__SIGN, x > 0 ? 1.0f : x < 0 ? -1.0f : x)
+        MIRT__UNARY_CASE(MIRT__FLOOR, floorf(x))
+        MIRT__UNARY_CASE(MIRT__CLIP, x < scale ? scale : x > offset ? offset : x)
+        MIRT__UNARY_CASE(MIRT__POWER, powf(x, scale))
+        MIRT__UNARY_CASE(MIRT__ACT_RELU, x < 0 ? 0 : x)
+        MIRT__UNARY_CASE(MIRT__ACT_RELU6, x < 0 ? 0 : x > 6 ? 6 : x)
+        MIRT__UNARY_CASE(MIRT__ACT_SIGMOID, 1 / (1 + expf(-x)))
+        MIRT__UNARY_CASE(MIRT__ACT_TANH, tanhf(x))
+        MIRT__UNARY_CASE(MIRT__ACT_LEAKY_RELU, x > 0 ? x : x * scale)
+        MIRT__UNARY_CASE(MIRT__ACT_ELU, x > 0 ? x : expm1f(x) * scale)
+        MIRT__UNARY_CASE(MIRT__ACT_GELU, 0.5f * x * erfcf(-MIRT__ROOT_HALF * x))
+        MIRT__UNARY_CASE(MIRT__ACT_SILU, x / (1 + expf(-x)))
+        MIRT__UNARY_CASE(MIRT__ACT_HARD_SIGMOID, mirt__common_hard_sigmoid(x))
+        MIRT__UNARY_CASE(MIRT__ACT_HARD_SWISH, x * mirt__common_hard_sigmoid(x))
+        MIRT__UNARY_CASE(MIRT__ACT_SOFTPLUS, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
     }
 }
 
+#undef MIRT__UNARY_CASE
+
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
+}
+
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
+    mirt__common_walk w;
+    memset(&w, 0, sizeof w);
+    w.args = args;
+    w.operands = operands;
+    w.count = 1;
+    for (int i = 0; i < rank; i++) {
+        bool joins = w.rank > 0;
+        w.count *= dim[i];
+        if (dim[i] == 1) continue;
+        for (int k = 0; k < operands; k++) joins = joins && w.stride[k][w.rank - 1] == stride[k][i] * dim[i];
+        if (!joins) w.dim[w.rank++] = 1;
+        w.dim[w.rank - 1] *= dim[i];
+        for (int k = 0; k < operands; k++) w.stride[k][w.rank - 1] = stride[k][i];
+    }
+    if (w.rank == 0) { /* a single element */
+        w.rank = 1;
+        w.dim[0] = 1;
+        for (int k = 0; k < operands; k++) w.stride[k][0] = 1;
+    }
+    return w;
+}
+
+MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at, int64_t most, int64_t *place) {
+    const int last = w->rank - 1;
+    int64_t rest = at / w->dim[last], column = at % w->dim[last], left = w->dim[last] - column;
+    for (int k = 0; k < w->operands; k++) place[k] = column * w->stride[k][last];
+    for (int i = last - 1; i >= 0; rest /= w->dim[i], i--) {
+        for (int k = 0; k < w->operands; k++) place[k] += rest % w->dim[i] * w->stride[k][i];
+    }
+    return left < most ? left : most;
 }
 
 #define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
@@ -3512,89 +3742,118 @@ MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *wh
         } \
         break;
 
-static void mirt__common_binary_dense(mirt__binary_kind kind, const float *pa, const float *pb, float *y, int64_t count) {
-    switch (kind) {
+static void mirt__common_binary_dense(const mirt__binary *args, const float *pa, const float *pb, float *y, int64_t count) {
+    const float scale = args->scale, offset = args->offset;
+    switch (args->kind) {
         MIRT__BINARY_CASE(MIRT__ADD, a + b)
         MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
         MIRT__BINARY_CASE(MIRT__MULTIPLY, a * b)
         MIRT__BINARY_CASE(MIRT__DIVIDE, a / b)
+        MIRT__BINARY_CASE(MIRT__MAXIMUM, a >= b || a != a ? a : b)
+        MIRT__BINARY_CASE(MIRT__MINIMUM, a <= b || a != a ? a : b)
         MIRT__BINARY_CASE(MIRT__RELU_GRAD, b > 0 ? a : 0)
+        MIRT__BINARY_CASE(MIRT__RELU6_GRAD, b > 0 && b < 6 ? a : 0)
         MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
         MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
-        MIRT__BINARY_CASE(MIRT__EQUAL, a == b ? 1.0f : 0.0f)
+        MIRT__BINARY_CASE(MIRT__LEAKY_RELU_GRAD, b > 0 ? a : a * scale)
+        MIRT__BINARY_CASE(MIRT__ELU_GRAD, b > 0 ? a : a * (expf(b) * scale))
+        MIRT__BINARY_CASE(MIRT__GELU_GRAD, a * (0.5f * erfcf(-MIRT__ROOT_HALF * b) + b * (MIRT__ROOT_HALF_PI * expf(-0.5f * b * b))))
+        MIRT__BINARY_CASE(MIRT__SILU_GRAD, a * mirt__common_silu_derivative(b))
+        MIRT__BINARY_CASE(MIRT__HARD_SIGMOID_GRAD, b > -3 && b < 3 ? a / 6 : 0)
+        MIRT__BINARY_CASE(MIRT__HARD_SWISH_GRAD, a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0)))
+        MIRT__BINARY_CASE(MIRT__SOFTPLUS_GRAD, a / (1 + expf(-b)))
+        MIRT__BINARY_CASE(MIRT__CLIP_GRAD, b < scale || b > offset ? 0 : a)
+        MIRT__BINARY_CASE(MIRT__POWER_GRAD, scale == 0 ? 0 : a * (scale * powf(b, scale - 1)))
     }
 }
 
 #undef MIRT__BINARY_CASE
 
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
-static const float *mirt__common_gather(const float *from, int64_t step, float *piece, int64_t count) {
-    if (step == 1) return from;
-    for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
-    return piece;
+#define MIRT__GATHER(type, name) \
+    static const type *mirt__common_gather_##name(const type *from, int64_t step, type *piece, int64_t count) { \
+        if (step == 1) return from; \
+        for (int64_t i = 0; i < count; i++) piece[i] = from[i * step]; \
+        return piece; \
+    }
+MIRT__GATHER(float, f32)
+MIRT__GATHER(int32_t, i32)
+MIRT__GATHER(uint8_t, u8)
+#undef MIRT__GATHER
+
+static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_walk *walk = (const mirt__common_walk *)args;
+    const mirt__binary *b = (const mirt__binary *)walk->args;
+    const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
+    const bool dense = *step[0] == 1 && *step[1] == 1;
+    float piece[2][MIRT__BINARY_PIECE];
+    (void)scratch;
+    for (int64_t at = begin, count, place[3]; at < end; at += count) {
+        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
+        mirt__common_binary_dense(b, mirt__common_gather_f32(b->a + place[0], *step[0], piece[0], count),
+                                  mirt__common_gather_f32(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+    }
 }
 
-static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
-                                    float *y, int64_t count) {
-    float a[MIRT__BINARY_PIECE], b[MIRT__BINARY_PIECE];
-    const int64_t piece = a_step == 1 && b_step == 1 ? count : MIRT__BINARY_PIECE;
-    for (int64_t i = 0; i < count; i += piece) {
-        const int64_t n = count - i < piece ? count - i : piece;
-        mirt__common_binary_dense(kind, mirt__common_gather(pa + i * a_step, a_step, a, n),
-                                  mirt__common_gather(pb + i * b_step, b_step, b, n), y + i, n);
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
+    const int64_t *const stride[2] = {args->a_stride, args->b_stride};
+    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, 2, stride);
+    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
+}
+
+#define MIRT__LOGIC_CASE(kind, expression) \
+    case kind: \
+        for (int64_t i = 0; i < count; i++) truth[i] = (uint8_t)(expression); \
+        break;
+
+/* At most a piece of elements in one line, the operands being of `type`. */
+#define MIRT__LOGIC(type, name) \
+    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, int64_t count) { \
+        const mirt__logic *l = (const mirt__logic *)walk->args; \
+        const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
+        type pieces[2][MIRT__BINARY_PIECE], *y = (type *)l->y + at; \
+        uint8_t conditions[MIRT__BINARY_PIECE], *truth = (uint8_t *)l->y + at; \
+        const type *a = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], pieces[0], count); \
+        const type *b = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], walk->stride[first + 1][last], pieces[1], count); \
+        const uint8_t *c = NULL; \
+        switch (l->kind) { \
+            MIRT__LOGIC_CASE(MIRT__IS_EQUAL, a[i] == b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_NOT_EQUAL, a[i] != b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_LESS, a[i] < b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_LESS_EQUAL, a[i] <= b[i]) \
+            MIRT__LOGIC_CASE(MIRT__AND, (a[i] != 0) & (b[i] != 0)) \
+            MIRT__LOGIC_CASE(MIRT__OR, (a[i] != 0) | (b[i] != 0)) \
+            MIRT__LOGIC_CASE(MIRT__NOT, a[i] == 0) \
+        case MIRT__WHERE: \
+            c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
+            for (int64_t i = 0; i < count; i++) y[i] = c[i] ? a[i] : b[i]; \
+            break; \
+        } \
+    }
+MIRT__LOGIC(float, f32)
+MIRT__LOGIC(int32_t, i32)
+MIRT__LOGIC(uint8_t, u8)
+#undef MIRT__LOGIC
+#undef MIRT__LOGIC_CASE
+
+static void mirt__common_logic_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_walk *walk = (const mirt__common_walk *)args;
+    const mirt_dtype dtype = ((const mirt__logic *)walk->args)->dtype;
+    (void)scratch;
+    for (int64_t at = begin, count, place[3]; at < end; at += count) {
+        count = mirt__common_walk_line(walk, at, end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
+        if (dtype == MIRT_FLOAT32) mirt__common_logic_f32(walk, place, at, count);
+        else if (dtype == MIRT_INT32) mirt__common_logic_i32(walk, place, at, count);
+        else mirt__common_logic_u8(walk, place, at, count);
     }
 }
 
 #undef MIRT__BINARY_PIECE
 
-/* Elements [begin, end) of the output, cut into runs along the last dimension. */
-static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__binary *b = (const mirt__binary *)args;
-    const int last = b->rank - 1;
-    const int64_t length = b->dim[last];
-    (void)scratch;
-    for (int64_t at = begin; at < end;) {
-        int64_t rest = at / length, column = at % length;
-        int64_t count = length - column < end - at ? length - column : end - at;
-        int64_t a_at = column * b->a_stride[last], b_at = column * b->b_stride[last];
-        for (int i = last - 1; i >= 0; i--) {
-            a_at += rest % b->dim[i] * b->a_stride[i];
-            b_at += rest % b->dim[i] * b->b_stride[i];
-            rest /= b->dim[i];
-        }
-        mirt__common_binary_run(b->kind, b->a + a_at, b->a_stride[last], b->b + b_at, b->b_stride[last], b->y + at, count);
-        at += count;
-    }
-}
-
-/* The same call with dimensions of one left out, and neighbours that both operands walk through
-   without a jump made one: same shapes become one run, a bias becomes rows by columns. */
-static mirt__binary mirt__common_binary_merged(const mirt__binary *from) {
-    mirt__binary b = *from;
-    int rank = 0;
-    for (int i = 0; i < from->rank; i++) {
-        const int64_t dim = from->dim[i], a_stride = from->a_stride[i], b_stride = from->b_stride[i];
-        if (dim == 1) continue;
-        bool joins = rank > 0 && b.a_stride[rank - 1] == a_stride * dim && b.b_stride[rank - 1] == b_stride * dim;
-        if (!joins) b.dim[rank++] = 1;
-        b.dim[rank - 1] *= dim;
-        b.a_stride[rank - 1] = a_stride;
-        b.b_stride[rank - 1] = b_stride;
-    }
-    if (rank == 0) { /* a single element */
-        b.dim[0] = 1;
-        b.a_stride[0] = b.b_stride[0] = 1;
-        rank = 1;
-    }
-    b.rank = rank;
-    return b;
-}
-
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
-    mirt__binary b = mirt__common_binary_merged(args);
-    int64_t count = 1;
-    for (int i = 0; i < b.rank; i++) count *= b.dim[i];
-    mirt__common_range(where, count, MIRT__GRAIN, mirt__common_binary_range, &b);
+MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where) {
+    const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
+    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
+    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
 }
 
 #define MIRT__DRAWS 16 /* Philox blocks drawn side by side */
@@ -3662,6 +3921,7 @@ static int32_t mirt__common_float_to_i32(float x) {
     return x != x ? 0 : INT32_MIN;
 }
 
+/* A bool is read as the byte it is. */
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -3674,10 +3934,16 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
     if (c->from == c->to) {
         const size_t size = mirt__dtype_size(c->from);
         memcpy(yb + (size_t)begin * size, xb + (size_t)begin * size, (size_t)(end - begin) * size);
-    } else if (c->from == MIRT_FLOAT32 && c->to == MIRT_INT32) {
-        for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
     } else if (c->from == MIRT_FLOAT32) {
-        for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+        if (c->to == MIRT_INT32) {
+            for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
+        } else if (c->to == MIRT_BOOL) {
+            for (int64_t i = begin; i < end; i++) yb[i] = xf[i] != 0;
+        } else {
+            for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+        }
+    } else if (c->to == MIRT_BOOL) {
+        for (int64_t i = begin; i < end; i++) yb[i] = c->from == MIRT_INT32 ? xi[i] != 0 : xb[i] != 0;
     } else if (c->from == MIRT_INT32 && c->to == MIRT_FLOAT32) {
         for (int64_t i = begin; i < end; i++) yf[i] = (float)xi[i];
     } else if (c->from == MIRT_INT32) {
@@ -3685,9 +3951,11 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
     } else if (c->to == MIRT_FLOAT32) {
         MIRT__INDEPENDENT
         for (int64_t i = begin; i < end; i++) yf[i] = (float)xb[i];
-    } else {
+    } else if (c->to == MIRT_INT32) {
         MIRT__INDEPENDENT
         for (int64_t i = begin; i < end; i++) yi[i] = xb[i];
+    } else if (xb != yb) {
+        memcpy(yb + begin, xb + begin, (size_t)(end - begin));
     }
 }
 
@@ -3709,6 +3977,8 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
     mirt__common_range(where, args->count, mirt__common_step(args->depth), mirt__common_one_hot_range, args);
 }
 
+#undef MIRT__ROOT_HALF
+#undef MIRT__ROOT_HALF_PI
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
@@ -4906,11 +5176,13 @@ static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
-    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
     if (!with_mask) return x;
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
     switch (epilogue->mask_activation) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -5213,7 +5485,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
@@ -5488,11 +5761,13 @@ static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
-    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
     if (!with_mask) return x;
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
     switch (epilogue->mask_activation) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -5795,7 +6070,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
@@ -6066,11 +6342,13 @@ static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
-    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
     if (!with_mask) return x;
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
     switch (epilogue->mask_activation) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -6373,7 +6651,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
@@ -6654,11 +6933,13 @@ static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
-    if (epilogue->activation == MIRT_RELU) x = MIRT__K(relu)(x);
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
     if (!with_mask) return x;
-    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f);
     switch (epilogue->mask_activation) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
@@ -6961,7 +7242,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
@@ -11130,6 +11412,7 @@ typedef struct mirt__op mirt__op;
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
     X(input) X(variable) X(loss_weight) \
+    X(constant) X(logic) X(stop_gradient) \
     X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
@@ -11165,6 +11448,8 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    const void *data;      /* of a constant, in the graph's pool */
+    size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
     bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
     bool batch_statistics; /* normalization: gradients flow through the statistics */
@@ -11420,22 +11705,37 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
+/* b is not read for MIRT__NOT. */
+MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b);
+MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
+/* Gradients of where(condition, a, b), or of what chose so, in dx[0] and dx[1]. */
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx);
+/* A leaf with the values of `array`, copied. */
+MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
+MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
 /* What there is to know of an activation: the one place where a new one is described. */
 typedef struct mirt__activation_class {
     const char *name;
-    bool elementwise; /* has the two kinds that follow, and may be fused */
-    mirt__unary_kind unary;
-    mirt__binary_kind grad; /* of dy and the activation's output */
+    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
+    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
+    float scale;            /* default of a.scale */
 } mirt__activation_class;
 /* NULL when there is no such activation. */
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
-/* The activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
+/* The fused activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
-/* dy times the derivative of an elementwise activation whose output is y; dy for MIRT_LINEAR. */
+/* dy times the derivative of a fused activation whose output is y; dy for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y);
+/* numpy's rule, with MIRT_ROWS equal to itself only; false with the error set. */
+MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out);
+/* Element strides of `x` seen as `out`: 0 where it repeats. */
+MIRT__LIB void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]);
+/* Sums `dy` over the axes along which `x` was repeated. */
+MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x);
 /* x (already of like's rank, 1 where it repeats) over like's shape; divided by the repeats if `mean`. */
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean);
 /* x + bias over the last axis. */
@@ -11481,6 +11781,8 @@ MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
+/* Output 0 becomes the bytes of input 0. */
+MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 
@@ -11488,7 +11790,7 @@ MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 
 /* >>section ops/leaf.c */
 
-/* Leaves of the graph: inputs, variables, and the weight of a sample's loss. */
+/* Leaves of the graph: inputs, variables, constants (a.data), and the weight of a sample's loss. */
 
 MIRT__LIB mirt__attrs mirt__no_attrs(void) {
     mirt__attrs a;
@@ -11514,7 +11816,7 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
     mirt__reader r;
     r.data = call->in[input];
-    r.dtype = call->node->in[input]->dtype;
+    r.dtype = call->node->in[input]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[input]->dtype;
     r.affine = call->node->a.affine;
     r.scale = call->node->a.scale;
     r.offset = call->node->a.offset;
@@ -11561,16 +11863,75 @@ static void mirt__loss_weight_run(const mirt__call *call) {
     }
 }
 
+MIRT__LIB void mirt__copy_run(const mirt__call *call) {
+    mirt__cast c;
+    c.from = c.to = call->node->out[0]->dtype;
+    c.count = mirt__elements(call->node->out[0], call->rows);
+    c.x = call->node->num_in ? call->in[0] : call->node->a.data;
+    c.y = call->out[0];
+    call->kernels->cast(&c, &call->where);
+}
+
+static mirt_tensor *mirt__constant_of(mirt__graph *graph, const mirt_array *array, size_t bytes) {
+    mirt__attrs a = mirt__no_attrs();
+    void *data = mirt__pool_alloc(&graph->pool, bytes);
+    if (!data) return NULL;
+    if (array->dtype == MIRT_FLOAT32) {
+        for (size_t i = 0; i < bytes / sizeof(mirt__real); i++) ((mirt__real *)data)[i] = ((const float *)array->data)[i];
+    } else {
+        memcpy(data, array->data, bytes);
+    }
+    a.data = data;
+    a.bytes = bytes;
+    a.dtype = array->dtype;
+    a.shape = array->shape;
+    return mirt__record(graph, MIRT__OP_constant, &a, NULL, 0);
+}
+
+MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
+    int64_t count = 1;
+    if (graph->status != MIRT_OK) return NULL;
+    const bool shaped = array.shape.rank >= 0 && array.shape.rank <= MIRT_MAX_RANK;
+    for (int i = 0; shaped && i < array.shape.rank; i++) count = array.shape.dim[i] < 1 ? -1 : count;
+    if (shaped && count > 0) count = mirt__shape_count(&array.shape);
+    mirt_tensor *t = NULL;
+    if (!array.data || !mirt__dtype_size(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
+    else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS) mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
+    else t = mirt__constant_of(graph, &array, (size_t)count * mirt__dtype_size(array.dtype));
+    if (!t) mirt__graph_poison(graph);
+    return t;
+}
+
+MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value) {
+    mirt_shape none;
+    memset(&none, 0, sizeof none);
+    return mirt__constant_op(graph, mirt_make_array(&value, MIRT_FLOAT32, none));
+}
+
+MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) {
+    return like ? mirt__constant_op(like->node->graph, array) : NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_constant = {"constant", mirt__leaf_shape, NULL, mirt__copy_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};
 
 /* >>section ops/elementwise.c */
 
-/* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), numpy
-   broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
+/* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), a.scale and
+   a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
 
 static bool mirt__unary_shape(mirt__node *node) {
+    const mirt__attrs *a = &node->a;
+    const mirt_dtype dtype = node->in[0]->dtype;
+    if (a->kind == MIRT__COPY) return mirt__declare(node, dtype, &node->in[0]->shape);
+    if (a->kind == MIRT__CLIP && !(a->scale <= a->offset)) {
+        return mirt__fail(MIRT_E_INVALID, "clip: %g to %g is no range", (double)a->scale, (double)a->offset), false;
+    }
+    if (a->kind != MIRT__CLIP && !(isfinite(a->scale) && isfinite(a->offset))) {
+        return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset), false;
+    }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
@@ -11582,19 +11943,54 @@ static void mirt__unary_run(const mirt__call *call) {
     u.y = (mirt__real *)call->out[0];
     u.scale = call->node->a.scale;
     u.offset = call->node->a.offset;
-    call->kernels->unary(&u, &call->where);
+    if (call->node->in[0]->dtype != MIRT_FLOAT32) mirt__copy_run(call);
+    else call->kernels->unary(&u, &call->where);
 }
 
-static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *x = node->in[0], *y = node->out[0];
+static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale, float offset) {
+    if (!a || !b) return NULL;
+    mirt__attrs attrs = mirt__no_attrs();
+    attrs.kind = kind;
+    attrs.scale = scale;
+    attrs.offset = offset;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
+    return mirt__binary_with(kind, a, b, 0, 0);
+}
+
+/* dy times the derivative of an activation's node. */
+static mirt_tensor *mirt__unary_activation_grad(const mirt__node *node, mirt_tensor *dy) {
+    for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) {
+        const mirt__activation_class *activation = mirt__activation_get((mirt_activation_kind)i);
+        if (activation->unary == MIRT__COPY || (int)activation->unary != node->a.kind) continue;
+        return mirt__binary_with(activation->grad, dy, activation->fused ? node->out[0] : node->in[0], node->a.scale, node->a.offset);
+    }
+    return NULL;
+}
+
+static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0], *t;
     switch ((mirt__unary_kind)node->a.kind) {
-    case MIRT__COPY: dx[0] = dy[0]; break;
-    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0); break;
-    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy[0], x), 2, 0); break;
-    case MIRT__ACT_RELU:
-    case MIRT__ACT_SIGMOID:
-    case MIRT__ACT_TANH: dx[0] = mirt__activation_grad_op(mirt__activation_of(node), dy[0], y); break;
-    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy[0], node->a.scale, 0); break;
+    case MIRT__COPY: dx[0] = dy; break;
+    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0); break;
+    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, x), 2, 0); break;
+    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy, node->a.scale, 0); break;
+    case MIRT__EXP: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, y); break;
+    case MIRT__LOG: dx[0] = mirt__binary_op(MIRT__DIVIDE, dy, x); break;
+    case MIRT__SQRT: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0); break;
+    case MIRT__RSQRT: /* -y^3 / 2 */
+        t = mirt__binary_op(MIRT__MULTIPLY, y, mirt__unary_op(MIRT__SQUARE, y, 0, 0));
+        dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, t), -0.5f, 0);
+        break;
+    case MIRT__ABS: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, mirt__unary_op(MIRT__SIGN, x, 0, 0)); break;
+    case MIRT__CLIP: dx[0] = mirt__binary_with(MIRT__CLIP_GRAD, dy, x, node->a.scale, node->a.offset); break;
+    case MIRT__POWER: dx[0] = mirt__binary_with(MIRT__POWER_GRAD, dy, x, node->a.scale, 0); break;
+    case MIRT__SIGN:
+    case MIRT__FLOOR: return true; /* constant but for jumps: gradients end here */
+    default: dx[0] = mirt__unary_activation_grad(node, dy); break;
     }
     return dx[0] != NULL;
 }
@@ -11610,8 +12006,7 @@ MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, flo
     return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);
 }
 
-/* numpy's rule, with MIRT_ROWS equal to itself only. */
-static bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
+MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
     memset(out, 0, sizeof *out);
     out->rank = a->rank > b->rank ? a->rank : b->rank;
     for (int i = 0; i < out->rank; i++) {
@@ -11637,8 +12032,7 @@ static bool mirt__binary_shape(mirt__node *node) {
            mirt__declare(node, MIRT_FLOAT32, &shape);
 }
 
-/* Element strides of `x` seen as `out`: 0 where it repeats. */
-static void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]) {
+MIRT__LIB void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]) {
     int64_t step = 1;
     for (int i = out->rank - 1, k = x->rank - 1; i >= 0; i--, k--) {
         bool repeats = k < 0 || x->dim[k] == 1;
@@ -11652,6 +12046,8 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     memset(b, 0, sizeof *b);
     b->rank = out->rank;
     for (int i = 0; i < out->rank; i++) b->dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    b->scale = call->node->a.scale;
+    b->offset = call->node->a.offset;
     b->a = (const mirt__real *)call->in[0];
     b->y = (mirt__real *)call->out[0];
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
@@ -11668,8 +12064,7 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
 
 static void mirt__binary_run(const mirt__call *call) { mirt__binary_call(call, (mirt__binary_kind)call->node->a.kind); }
 
-/* Sums `dy` over the axes along which `x` was repeated. */
-static mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
+MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
     if (!dy || mirt__shape_equal(&dy->shape, &x->shape)) return dy;
     unsigned axes = 0;
     int extra = dy->shape.rank - x->shape.rank;
@@ -11695,8 +12090,11 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
         da = mirt__binary_op(MIRT__DIVIDE, dy[0], b);
         if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, mirt__binary_op(MIRT__MULTIPLY, da, node->out[0]), 0, 0);
         break;
+    case MIRT__MAXIMUM: /* of equals the first has the gradient, as in TensorFlow */
+        return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a), a, b, dy[0], dx);
+    case MIRT__MINIMUM: return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b), a, b, dy[0], dx);
     default:
-        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations and comparisons");
+        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations");
         return false;
     }
     if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
@@ -11705,14 +12103,6 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0, NULL};
-
-MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
-    if (!a || !b) return NULL;
-    mirt__attrs attrs = mirt__no_attrs();
-    attrs.kind = kind;
-    mirt_tensor *in[2] = {a, b};
-    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
-}
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -11768,11 +12158,19 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
 }
 
 static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
-    {"linear", false, MIRT__COPY, MIRT__ADD},
-    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD},
-    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD},
-    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD},
-    {"softmax", false, MIRT__COPY, MIRT__ADD},
+    {"linear", false, MIRT__COPY, MIRT__ADD, 0},
+    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD, 0},
+    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
+    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD, 0},
+    {"softmax", false, MIRT__COPY, MIRT__ADD, 0},
+    {"relu6", true, MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
+    {"leaky_relu", false, MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f},
+    {"elu", false, MIRT__ACT_ELU, MIRT__ELU_GRAD, 1},
+    {"gelu", false, MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
+    {"silu", false, MIRT__ACT_SILU, MIRT__SILU_GRAD, 0},
+    {"hard_sigmoid", false, MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
+    {"hard_swish", false, MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0},
+    {"softplus", false, MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0},
 };
 
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
@@ -11781,14 +12179,14 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
 
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
+        if (mirt__activation_table[i].fused && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }
 
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
+        if (mirt__activation_table[i].fused && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }
@@ -11797,7 +12195,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     const mirt__activation_class *activation = mirt__activation_get(kind);
     if (!x || kind == MIRT_LINEAR) return x;
     if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
-    if (activation) return mirt__unary_op(activation->unary, x, 0, 0);
+    if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
     mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
     mirt__graph_poison(x->node->graph);
     return NULL;
@@ -11805,7 +12203,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
 
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
     const mirt__activation_class *activation = mirt__activation_get(kind);
-    return activation && activation->elementwise ? mirt__binary_op(activation->grad, dy, y) : dy;
+    return activation && activation->fused ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
 
 MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
@@ -11817,6 +12215,111 @@ MIRT_API mirt_tensor *mirt_square(mirt_tensor *x) { return mirt__unary_op(MIRT__
 MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0); }
 MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0); }
 MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MAXIMUM, a, b); }
+MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MINIMUM, a, b); }
+MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset) { return mirt__unary_op(MIRT__AFFINE, x, scale, offset); }
+MIRT_API mirt_tensor *mirt_exp(mirt_tensor *x) { return mirt__unary_op(MIRT__EXP, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_log(mirt_tensor *x) { return mirt__unary_op(MIRT__LOG, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_sqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__SQRT, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_rsqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__RSQRT, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_abs(mirt_tensor *x) { return mirt__unary_op(MIRT__ABS, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_sign(mirt_tensor *x) { return mirt__unary_op(MIRT__SIGN, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_floor(mirt_tensor *x) { return mirt__unary_op(MIRT__FLOOR, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_clip(mirt_tensor *x, float low, float high) { return mirt__unary_op(MIRT__CLIP, x, low, high); }
+MIRT_API mirt_tensor *mirt_power(mirt_tensor *x, float exponent) { return mirt__unary_op(MIRT__POWER, x, exponent, 0); }
+MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope) { return mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0); }
+MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha) { return mirt__unary_op(MIRT__ACT_ELU, x, alpha, 0); }
+MIRT_API mirt_tensor *mirt_gelu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_GELU, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SILU, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SIGMOID, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SWISH, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SOFTPLUS, x, 0, 0); }
+
+/* >>section ops/logic.c */
+
+/* logic: a.kind (mirt__logic_kind), numpy broadcasting. Comparisons take two tensors of one dtype and
+   make bools; and, or, not take bools; where takes a bool and two of one dtype. */
+
+static bool mirt__logic_shape(mirt__node *node) {
+    const bool where = node->a.kind == MIRT__WHERE, truth = node->a.kind >= MIRT__AND && node->a.kind <= MIRT__NOT;
+    const mirt_tensor *a = node->in[where], *b = node->num_in > where + 1 ? node->in[where + 1] : a;
+    mirt_shape shape;
+    if (where && node->in[0]->dtype != MIRT_BOOL) {
+        return mirt__fail(MIRT_E_INVALID, "the condition is %s, not bool: compare or cast it first", mirt__dtype_name(node->in[0]->dtype)), false;
+    }
+    if (a->dtype != b->dtype) {
+        return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(a->dtype), mirt__dtype_name(b->dtype)), false;
+    }
+    if (truth && a->dtype != MIRT_BOOL) {
+        return mirt__fail(MIRT_E_INVALID, "takes bool, not %s: compare or cast it first", mirt__dtype_name(a->dtype)), false;
+    }
+    if (!mirt__broadcast_shape(&a->shape, &b->shape, &shape)) return false;
+    mirt_shape all = shape;
+    if (where && !mirt__broadcast_shape(&node->in[0]->shape, &shape, &all)) return false;
+    return mirt__declare(node, where ? a->dtype : MIRT_BOOL, &all);
+}
+
+static void mirt__logic_run(const mirt__call *call) {
+    const mirt_shape *out = &call->node->out[0]->shape;
+    mirt__logic l;
+    memset(&l, 0, sizeof l);
+    l.kind = (mirt__logic_kind)call->node->a.kind;
+    l.dtype = call->node->in[call->node->num_in - 1]->dtype;
+    l.rank = out->rank;
+    for (int i = 0; i < out->rank; i++) l.dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    for (int k = 0; k < 3; k++) {
+        const int from = k < call->node->num_in ? k : 0;
+        l.in[k] = call->in[from];
+        mirt__broadcast_strides(&call->node->in[from]->shape, out, l.stride[k]);
+    }
+    l.y = call->out[0];
+    call->kernels->logic(&l, &call->where);
+}
+
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx) {
+    if (!condition || !dy) return false;
+    mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);
+    if (a->needs_grad && !(dx[0] = mirt__unbroadcast(mirt__where_op(condition, dy, zero), a))) return false;
+    return !b->needs_grad || (dx[1] = mirt__unbroadcast(mirt__where_op(condition, zero, dy), b)) != NULL;
+}
+
+/* Only `where` passes gradients on; everything else makes bools. */
+static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
+}
+
+MIRT__TABLE mirt__op mirt__op_logic = {"logic", mirt__logic_shape, mirt__logic_gradient, mirt__logic_run, NULL, NULL, false, 0, NULL};
+
+static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
+    for (int i = 0; i < num_in; i++) {
+        if (!in[i]) return NULL;
+    }
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
+}
+
+MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b) {
+    mirt_tensor *in[2] = {a, b};
+    return mirt__logic_record(kind, in, kind == MIRT__NOT ? 1 : 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) {
+    mirt_tensor *in[3] = {condition, a, b};
+    return mirt__logic_record(MIRT__WHERE, in, 3);
+}
+
+MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, a, b); }
+MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, b, a); }
+MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a); }
+MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__AND, a, b); }
+MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__OR, a, b); }
+MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x) { return mirt__logic_op(MIRT__NOT, x, NULL); }
+MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) { return mirt__where_op(condition, a, b); }
 
 /* >>section ops/reduce.c */
 
@@ -12003,7 +12506,7 @@ static void mirt__one_hot_run(const mirt__call *call) {
     mirt__one_hot o;
     o.count = mirt__elements(call->node->in[0], call->rows);
     o.depth = call->node->a.depth;
-    o.dtype = call->node->in[0]->dtype;
+    o.dtype = call->node->in[0]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[0]->dtype;
     o.x = call->in[0];
     o.y = (mirt__real *)call->out[0];
     call->kernels->one_hot(&o, &call->where);
@@ -12017,6 +12520,12 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     a.depth = depth;
     return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
 }
+
+static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
+
+MIRT__TABLE mirt__op mirt__op_stop_gradient = {"stop_gradient", mirt__stop_gradient_shape, NULL, NULL, NULL, NULL, true, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
 
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
     mirt_shape none;
@@ -13065,6 +13574,8 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     return node;
 }
 
+static bool mirt__passes_gradients(const mirt_tensor *t) { return t->dtype == MIRT_FLOAT32 && t->node->id != MIRT__OP_stop_gradient; }
+
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
                                     mirt_tensor *const *in, int num_in) {
     if (graph->status != MIRT_OK) return NULL;
@@ -13075,7 +13586,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
     if (node && node->op->shape(node) && mirt__graph_append(graph, node)) {
         for (int i = 0; i < num_in; i++) {
             if (!in[i]->needs_grad) continue;
-            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
+            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
         }
         return node->out[0];
     }
@@ -13124,6 +13635,12 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     mirt__node copy = *from;
     for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
     if (copy.id == MIRT__OP_variable) copy.a.index += c->first_variable;
+    if (copy.a.data) {
+        void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
+        if (!data) return false;
+        memcpy(data, copy.a.data, copy.a.bytes);
+        copy.a.data = data;
+    }
     if (c->salt) copy.a.key ^= c->salt * 0x9E3779B97F4A7C15u;
     if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
@@ -13202,7 +13719,7 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
         mirt__node *node = graph->node[i];
         bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && node->out[k]->dtype == MIRT_FLOAT32;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -13224,7 +13741,8 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
     if (!reached || !wanted) return true;
     if (!node->op->gradient) {
-        mirt__fail(MIRT_E_INVALID, "%s: %s is not differentiable", node->name ? node->name : "model", node->op->name);
+        mirt__fail(MIRT_E_INVALID, "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
+                   node->name ? node->name : "", node->name ? ": " : "", node->op->name);
         return false;
     }
     graph->scope = node->name;
@@ -15888,7 +16406,7 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
 }
 
 static double mirt__label_at(const void *labels, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_UINT8) return ((const uint8_t *)labels)[i];
+    if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL) return ((const uint8_t *)labels)[i];
     if (dtype == MIRT_INT32) return ((const int32_t *)labels)[i];
     return (double)((const float *)labels)[i];
 }

@@ -80,8 +80,8 @@ MIRT_API const char *mirt_status_text(mirt_status status);
 MIRT_API const char *mirt_last_error(void);
 MIRT_API mirt_status mirt_last_status(void);
 
-/* Element types. Pixels stay MIRT_UINT8 until a kernel reads them. */
-typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT__DTYPE_COUNT } mirt_dtype;
+/* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
+typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
 
 #define MIRT_MAX_RANK 6
 #define MIRT_MAX_INPUTS 8
@@ -251,7 +251,8 @@ typedef enum mirt_training { MIRT_TRAINING_AUTO = 0, MIRT_TRAINING_ON, MIRT_TRAI
 
 typedef enum mirt_padding { MIRT_VALID = 0, MIRT_SAME } mirt_padding;
 typedef enum mirt_activation_kind {
-    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT__ACTIVATION_COUNT
+    MIRT_LINEAR = 0, MIRT_RELU, MIRT_SIGMOID, MIRT_TANH, MIRT_SOFTMAX, MIRT_RELU6, MIRT_LEAKY_RELU /* slope 0.2 */, MIRT_ELU,
+    MIRT_GELU, MIRT_SILU, MIRT_HARD_SIGMOID, MIRT_HARD_SWISH, MIRT_SOFTPLUS, MIRT__ACTIVATION_COUNT
 } mirt_activation_kind;
 
 /* With MIRT_ROWS in front where it is batched; rank 0 and MIRT_FLOAT32 for NULL. */
@@ -268,6 +269,48 @@ MIRT_API mirt_tensor *mirt_square(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_exp(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_log(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_sqrt(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_rsqrt(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_abs(mirt_tensor *x);
+/* Gradients end at these two. */
+MIRT_API mirt_tensor *mirt_sign(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_floor(mirt_tensor *x);
+/* Between low and high, of which one may be infinite; the bounds themselves pass gradients on. */
+MIRT_API mirt_tensor *mirt_clip(mirt_tensor *x, float low, float high);
+MIRT_API mirt_tensor *mirt_power(mirt_tensor *x, float exponent);
+/* x * scale + offset, as an operation; mirt_rescale is the layer. */
+MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset);
+/* Of equals `a` has the gradient, as in TensorFlow. */
+MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b);
+/* Activations, as in keras.activations: gelu is the exact one, of the error function. */
+MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope);
+MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha);
+MIRT_API mirt_tensor *mirt_gelu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x);
+/* Comparisons of two tensors of one dtype, with numpy broadcasting -> MIRT_BOOL, through which no
+   gradient passes. Casts to and from bool: what is not 0 is true, which is 1. */
+MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b);
+MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x);
+/* a where the bool `condition` is true, otherwise b: of one dtype; all three broadcast. */
+MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
+/* x itself, through which no gradient passes. */
+MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x);
+/* A copy of `array`, all of its dimensions as given (rank 0: one number), where `like` is recorded. */
+MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array);
 /* Over the last axis. */
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
 /* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
@@ -281,7 +324,7 @@ MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdi
 /* Per sample: the rows of a batched tensor stay first and are not named in `shape`. */
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape);
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
-/* int32 or uint8 indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
+/* int32, uint8 or bool indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
 /* >>layers (names and defaults as in keras.layers) ---------------------------------------- */

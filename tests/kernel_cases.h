@@ -43,6 +43,8 @@ static const int32_t gemm_shapes[][MAX_NUMBERS] = {
     {12, 19, 64, A_BT, 0, 0, 0, MIRT_SIGMOID, 0, 0},
     {5, 130, 65, A_BT, 0, 0, 0, MIRT_TANH, 0, 0},
     {2, 3, 515, A_BT, 0, 1, MIRT_RELU, 0, 0, 0},
+    {9, 37, 40, AB, 0, 1, MIRT_RELU6, 0, 0, 1},
+    {7, 66, 10, A_BT, 0, 0, 0, MIRT_RELU6, 0, 1},
     {SHAPE_LARGE},
     {130, 21, 1100, AB, 1, 1, MIRT_RELU, 0, 0, 0}, /* several strips of rows of a */
     {200, 70, 600, AT_B, 0, 0, 0, 0, 1, 0},
@@ -370,12 +372,18 @@ static void average_pool_grad_plan(job *j) {
 
 static const int32_t unary_shapes[][MAX_NUMBERS] = {
     {MIRT__COPY, 1}, {MIRT__COPY, 40000}, {MIRT__COPY, 0}, {MIRT__NEGATIVE, 17}, {MIRT__SQUARE, 33}, {MIRT__ACT_RELU, 100},
-    {MIRT__ACT_RELU, 33000}, {MIRT__ACT_SIGMOID, 65}, {MIRT__ACT_TANH, 15}, {MIRT__AFFINE, 19}, {SHAPE_END}};
+    {MIRT__ACT_RELU, 33000}, {MIRT__ACT_SIGMOID, 65}, {MIRT__ACT_TANH, 15}, {MIRT__AFFINE, 19}, {MIRT__EXP, 33},
+    {MIRT__LOG, 17}, {MIRT__SQRT, 40}, {MIRT__RSQRT, 33}, {MIRT__ABS, 70}, {MIRT__SIGN, 35}, {MIRT__FLOOR, 21}, {MIRT__CLIP, 99},
+    {MIRT__POWER, 23}, {MIRT__ACT_RELU6, 140}, {MIRT__ACT_LEAKY_RELU, 20}, {MIRT__ACT_ELU, 35}, {MIRT__ACT_GELU, 90},
+    {MIRT__ACT_SILU, 65}, {MIRT__ACT_HARD_SIGMOID, 70}, {MIRT__ACT_HARD_SWISH, 70}, {MIRT__ACT_SOFTPLUS, 65}, {SHAPE_END}};
 
 static void unary_plan(job *j) {
     j->rows = j->s[1];
-    row_input(j, j->s[0] == MIRT__ACT_SIGMOID ? WIDE : UNIT, 1);
-    row_output(j, 0, 1);
+    const int kind = j->s[0];
+    const bool positive = kind == MIRT__LOG || kind == MIRT__SQRT || kind == MIRT__RSQRT || kind == MIRT__POWER;
+    const bool wide = kind == MIRT__ACT_SIGMOID || kind == MIRT__SIGN || kind == MIRT__FLOOR || kind >= MIRT__ACT_RELU6;
+    row_input(j, positive ? POSITIVE : wide ? WIDE : UNIT, 1);
+    row_output(j, kind > MIRT__POWER ? 3 : 0, 1);
     j->alias_in = 0;
     j->alias_out = 1;
 }
@@ -386,7 +394,7 @@ static void unary_run(const job *j, const mirt__kernels *k, const mirt__where *w
     u.count = j->count;
     u.x = (const float *)j->at[0];
     u.y = out_at(j, 1);
-    u.scale = 1.0f / 3;
+    u.scale = u.kind == MIRT__CLIP ? -0.6f : 1.0f / 3;
     u.offset = -0.1f;
     k->unary(&u, where);
 }
@@ -395,7 +403,10 @@ enum { B_KIND, B_A_REPEATS, B_B_REPEATS, B_RANK, B_DIM }; /* bit i: repeats alon
 static const int32_t binary_shapes[][MAX_NUMBERS] = {
     {MIRT__ADD, 0, 0, 1, 1}, {MIRT__SUBTRACT, 0, 0, 2, 7, 13}, {MIRT__MULTIPLY, 0, 0, 4, 3, 4, 5, 6},
     {MIRT__DIVIDE, 0, 0, 1, 100}, {MIRT__RELU_GRAD, 0, 0, 2, 9, 33}, {MIRT__SIGMOID_GRAD, 0, 0, 2, 5, 17},
-    {MIRT__TANH_GRAD, 0, 0, 2, 4, 65}, {MIRT__EQUAL, 0, 0, 2, 6, 50}, {MIRT__ADD, 0, 0, 2, 3, 17000},
+    {MIRT__TANH_GRAD, 0, 0, 2, 4, 65}, {MIRT__MAXIMUM, 0, 0, 2, 6, 50}, {MIRT__MINIMUM, 0, 1, 2, 6, 50}, {MIRT__ADD, 0, 0, 2, 3, 17000},
+    {MIRT__RELU6_GRAD, 0, 0, 1, 140}, {MIRT__LEAKY_RELU_GRAD, 0, 0, 1, 40}, {MIRT__ELU_GRAD, 0, 0, 1, 40}, {MIRT__GELU_GRAD, 0, 0, 1, 40},
+    {MIRT__SILU_GRAD, 0, 0, 1, 40}, {MIRT__HARD_SIGMOID_GRAD, 0, 0, 1, 40}, {MIRT__HARD_SWISH_GRAD, 0, 0, 1, 40}, {MIRT__SOFTPLUS_GRAD, 0, 0, 1, 40},
+    {MIRT__CLIP_GRAD, 0, 0, 1, 40}, {MIRT__POWER_GRAD, 0, 0, 1, 40},
     {MIRT__ADD, 0, 1, 2, 9, 33}, {MIRT__ADD, 0, 7, 4, 3, 4, 5, 6}, {MIRT__SUBTRACT, 1, 0, 2, 9, 33},
     {MIRT__MULTIPLY, 0, 2, 2, 9, 33}, {MIRT__DIVIDE, 2, 0, 2, 5, 19}, {MIRT__MULTIPLY, 2, 5, 3, 4, 3, 7},
     {MIRT__ADD, 0, 3, 2, 6, 7}, {MIRT__SUBTRACT, 10, 5, 4, 2, 3, 4, 5}, {MIRT__ADD, 6, 9, 6, 2, 3, 2, 3, 2, 3},
@@ -415,6 +426,8 @@ static void binary_args(const job *j, mirt__binary *b, int64_t *a_row, int64_t *
     b->kind = (mirt__binary_kind)j->s[B_KIND];
     b->rank = j->s[B_RANK];
     for (int i = 0; i < b->rank; i++) b->dim[i] = i ? j->s[B_DIM + i] : j->count;
+    b->scale = b->kind == MIRT__CLIP_GRAD ? -0.6f : 1.0f / 3;
+    b->offset = 0.1f;
     *a_row = binary_strides(j, j->s[B_A_REPEATS], b->a_stride);
     *b_row = binary_strides(j, j->s[B_B_REPEATS], b->b_stride);
 }
@@ -426,11 +439,12 @@ static void binary_plan(job *j) {
     binary_args(j, &b, &a_row, &b_row);
     for (int i = 1; i < b.rank; i++) y_row *= b.dim[i];
     const bool a_repeats = j->s[B_A_REPEATS] & 1, b_repeats = j->s[B_B_REPEATS] & 1;
-    const fill how = b.kind == MIRT__EQUAL ? GRID : UNIT;
+    const fill how = b.kind == MIRT__MAXIMUM || b.kind == MIRT__MINIMUM ? GRID : UNIT;
+    const fill how_b = b.kind == MIRT__POWER_GRAD ? POSITIVE : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE : how;
     add_buffer(j, IN, MIRT_FLOAT32, how, a_repeats ? 0 : a_row, a_row * (a_repeats ? 1 : j->rows));
-    add_buffer(j, IN, MIRT_FLOAT32, how, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));
+    add_buffer(j, IN, MIRT_FLOAT32, how_b, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));
     /* Several products and a difference, in whichever order. */
-    row_output(j, b.kind == MIRT__SIGMOID_GRAD || b.kind == MIRT__TANH_GRAD ? 3 : 0, y_row);
+    row_output(j, b.kind >= MIRT__SIGMOID_GRAD ? 4 : 0, y_row);
     if (j->s[B_A_REPEATS] == 0) j->alias_in = 0;
     else if (j->s[B_B_REPEATS] == 0) j->alias_in = 1;
     j->alias_out = 2;
@@ -444,6 +458,50 @@ static void binary_run(const job *j, const mirt__kernels *k, const mirt__where *
     b.b = (const float *)j->at[1];
     b.y = out_at(j, 2);
     k->binary(&b, where);
+}
+
+enum { X_KIND, X_DTYPE, X_REPEATS, X_RANK = 5, X_DIM }; /* repeats of each input: bit i along dimension i */
+static const int32_t logic_shapes[][MAX_NUMBERS] = {
+    {MIRT__IS_EQUAL, MIRT_FLOAT32, 0, 0, 0, 1, 1}, {MIRT__IS_NOT_EQUAL, MIRT_FLOAT32, 0, 2, 0, 2, 9, 700}, {MIRT__IS_LESS, MIRT_FLOAT32, 0, 1, 0, 2, 7, 33},
+    {MIRT__IS_LESS_EQUAL, MIRT_FLOAT32, 5, 2, 0, 3, 4, 5, 6}, {MIRT__IS_EQUAL, MIRT_INT32, 0, 0, 0, 2, 6, 500}, {MIRT__IS_LESS, MIRT_INT32, 2, 0, 0, 2, 5, 19},
+    {MIRT__IS_NOT_EQUAL, MIRT_UINT8, 0, 0, 0, 2, 3, 17000}, {MIRT__IS_LESS_EQUAL, MIRT_UINT8, 0, 6, 0, 3, 4, 3, 7}, {MIRT__AND, MIRT_BOOL, 0, 2, 0, 2, 7, 65},
+    {MIRT__OR, MIRT_BOOL, 1, 0, 0, 2, 7, 65}, {MIRT__NOT, MIRT_BOOL, 0, 0, 0, 2, 7, 300}, {MIRT__WHERE, MIRT_FLOAT32, 0, 0, 0, 2, 9, 400},
+    {MIRT__WHERE, MIRT_FLOAT32, 4, 1, 2, 3, 5, 6, 70}, {MIRT__WHERE, MIRT_INT32, 1, 0, 2, 2, 5, 33}, {MIRT__WHERE, MIRT_UINT8, 0, 3, 0, 2, 5, 33},
+    {MIRT__WHERE, MIRT_FLOAT32, 0, 1, 0, 2, 0, 5}, {SHAPE_END}};
+
+static void logic_args(const job *j, mirt__logic *l, int64_t *row) {
+    memset(l, 0, sizeof *l);
+    l->kind = (mirt__logic_kind)j->s[X_KIND];
+    l->dtype = (mirt_dtype)j->s[X_DTYPE];
+    l->rank = j->s[X_RANK];
+    for (int i = 0; i < l->rank; i++) l->dim[i] = i ? j->s[X_DIM + i] : j->count;
+    for (int k = 0; k < 3; k++) {
+        row[k] = 1;
+        for (int i = l->rank - 1; i >= 0; i--) {
+            l->stride[k][i] = j->s[X_REPEATS + k] >> i & 1 ? 0 : row[k];
+            if (l->stride[k][i] && i > 0) row[k] *= l->dim[i];
+        }
+        l->in[k] = j->at[k];
+    }
+    l->y = j->at[3];
+}
+static void logic_plan(job *j) {
+    mirt__logic l;
+    int64_t row[3], y_row = 1;
+    j->count = j->rows = j->s[X_DIM];
+    logic_args(j, &l, row);
+    for (int i = 1; i < l.rank; i++) y_row *= l.dim[i];
+    for (int k = 0; k < 3; k++) {
+        const bool condition = l.kind == MIRT__WHERE && k == 0, repeats = j->s[X_REPEATS + k] & 1;
+        add_buffer(j, IN, condition ? MIRT_BOOL : l.dtype, GRID, repeats ? 0 : row[k], row[k] * (repeats ? 1 : j->rows));
+    }
+    add_buffer(j, OUT, l.kind == MIRT__WHERE ? l.dtype : MIRT_BOOL, UNIT, y_row, y_row * j->rows);
+}
+static void logic_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__logic l;
+    int64_t row[3];
+    logic_args(j, &l, row);
+    k->logic(&l, where);
 }
 
 static const int32_t accumulate_shapes[][MAX_NUMBERS] = {{0}, {1}, {15}, {64}, {1000}, {70001}, {SHAPE_END}};
@@ -460,6 +518,8 @@ static const int32_t cast_shapes[][MAX_NUMBERS] = {
     {MIRT_FLOAT32, MIRT_FLOAT32, 9}, {MIRT_FLOAT32, MIRT_INT32, 60}, {MIRT_FLOAT32, MIRT_UINT8, 60},
     {MIRT_INT32, MIRT_FLOAT32, 33}, {MIRT_INT32, MIRT_INT32, 7}, {MIRT_INT32, MIRT_UINT8, 40},
     {MIRT_UINT8, MIRT_FLOAT32, 20000}, {MIRT_UINT8, MIRT_INT32, 70}, {MIRT_UINT8, MIRT_UINT8, 5},
+    {MIRT_FLOAT32, MIRT_BOOL, 60}, {MIRT_INT32, MIRT_BOOL, 60}, {MIRT_UINT8, MIRT_BOOL, 600}, {MIRT_BOOL, MIRT_BOOL, 30},
+    {MIRT_BOOL, MIRT_FLOAT32, 60}, {MIRT_BOOL, MIRT_INT32, 60}, {MIRT_BOOL, MIRT_UINT8, 60},
     {MIRT_FLOAT32, MIRT_UINT8, 0}, {SHAPE_END}};
 static void cast_plan(job *j) {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e9f, -3e9f, 2147483648.0f, -2147483648.0f, 2147483520.0f,
@@ -838,6 +898,7 @@ static const kernel_case kernel_cases[] = {
     {"average_pool_grad", average_pool_grad_plan, average_pool_grad_run, pool_shapes},
     {"unary", unary_plan, unary_run, unary_shapes},
     {"binary", binary_plan, binary_run, binary_shapes},
+    {"logic", logic_plan, logic_run, logic_shapes},
     {"reduce", reduce_plan, reduce_run, reduce_shapes},
     {"reduce_max_grad", reduce_max_grad_plan, reduce_max_grad_run, reduce_max_grad_shapes},
     {"softmax", softmax_plan, softmax_run, softmax_shapes},

@@ -64,6 +64,7 @@ static int add_buffer(job *j, role as, mirt_dtype dtype, fill how, int64_t per_r
     b->initial = calloc((size_t)count + 1, mirt__dtype_size(dtype));
     for (int64_t i = 0; i < count; i++) {
         if (dtype == MIRT_FLOAT32) ((float *)b->initial)[i] = fill_float(j, how);
+        else if (dtype == MIRT_BOOL) ((uint8_t *)b->initial)[i] = (uint8_t)(mirt__random_u32(&j->random) & 1);
         else if (dtype == MIRT_UINT8) ((uint8_t *)b->initial)[i] = (uint8_t)mirt__random_u32(&j->random);
         else if (how == LABELS) ((int32_t *)b->initial)[i] = (int32_t)mirt__random_below(&j->random, (uint64_t)j->s[0]);
         else ((int32_t *)b->initial)[i] = (int32_t)mirt__random_below(&j->random, 257) - 128;

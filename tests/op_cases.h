@@ -43,6 +43,51 @@ CASE(twice) { UNUSED; return mirt_multiply(v[0], mirt_negative(v[0])); }
 CASE(relu) { UNUSED; return mirt_relu(v[0]); }
 CASE(sigmoid) { UNUSED; return mirt_sigmoid(v[0]); }
 CASE(tanh) { UNUSED; return mirt_tanh(v[0]); }
+static const float half = 0.5f;
+CASE(exp) { UNUSED; return mirt_exp(v[0]); }
+CASE(log) { UNUSED; return mirt_log(v[0]); }
+CASE(sqrt) { UNUSED; return mirt_sqrt(v[0]); }
+CASE(rsqrt) { UNUSED; return mirt_rsqrt(v[0]); }
+CASE(abs) { UNUSED; return mirt_abs(v[0]); }
+CASE(relu6) { UNUSED; return mirt_relu6(v[0]); }
+CASE(gelu) { UNUSED; return mirt_gelu(v[0]); }
+CASE(silu) { UNUSED; return mirt_silu(v[0]); }
+CASE(hard_sigmoid) { UNUSED; return mirt_hard_sigmoid(v[0]); }
+CASE(hard_swish) { UNUSED; return mirt_hard_swish(v[0]); }
+CASE(softplus) { UNUSED; return mirt_softplus(v[0]); }
+CASE(leaky_relu) { UNUSED; return mirt_leaky_relu(v[0], 0.3f); }
+CASE(elu) { UNUSED; return mirt_elu(v[0], 1.5f); }
+CASE(clip) { UNUSED; return mirt_clip(v[0], -0.5f, 1.25f); }
+CASE(power) { UNUSED; return mirt_power(v[0], 2.5f); }
+CASE(square_and_stairs) { UNUSED; return mirt_add(mirt_square(v[0]), mirt_multiply(mirt_sign(v[0]), mirt_floor(v[0]))); } /* no gradient from the latter */
+CASE(matmul_relu6) { UNUSED; return mirt_matmul(mirt_relu6(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])), v[3], false, true); }
+CASE(matmul_silu) { UNUSED; return mirt_silu(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])); } /* is not fused */
+CASE(maximum) { UNUSED; return mirt_maximum(v[0], v[1]); }
+CASE(minimum) { UNUSED; return mirt_minimum(batch(x, v[0]), v[1]); }
+CASE(where) { UNUSED; return mirt_where(mirt_less(x, v[0]), mirt_square(v[0]), mirt_multiply(x, v[1])); }
+CASE(where_scalar) { UNUSED; return mirt_where(mirt_greater(v[0], v[1]), mirt_multiply(v[0], v[1]), mirt_constant_tensor(v[0], mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))); }
+CASE(where_integers) { /* choices among int32 and among uint8 */
+    UNUSED;
+    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *b = mirt_cast(x, MIRT_UINT8), *less = mirt_less(v[0], mirt_cast(i, MIRT_FLOAT32));
+    return mirt_add(mirt_cast(mirt_where(less, i, mirt_cast(b, MIRT_INT32)), MIRT_FLOAT32), mirt_cast(mirt_where(less, b, b), MIRT_FLOAT32));
+}
+CASE(comparisons) { /* each comparison weighs in with another power of two */
+    UNUSED;
+    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *b = mirt_cast(x, MIRT_UINT8), *c = mirt_reshape(mirt_cast(v[0], MIRT_INT32), MIRT_SHAPE(1, 5));
+    mirt_tensor *y = mirt_scale(mirt_cast(mirt_equal(i, c), MIRT_FLOAT32), 32, 0);
+    y = mirt_add(y, mirt_scale(mirt_cast(mirt_not_equal(b, mirt_cast(c, MIRT_UINT8)), MIRT_FLOAT32), 16, 0));
+    y = mirt_add(y, mirt_scale(mirt_cast(mirt_less(x, v[0]), MIRT_FLOAT32), 8, 0));
+    y = mirt_add(y, mirt_scale(mirt_cast(mirt_less_equal(i, c), MIRT_FLOAT32), 4, 0));
+    y = mirt_add(y, mirt_scale(mirt_cast(mirt_greater(b, mirt_cast(c, MIRT_UINT8)), MIRT_FLOAT32), 2, 0));
+    return mirt_add(y, mirt_cast(mirt_greater_equal(x, v[0]), MIRT_FLOAT32));
+}
+CASE(logical) {
+    UNUSED;
+    mirt_tensor *a = mirt_less(x, v[0]), *b = mirt_cast(mirt_cast(mirt_floor(x), MIRT_UINT8), MIRT_BOOL), *c = mirt_cast(mirt_cast(x, MIRT_INT32), MIRT_BOOL);
+    return mirt_cast(mirt_logical_or(mirt_logical_and(a, b), mirt_logical_not(mirt_not_equal(mirt_cast(x, MIRT_BOOL), c))), MIRT_FLOAT32);
+}
+CASE(stop_gradient) { UNUSED; return mirt_multiply(v[0], mirt_stop_gradient(mirt_floor(v[0]))); }
+CASE(one_hot_of_bools) { UNUSED; return mirt_multiply(v[0], mirt_one_hot(mirt_less(x, v[0]), 2)); }
 CASE(affine) { UNUSED; return mirt__unary_op(MIRT__AFFINE, v[0], -0.5f, 2); }
 CASE(copy) { UNUSED; return mirt__unary_op(MIRT__COPY, v[0], 0, 0); }
 CASE(softmax) { UNUSED; return mirt_softmax(v[0]); }
@@ -212,6 +257,33 @@ static const op_case op_cases[] = {
     {ROW(relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(tanh), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(exp), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(log), 1, {{5, 13}}, {0}, MIRT_FLOAT32, 0.5, 2.0},
+    {ROW(sqrt), 1, {{5, 13}}, {0}, MIRT_FLOAT32, 0.5, 2.0},
+    {ROW(rsqrt), 1, {{5, 13}}, {0}, MIRT_FLOAT32, 0.5, 2.0},
+    {ROW(abs), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(relu6), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
+    {ROW(gelu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(silu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(hard_sigmoid), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
+    {ROW(hard_swish), 1, {{5, 13}}, {0}, MIRT_FLOAT32, -4.0, 8.0},
+    {ROW(softplus), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(leaky_relu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(elu), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(clip), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(power), 1, {{5, 13}}, {0}, MIRT_FLOAT32, 0.5, 2.0},
+    {ROW(square_and_stairs), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_relu6), 4, {{9}, {9, 18}, {18}, {5, 18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(matmul_silu), 3, {{9}, {9, 18}, {18}}, {9}, MIRT_FLOAT32, WIDE},
+    {ROW(maximum), 2, {{3, 1, 5}, {4, 1}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(minimum), 2, {{3, 5}, {3, 1}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(where), 2, {{3, 5}, {1, 3, 1}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(where_scalar), 2, {{4, 300}, {4, 1}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(where_integers), 1, {{5}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(comparisons), 1, {{5}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(logical), 1, {{3, 1}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(stop_gradient), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(one_hot_of_bools), 1, {{5, 1}}, {5, 1}, MIRT_FLOAT32, 0.0, 5.0},
     {ROW(affine), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(copy), 1, {{70}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(softmax), 1, {{5, 11}}, {0}, MIRT_FLOAT32, WIDE},

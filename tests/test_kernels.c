@@ -119,7 +119,7 @@ static bool same_bits(const job *j, const result *whole, const result *part, int
 }
 
 static double value_of(const buffer *b, const uint8_t *at, int64_t i) {
-    if (b->dtype == MIRT_UINT8) return at[i];
+    if (b->dtype == MIRT_UINT8 || b->dtype == MIRT_BOOL) return at[i];
     if (b->dtype == MIRT_INT32) return ((const int32_t *)(const void *)at)[i];
     return (double)((const float *)(const void *)at)[i];
 }

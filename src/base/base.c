@@ -90,7 +90,8 @@ MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
     switch (dtype) {
     case MIRT_FLOAT32: return sizeof(mirt__real);
     case MIRT_INT32: return sizeof(int32_t);
-    case MIRT_UINT8: return 1;
+    case MIRT_UINT8:
+    case MIRT_BOOL: return 1;
     default: return 0;
     }
 }
@@ -100,6 +101,7 @@ MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
     case MIRT_FLOAT32: return "float32";
     case MIRT_INT32: return "int32";
     case MIRT_UINT8: return "uint8";
+    case MIRT_BOOL: return "bool";
     default: return "unknown dtype";
     }
 }

@@ -75,6 +75,8 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     return node;
 }
 
+static bool mirt__passes_gradients(const mirt_tensor *t) { return t->dtype == MIRT_FLOAT32 && t->node->id != MIRT__OP_stop_gradient; }
+
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
                                     mirt_tensor *const *in, int num_in) {
     if (graph->status != MIRT_OK) return NULL;
@@ -85,7 +87,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
     if (node && node->op->shape(node) && mirt__graph_append(graph, node)) {
         for (int i = 0; i < num_in; i++) {
             if (!in[i]->needs_grad) continue;
-            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
+            for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
         }
         return node->out[0];
     }
@@ -134,6 +136,12 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     mirt__node copy = *from;
     for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
     if (copy.id == MIRT__OP_variable) copy.a.index += c->first_variable;
+    if (copy.a.data) {
+        void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
+        if (!data) return false;
+        memcpy(data, copy.a.data, copy.a.bytes);
+        copy.a.data = data;
+    }
     if (c->salt) copy.a.key ^= c->salt * 0x9E3779B97F4A7C15u;
     if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
@@ -212,7 +220,7 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
         mirt__node *node = graph->node[i];
         bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && node->out[k]->dtype == MIRT_FLOAT32;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -234,7 +242,8 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
     if (!reached || !wanted) return true;
     if (!node->op->gradient) {
-        mirt__fail(MIRT_E_INVALID, "%s: %s is not differentiable", node->name ? node->name : "model", node->op->name);
+        mirt__fail(MIRT_E_INVALID, "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
+                   node->name ? node->name : "", node->name ? ": " : "", node->op->name);
         return false;
     }
     graph->scope = node->name;

@@ -27,12 +27,25 @@ MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64
 /* How many items of `size` elements each make one piece. */
 MIRT__LIB int64_t mirt__common_step(int64_t size);
 
+/* The elements of operands that are walked through together, in row-major order of `dim`. Dimensions
+   of one are left out, and neighbours that no operand jumps between are one: same shapes become one
+   run, a bias becomes rows by columns. */
+typedef struct mirt__common_walk {
+    const void *args;
+    int rank, operands;
+    int64_t count, dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
+} mirt__common_walk;
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride);
+/* How many elements, at most `most`, lie in one line from number `at` on, which lies at place[i] of operand i. */
+MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
+
 MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where);
 MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);

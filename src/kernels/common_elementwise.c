@@ -34,41 +34,97 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
     return size <= 0 || size > MIRT__GRAIN ? 1 : MIRT__GRAIN / size;
 }
 
+#define MIRT__ROOT_HALF 0.70710678118654752f    /* sqrt(1 / 2) */
+#define MIRT__ROOT_HALF_PI 0.39894228040143268f /* sqrt(1 / (2 pi)) */
+
+static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
+
+static float mirt__common_silu_derivative(float x) {
+    const float s = 1 / (1 + expf(-x));
+    return s * (1 + x * (1 - s));
+}
+
+#define MIRT__UNARY_CASE(kind, expression) \
+    case kind: \
+        MIRT__INDEPENDENT \
+        for (int64_t i = begin; i < end; i++) { \
+            const float x = px[i]; \
+            y[i] = (expression); \
+        } \
+        break;
+
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__unary *u = (const mirt__unary *)args;
-    const float *x = u->x, scale = u->scale, offset = u->offset;
+    const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
     switch (u->kind) {
     case MIRT__COPY:
-        if (x != y) memcpy(y + begin, x + begin, (size_t)(end - begin) * sizeof(float));
+        if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
         break;
-    case MIRT__NEGATIVE:
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) y[i] = -x[i];
-        break;
-    case MIRT__SQUARE:
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) y[i] = x[i] * x[i];
-        break;
-    case MIRT__ACT_RELU:
-        MIRT__INDEPENDENT
-        for (int64_t i = begin; i < end; i++) y[i] = x[i] < 0 ? 0 : x[i];
-        break;
-    case MIRT__ACT_SIGMOID:
-        for (int64_t i = begin; i < end; i++) y[i] = 1 / (1 + expf(-x[i]));
-        break;
-    case MIRT__ACT_TANH:
-        for (int64_t i = begin; i < end; i++) y[i] = tanhf(x[i]);
-        break;
-    case MIRT__AFFINE:
-        for (int64_t i = begin; i < end; i++) y[i] = fmaf(x[i], scale, offset);
-        break;
+        MIRT__UNARY_CASE(MIRT__NEGATIVE, -x)
+        MIRT__UNARY_CASE(MIRT__SQUARE, x * x)
+        MIRT__UNARY_CASE(MIRT__AFFINE, fmaf(x, scale, offset))
+        MIRT__UNARY_CASE(MIRT__EXP, expf(x))
+        MIRT__UNARY_CASE(MIRT__LOG, logf(x))
+        MIRT__UNARY_CASE(MIRT__SQRT, sqrtf(x))
+        MIRT__UNARY_CASE(MIRT__RSQRT, 1 / sqrtf(x))
+        MIRT__UNARY_CASE(MIRT__ABS, fabsf(x))
+        MIRT__UNARY_CASE(MIRT__SIGN, x > 0 ? 1.0f : x < 0 ? -1.0f : x)
+        MIRT__UNARY_CASE(MIRT__FLOOR, floorf(x))
+        MIRT__UNARY_CASE(MIRT__CLIP, x < scale ? scale : x > offset ? offset : x)
+        MIRT__UNARY_CASE(MIRT__POWER, powf(x, scale))
+        MIRT__UNARY_CASE(MIRT__ACT_RELU, x < 0 ? 0 : x)
+        MIRT__UNARY_CASE(MIRT__ACT_RELU6, x < 0 ? 0 : x > 6 ? 6 : x)
+        MIRT__UNARY_CASE(MIRT__ACT_SIGMOID, 1 / (1 + expf(-x)))
+        MIRT__UNARY_CASE(MIRT__ACT_TANH, tanhf(x))
+        MIRT__UNARY_CASE(MIRT__ACT_LEAKY_RELU, x > 0 ? x : x * scale)
+        MIRT__UNARY_CASE(MIRT__ACT_ELU, x > 0 ? x : expm1f(x) * scale)
+        MIRT__UNARY_CASE(MIRT__ACT_GELU, 0.5f * x * erfcf(-MIRT__ROOT_HALF * x))
+        MIRT__UNARY_CASE(MIRT__ACT_SILU, x / (1 + expf(-x)))
+        MIRT__UNARY_CASE(MIRT__ACT_HARD_SIGMOID, mirt__common_hard_sigmoid(x))
+        MIRT__UNARY_CASE(MIRT__ACT_HARD_SWISH, x * mirt__common_hard_sigmoid(x))
+        MIRT__UNARY_CASE(MIRT__ACT_SOFTPLUS, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
     }
 }
 
+#undef MIRT__UNARY_CASE
+
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
+}
+
+MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
+    mirt__common_walk w;
+    memset(&w, 0, sizeof w);
+    w.args = args;
+    w.operands = operands;
+    w.count = 1;
+    for (int i = 0; i < rank; i++) {
+        bool joins = w.rank > 0;
+        w.count *= dim[i];
+        if (dim[i] == 1) continue;
+        for (int k = 0; k < operands; k++) joins = joins && w.stride[k][w.rank - 1] == stride[k][i] * dim[i];
+        if (!joins) w.dim[w.rank++] = 1;
+        w.dim[w.rank - 1] *= dim[i];
+        for (int k = 0; k < operands; k++) w.stride[k][w.rank - 1] = stride[k][i];
+    }
+    if (w.rank == 0) { /* a single element */
+        w.rank = 1;
+        w.dim[0] = 1;
+        for (int k = 0; k < operands; k++) w.stride[k][0] = 1;
+    }
+    return w;
+}
+
+MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at, int64_t most, int64_t *place) {
+    const int last = w->rank - 1;
+    int64_t rest = at / w->dim[last], column = at % w->dim[last], left = w->dim[last] - column;
+    for (int k = 0; k < w->operands; k++) place[k] = column * w->stride[k][last];
+    for (int i = last - 1; i >= 0; rest /= w->dim[i], i--) {
+        for (int k = 0; k < w->operands; k++) place[k] += rest % w->dim[i] * w->stride[k][i];
+    }
+    return left < most ? left : most;
 }
 
 #define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
@@ -82,89 +138,118 @@ MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *wh
         } \
         break;
 
-static void mirt__common_binary_dense(mirt__binary_kind kind, const float *pa, const float *pb, float *y, int64_t count) {
-    switch (kind) {
+static void mirt__common_binary_dense(const mirt__binary *args, const float *pa, const float *pb, float *y, int64_t count) {
+    const float scale = args->scale, offset = args->offset;
+    switch (args->kind) {
         MIRT__BINARY_CASE(MIRT__ADD, a + b)
         MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
         MIRT__BINARY_CASE(MIRT__MULTIPLY, a * b)
         MIRT__BINARY_CASE(MIRT__DIVIDE, a / b)
+        MIRT__BINARY_CASE(MIRT__MAXIMUM, a >= b || a != a ? a : b)
+        MIRT__BINARY_CASE(MIRT__MINIMUM, a <= b || a != a ? a : b)
         MIRT__BINARY_CASE(MIRT__RELU_GRAD, b > 0 ? a : 0)
+        MIRT__BINARY_CASE(MIRT__RELU6_GRAD, b > 0 && b < 6 ? a : 0)
         MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
         MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
-        MIRT__BINARY_CASE(MIRT__EQUAL, a == b ? 1.0f : 0.0f)
+        MIRT__BINARY_CASE(MIRT__LEAKY_RELU_GRAD, b > 0 ? a : a * scale)
+        MIRT__BINARY_CASE(MIRT__ELU_GRAD, b > 0 ? a : a * (expf(b) * scale))
+        MIRT__BINARY_CASE(MIRT__GELU_GRAD, a * (0.5f * erfcf(-MIRT__ROOT_HALF * b) + b * (MIRT__ROOT_HALF_PI * expf(-0.5f * b * b))))
+        MIRT__BINARY_CASE(MIRT__SILU_GRAD, a * mirt__common_silu_derivative(b))
+        MIRT__BINARY_CASE(MIRT__HARD_SIGMOID_GRAD, b > -3 && b < 3 ? a / 6 : 0)
+        MIRT__BINARY_CASE(MIRT__HARD_SWISH_GRAD, a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0)))
+        MIRT__BINARY_CASE(MIRT__SOFTPLUS_GRAD, a / (1 + expf(-b)))
+        MIRT__BINARY_CASE(MIRT__CLIP_GRAD, b < scale || b > offset ? 0 : a)
+        MIRT__BINARY_CASE(MIRT__POWER_GRAD, scale == 0 ? 0 : a * (scale * powf(b, scale - 1)))
     }
 }
 
 #undef MIRT__BINARY_CASE
 
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
-static const float *mirt__common_gather(const float *from, int64_t step, float *piece, int64_t count) {
-    if (step == 1) return from;
-    for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
-    return piece;
+#define MIRT__GATHER(type, name) \
+    static const type *mirt__common_gather_##name(const type *from, int64_t step, type *piece, int64_t count) { \
+        if (step == 1) return from; \
+        for (int64_t i = 0; i < count; i++) piece[i] = from[i * step]; \
+        return piece; \
+    }
+MIRT__GATHER(float, f32)
+MIRT__GATHER(int32_t, i32)
+MIRT__GATHER(uint8_t, u8)
+#undef MIRT__GATHER
+
+static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_walk *walk = (const mirt__common_walk *)args;
+    const mirt__binary *b = (const mirt__binary *)walk->args;
+    const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
+    const bool dense = *step[0] == 1 && *step[1] == 1;
+    float piece[2][MIRT__BINARY_PIECE];
+    (void)scratch;
+    for (int64_t at = begin, count, place[3]; at < end; at += count) {
+        count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
+        mirt__common_binary_dense(b, mirt__common_gather_f32(b->a + place[0], *step[0], piece[0], count),
+                                  mirt__common_gather_f32(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+    }
 }
 
-static void mirt__common_binary_run(mirt__binary_kind kind, const float *pa, int64_t a_step, const float *pb, int64_t b_step,
-                                    float *y, int64_t count) {
-    float a[MIRT__BINARY_PIECE], b[MIRT__BINARY_PIECE];
-    const int64_t piece = a_step == 1 && b_step == 1 ? count : MIRT__BINARY_PIECE;
-    for (int64_t i = 0; i < count; i += piece) {
-        const int64_t n = count - i < piece ? count - i : piece;
-        mirt__common_binary_dense(kind, mirt__common_gather(pa + i * a_step, a_step, a, n),
-                                  mirt__common_gather(pb + i * b_step, b_step, b, n), y + i, n);
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
+    const int64_t *const stride[2] = {args->a_stride, args->b_stride};
+    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, 2, stride);
+    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
+}
+
+#define MIRT__LOGIC_CASE(kind, expression) \
+    case kind: \
+        for (int64_t i = 0; i < count; i++) truth[i] = (uint8_t)(expression); \
+        break;
+
+/* At most a piece of elements in one line, the operands being of `type`. */
+#define MIRT__LOGIC(type, name) \
+    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, int64_t count) { \
+        const mirt__logic *l = (const mirt__logic *)walk->args; \
+        const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
+        type pieces[2][MIRT__BINARY_PIECE], *y = (type *)l->y + at; \
+        uint8_t conditions[MIRT__BINARY_PIECE], *truth = (uint8_t *)l->y + at; \
+        const type *a = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], pieces[0], count); \
+        const type *b = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], walk->stride[first + 1][last], pieces[1], count); \
+        const uint8_t *c = NULL; \
+        switch (l->kind) { \
+            MIRT__LOGIC_CASE(MIRT__IS_EQUAL, a[i] == b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_NOT_EQUAL, a[i] != b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_LESS, a[i] < b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_LESS_EQUAL, a[i] <= b[i]) \
+            MIRT__LOGIC_CASE(MIRT__AND, (a[i] != 0) & (b[i] != 0)) \
+            MIRT__LOGIC_CASE(MIRT__OR, (a[i] != 0) | (b[i] != 0)) \
+            MIRT__LOGIC_CASE(MIRT__NOT, a[i] == 0) \
+        case MIRT__WHERE: \
+            c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
+            for (int64_t i = 0; i < count; i++) y[i] = c[i] ? a[i] : b[i]; \
+            break; \
+        } \
+    }
+MIRT__LOGIC(float, f32)
+MIRT__LOGIC(int32_t, i32)
+MIRT__LOGIC(uint8_t, u8)
+#undef MIRT__LOGIC
+#undef MIRT__LOGIC_CASE
+
+static void mirt__common_logic_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_walk *walk = (const mirt__common_walk *)args;
+    const mirt_dtype dtype = ((const mirt__logic *)walk->args)->dtype;
+    (void)scratch;
+    for (int64_t at = begin, count, place[3]; at < end; at += count) {
+        count = mirt__common_walk_line(walk, at, end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
+        if (dtype == MIRT_FLOAT32) mirt__common_logic_f32(walk, place, at, count);
+        else if (dtype == MIRT_INT32) mirt__common_logic_i32(walk, place, at, count);
+        else mirt__common_logic_u8(walk, place, at, count);
     }
 }
 
 #undef MIRT__BINARY_PIECE
 
-/* Elements [begin, end) of the output, cut into runs along the last dimension. */
-static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__binary *b = (const mirt__binary *)args;
-    const int last = b->rank - 1;
-    const int64_t length = b->dim[last];
-    (void)scratch;
-    for (int64_t at = begin; at < end;) {
-        int64_t rest = at / length, column = at % length;
-        int64_t count = length - column < end - at ? length - column : end - at;
-        int64_t a_at = column * b->a_stride[last], b_at = column * b->b_stride[last];
-        for (int i = last - 1; i >= 0; i--) {
-            a_at += rest % b->dim[i] * b->a_stride[i];
-            b_at += rest % b->dim[i] * b->b_stride[i];
-            rest /= b->dim[i];
-        }
-        mirt__common_binary_run(b->kind, b->a + a_at, b->a_stride[last], b->b + b_at, b->b_stride[last], b->y + at, count);
-        at += count;
-    }
-}
-
-/* The same call with dimensions of one left out, and neighbours that both operands walk through
-   without a jump made one: same shapes become one run, a bias becomes rows by columns. */
-static mirt__binary mirt__common_binary_merged(const mirt__binary *from) {
-    mirt__binary b = *from;
-    int rank = 0;
-    for (int i = 0; i < from->rank; i++) {
-        const int64_t dim = from->dim[i], a_stride = from->a_stride[i], b_stride = from->b_stride[i];
-        if (dim == 1) continue;
-        bool joins = rank > 0 && b.a_stride[rank - 1] == a_stride * dim && b.b_stride[rank - 1] == b_stride * dim;
-        if (!joins) b.dim[rank++] = 1;
-        b.dim[rank - 1] *= dim;
-        b.a_stride[rank - 1] = a_stride;
-        b.b_stride[rank - 1] = b_stride;
-    }
-    if (rank == 0) { /* a single element */
-        b.dim[0] = 1;
-        b.a_stride[0] = b.b_stride[0] = 1;
-        rank = 1;
-    }
-    b.rank = rank;
-    return b;
-}
-
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
-    mirt__binary b = mirt__common_binary_merged(args);
-    int64_t count = 1;
-    for (int i = 0; i < b.rank; i++) count *= b.dim[i];
-    mirt__common_range(where, count, MIRT__GRAIN, mirt__common_binary_range, &b);
+MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where) {
+    const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
+    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
+    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
 }
 
 #define MIRT__DRAWS 16 /* Philox blocks drawn side by side */
@@ -232,6 +317,7 @@ static int32_t mirt__common_float_to_i32(float x) {
     return x != x ? 0 : INT32_MIN;
 }
 
+/* A bool is read as the byte it is. */
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -244,10 +330,16 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
     if (c->from == c->to) {
         const size_t size = mirt__dtype_size(c->from);
         memcpy(yb + (size_t)begin * size, xb + (size_t)begin * size, (size_t)(end - begin) * size);
-    } else if (c->from == MIRT_FLOAT32 && c->to == MIRT_INT32) {
-        for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
     } else if (c->from == MIRT_FLOAT32) {
-        for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+        if (c->to == MIRT_INT32) {
+            for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
+        } else if (c->to == MIRT_BOOL) {
+            for (int64_t i = begin; i < end; i++) yb[i] = xf[i] != 0;
+        } else {
+            for (int64_t i = begin; i < end; i++) yb[i] = mirt__common_float_to_u8(xf[i]);
+        }
+    } else if (c->to == MIRT_BOOL) {
+        for (int64_t i = begin; i < end; i++) yb[i] = c->from == MIRT_INT32 ? xi[i] != 0 : xb[i] != 0;
     } else if (c->from == MIRT_INT32 && c->to == MIRT_FLOAT32) {
         for (int64_t i = begin; i < end; i++) yf[i] = (float)xi[i];
     } else if (c->from == MIRT_INT32) {
@@ -255,9 +347,11 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
     } else if (c->to == MIRT_FLOAT32) {
         MIRT__INDEPENDENT
         for (int64_t i = begin; i < end; i++) yf[i] = (float)xb[i];
-    } else {
+    } else if (c->to == MIRT_INT32) {
         MIRT__INDEPENDENT
         for (int64_t i = begin; i < end; i++) yi[i] = xb[i];
+    } else if (xb != yb) {
+        memcpy(yb + begin, xb + begin, (size_t)(end - begin));
     }
 }
 
@@ -279,5 +373,7 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
     mirt__common_range(where, args->count, mirt__common_step(args->depth), mirt__common_one_hot_range, args);
 }
 
+#undef MIRT__ROOT_HALF
+#undef MIRT__ROOT_HALF_PI
 #include "optimize_end.inc"
 #endif

@@ -124,12 +124,21 @@ typedef struct mirt__pool2d {
 } mirt__pool2d;
 
 typedef enum mirt__unary_kind {
-    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE
+    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,
+    MIRT__EXP, MIRT__LOG, MIRT__SQRT, MIRT__RSQRT, MIRT__ABS, MIRT__SIGN, MIRT__FLOOR,
+    MIRT__CLIP,           /* between scale and offset */
+    MIRT__POWER,          /* to the power of scale */
+    MIRT__ACT_RELU6,
+    MIRT__ACT_LEAKY_RELU, /* x * scale below zero */
+    MIRT__ACT_ELU,        /* (exp(x) - 1) * scale below zero */
+    MIRT__ACT_GELU, MIRT__ACT_SILU, MIRT__ACT_HARD_SIGMOID, MIRT__ACT_HARD_SWISH, MIRT__ACT_SOFTPLUS
 } mirt__unary_kind;
 typedef enum mirt__binary_kind {
     MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
-    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, /* a = dy, b = the activation's output */
-    MIRT__EQUAL /* 1 or 0 */
+    MIRT__MAXIMUM, MIRT__MINIMUM, /* not a number where a or b is none */
+    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, MIRT__RELU6_GRAD, /* a = dy, b = the activation's output */
+    MIRT__LEAKY_RELU_GRAD, MIRT__ELU_GRAD, MIRT__GELU_GRAD, MIRT__SILU_GRAD, MIRT__HARD_SIGMOID_GRAD, /* a = dy, b = its input */
+    MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
 } mirt__binary_kind;
 
 /* y = f(x), count elements; y may be x. */
@@ -138,7 +147,7 @@ typedef struct mirt__unary {
     int64_t count;
     const mirt__real *x;
     mirt__real *y;
-    float scale, offset; /* MIRT__AFFINE: one FMA */
+    float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
 /* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
@@ -149,7 +158,24 @@ typedef struct mirt__binary {
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
     const mirt__real *a, *b;
     mirt__real *y;
+    float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
+
+/* A bool is one byte, 0 or 1. */
+typedef enum mirt__logic_kind {
+    MIRT__IS_EQUAL, MIRT__IS_NOT_EQUAL, MIRT__IS_LESS, MIRT__IS_LESS_EQUAL, /* two of `dtype` -> bool */
+    MIRT__AND, MIRT__OR, MIRT__NOT,                                         /* bools */
+    MIRT__WHERE                                                             /* bool, two of `dtype` -> `dtype` */
+} mirt__logic_kind;
+/* Broadcasting as mirt__binary, over up to three inputs. */
+typedef struct mirt__logic {
+    mirt__logic_kind kind;
+    mirt_dtype dtype;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
+    const void *in[3];
+    void *y;
+} mirt__logic;
 
 typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX } mirt__reduce_kind;
 /* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
@@ -220,7 +246,7 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0 */
+    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -279,6 +305,7 @@ typedef struct mirt__kernels {
     void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
     void (*unary)(const mirt__unary *args, const mirt__where *where);
     void (*binary)(const mirt__binary *args, const mirt__where *where);
+    void (*logic)(const mirt__logic *args, const mirt__where *where);
     void (*reduce)(const mirt__reduce *args, const mirt__where *where);
     void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
     void (*softmax)(const mirt__softmax *args, const mirt__where *where);

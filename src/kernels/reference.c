@@ -16,6 +16,7 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_average_pool_grad,
     mirt__ref_unary,
     mirt__ref_binary,
+    mirt__ref_logic,
     mirt__ref_reduce,
     mirt__ref_reduce_max_grad,
     mirt__ref_softmax,

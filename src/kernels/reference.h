@@ -14,6 +14,10 @@
 #define mirt__sqrt sqrt
 #define mirt__fabs fabs
 #define mirt__fma fma
+#define mirt__expm1 expm1
+#define mirt__erfc erfc
+#define mirt__pow pow
+#define mirt__floor floor
 #else
 #define mirt__exp expf
 #define mirt__log1p log1pf
@@ -22,6 +26,10 @@
 #define mirt__sqrt sqrtf
 #define mirt__fabs fabsf
 #define mirt__fma fmaf
+#define mirt__expm1 expm1f
+#define mirt__erfc erfcf
+#define mirt__pow powf
+#define mirt__floor floorf
 #endif
 
 /* A table that select.c names: static in the single header, extern otherwise. */
@@ -48,6 +56,7 @@ MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *args, const mirt__wher
 MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_unary(const mirt__unary *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);

@@ -2,10 +2,13 @@
 
 #include "reference.h"
 
+/* The standard normal distribution: the probability of less than x. */
+static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
+
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
     (void)where;
     for (int64_t i = 0; i < u->count; i++) {
-        mirt__real x = u->x[i];
+        const mirt__real x = u->x[i], scale = (mirt__real)u->scale, offset = (mirt__real)u->offset;
         switch (u->kind) {
         case MIRT__COPY: u->y[i] = x; break;
         case MIRT__NEGATIVE: u->y[i] = -x; break;
@@ -13,13 +16,47 @@ MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
         case MIRT__ACT_RELU: u->y[i] = mirt__ref_activate(MIRT_RELU, x); break;
         case MIRT__ACT_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_SIGMOID, x); break;
         case MIRT__ACT_TANH: u->y[i] = mirt__ref_activate(MIRT_TANH, x); break;
-        case MIRT__AFFINE: u->y[i] = mirt__fma(x, (mirt__real)u->scale, (mirt__real)u->offset); break;
+        case MIRT__AFFINE: u->y[i] = mirt__fma(x, scale, offset); break;
+        case MIRT__EXP: u->y[i] = mirt__exp(x); break;
+        case MIRT__LOG: u->y[i] = mirt__ln(x); break;
+        case MIRT__SQRT: u->y[i] = mirt__sqrt(x); break;
+        case MIRT__RSQRT: u->y[i] = 1 / mirt__sqrt(x); break;
+        case MIRT__ABS: u->y[i] = mirt__fabs(x); break;
+        case MIRT__SIGN: u->y[i] = x > 0 ? 1 : x < 0 ? -1 : x; break;
+        case MIRT__FLOOR: u->y[i] = mirt__floor(x); break;
+        case MIRT__CLIP: u->y[i] = x < scale ? scale : x > offset ? offset : x; break;
+        case MIRT__POWER: u->y[i] = mirt__pow(x, scale); break;
+        case MIRT__ACT_RELU6: u->y[i] = mirt__ref_activate(MIRT_RELU6, x); break;
+        case MIRT__ACT_LEAKY_RELU: u->y[i] = x > 0 ? x : scale * x; break;
+        case MIRT__ACT_ELU: u->y[i] = x > 0 ? x : scale * mirt__expm1(x); break;
+        case MIRT__ACT_GELU: u->y[i] = x * mirt__ref_normal(x); break;
+        case MIRT__ACT_SILU: u->y[i] = x * mirt__ref_activate(MIRT_SIGMOID, x); break;
+        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
+        case MIRT__ACT_HARD_SWISH: u->y[i] = x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
+        case MIRT__ACT_SOFTPLUS: u->y[i] = (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); break; /* log(1 + exp(x)) */
         }
     }
 }
 
-static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b) {
+/* The derivatives of activations that are functions of the input x. */
+static mirt__real mirt__ref_slope(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
+    const mirt__real sigmoid = mirt__ref_activate(MIRT_SIGMOID, x), inside = x > -3 && x < 3 ? (mirt__real)1 : (mirt__real)0;
     switch (kind) {
+    case MIRT__LEAKY_RELU_GRAD: return x > 0 ? 1 : scale;
+    case MIRT__ELU_GRAD: return x > 0 ? 1 : scale * mirt__exp(x);
+    case MIRT__GELU_GRAD: return mirt__ref_normal(x) + x * mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; /* its density */
+    case MIRT__SILU_GRAD: return sigmoid + x * sigmoid * (1 - sigmoid);
+    case MIRT__HARD_SIGMOID_GRAD: return inside / 6;
+    case MIRT__HARD_SWISH_GRAD: return (mirt__ref_activate(MIRT_RELU6, x + 3) + x * inside) / 6;
+    case MIRT__SOFTPLUS_GRAD: return sigmoid;
+    case MIRT__CLIP_GRAD: return x < scale || x > offset ? 0 : 1;
+    case MIRT__POWER_GRAD: return scale == 0 ? 0 : scale * mirt__pow(x, scale - 1);
+    default: return 0;
+    }
+}
+
+static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
+    switch (args->kind) {
     case MIRT__ADD: return a + b;
     case MIRT__SUBTRACT: return a - b;
     case MIRT__MULTIPLY: return a * b;
@@ -27,9 +64,11 @@ static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt
     case MIRT__RELU_GRAD: return b > 0 ? a : 0;
     case MIRT__SIGMOID_GRAD: return a * mirt__ref_derivative(MIRT_SIGMOID, b);
     case MIRT__TANH_GRAD: return a * mirt__ref_derivative(MIRT_TANH, b);
-    case MIRT__EQUAL: return a == b ? (mirt__real)1 : (mirt__real)0;
+    case MIRT__RELU6_GRAD: return a * mirt__ref_derivative(MIRT_RELU6, b);
+    case MIRT__MAXIMUM: return a >= b || a != a ? a : b;
+    case MIRT__MINIMUM: return a <= b || a != a ? a : b;
+    default: return a * mirt__ref_slope(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
     }
-    return 0;
 }
 
 /* The index in every dimension of the element at row-major position `at`. */
@@ -56,7 +95,49 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where)
             a_at += index[i] * b->a_stride[i];
             b_at += index[i] * b->b_stride[i];
         }
-        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at]);
+        b->y[at] = mirt__ref_binary_of(b, b->a[a_at], b->b[b_at]);
+    }
+}
+
+/* Every dtype's numbers are numbers of double. */
+static double mirt__ref_number(const void *x, mirt_dtype dtype, int64_t at) {
+    switch (dtype) {
+    case MIRT_INT32: return (double)((const int32_t *)x)[at];
+    case MIRT_UINT8:
+    case MIRT_BOOL: return (double)((const uint8_t *)x)[at];
+    default: return (double)((const mirt__real *)x)[at];
+    }
+}
+
+static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t at) {
+    const bool where = l->kind == MIRT__WHERE;
+    const double a = mirt__ref_number(l->in[where], l->dtype, in[where]), b = mirt__ref_number(l->in[where + 1], l->dtype, in[where + 1]);
+    uint8_t *y = (uint8_t *)l->y;
+    const size_t size = mirt__dtype_size(l->dtype);
+    const int from = where && ((const uint8_t *)l->in[0])[in[0]] ? 1 : 2;
+    switch (l->kind) {
+    case MIRT__IS_EQUAL: y[at] = a == b; break;
+    case MIRT__IS_NOT_EQUAL: y[at] = a != b; break;
+    case MIRT__IS_LESS: y[at] = a < b; break;
+    case MIRT__IS_LESS_EQUAL: y[at] = a <= b; break;
+    case MIRT__AND: y[at] = a != 0 && b != 0; break;
+    case MIRT__OR: y[at] = a != 0 || b != 0; break;
+    case MIRT__NOT: y[at] = a == 0; break;
+    case MIRT__WHERE: memcpy(y + (size_t)at * size, (const char *)l->in[from] + (size_t)in[from] * size, size); break;
+    }
+}
+
+MIRT__LIB void mirt__ref_logic(const mirt__logic *l, const mirt__where *where) {
+    const int64_t count = mirt__ref_count(l->dim, l->rank);
+    int64_t index[MIRT_MAX_RANK];
+    (void)where;
+    for (int64_t at = 0; at < count; at++) {
+        int64_t in[3] = {0, 0, 0};
+        mirt__ref_unflatten(at, l->dim, l->rank, index);
+        for (int k = 0; k < 3; k++) {
+            for (int i = 0; i < l->rank; i++) in[k] += index[i] * l->stride[k][i];
+        }
+        mirt__ref_logic_at(l, in, at);
     }
 }
 
@@ -150,14 +231,10 @@ static double mirt__ref_saturate(double x, double low, double high) {
 MIRT__LIB void mirt__ref_cast(const mirt__cast *c, const mirt__where *where) {
     (void)where;
     for (int64_t i = 0; i < c->count; i++) {
-        double x;
-        switch (c->from) {
-        case MIRT_UINT8: x = (double)((const uint8_t *)c->x)[i]; break;
-        case MIRT_INT32: x = (double)((const int32_t *)c->x)[i]; break;
-        default: x = (double)((const mirt__real *)c->x)[i]; break;
-        }
+        const double x = mirt__ref_number(c->x, c->from, i);
         switch (c->to) {
         case MIRT_UINT8: ((uint8_t *)c->y)[i] = (uint8_t)mirt__ref_saturate(x, 0, 255); break;
+        case MIRT_BOOL: ((uint8_t *)c->y)[i] = x != 0; break;
         case MIRT_INT32: ((int32_t *)c->y)[i] = (int32_t)mirt__ref_saturate(x, INT32_MIN, INT32_MAX); break;
         default: ((mirt__real *)c->y)[i] = (mirt__real)x; break;
         }

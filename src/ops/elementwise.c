@@ -1,8 +1,17 @@
 #include "ops.h"
-/* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), numpy
-   broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
+/* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), a.scale and
+   a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
 
 static bool mirt__unary_shape(mirt__node *node) {
+    const mirt__attrs *a = &node->a;
+    const mirt_dtype dtype = node->in[0]->dtype;
+    if (a->kind == MIRT__COPY) return mirt__declare(node, dtype, &node->in[0]->shape);
+    if (a->kind == MIRT__CLIP && !(a->scale <= a->offset)) {
+        return mirt__fail(MIRT_E_INVALID, "clip: %g to %g is no range", (double)a->scale, (double)a->offset), false;
+    }
+    if (a->kind != MIRT__CLIP && !(isfinite(a->scale) && isfinite(a->offset))) {
+        return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset), false;
+    }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
@@ -14,19 +23,54 @@ static void mirt__unary_run(const mirt__call *call) {
     u.y = (mirt__real *)call->out[0];
     u.scale = call->node->a.scale;
     u.offset = call->node->a.offset;
-    call->kernels->unary(&u, &call->where);
+    if (call->node->in[0]->dtype != MIRT_FLOAT32) mirt__copy_run(call);
+    else call->kernels->unary(&u, &call->where);
 }
 
-static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt_tensor *x = node->in[0], *y = node->out[0];
+static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale, float offset) {
+    if (!a || !b) return NULL;
+    mirt__attrs attrs = mirt__no_attrs();
+    attrs.kind = kind;
+    attrs.scale = scale;
+    attrs.offset = offset;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
+    return mirt__binary_with(kind, a, b, 0, 0);
+}
+
+/* dy times the derivative of an activation's node. */
+static mirt_tensor *mirt__unary_activation_grad(const mirt__node *node, mirt_tensor *dy) {
+    for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) {
+        const mirt__activation_class *activation = mirt__activation_get((mirt_activation_kind)i);
+        if (activation->unary == MIRT__COPY || (int)activation->unary != node->a.kind) continue;
+        return mirt__binary_with(activation->grad, dy, activation->fused ? node->out[0] : node->in[0], node->a.scale, node->a.offset);
+    }
+    return NULL;
+}
+
+static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0], *t;
     switch ((mirt__unary_kind)node->a.kind) {
-    case MIRT__COPY: dx[0] = dy[0]; break;
-    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy[0], 0, 0); break;
-    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy[0], x), 2, 0); break;
-    case MIRT__ACT_RELU:
-    case MIRT__ACT_SIGMOID:
-    case MIRT__ACT_TANH: dx[0] = mirt__activation_grad_op(mirt__activation_of(node), dy[0], y); break;
-    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy[0], node->a.scale, 0); break;
+    case MIRT__COPY: dx[0] = dy; break;
+    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0); break;
+    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, x), 2, 0); break;
+    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy, node->a.scale, 0); break;
+    case MIRT__EXP: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, y); break;
+    case MIRT__LOG: dx[0] = mirt__binary_op(MIRT__DIVIDE, dy, x); break;
+    case MIRT__SQRT: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0); break;
+    case MIRT__RSQRT: /* -y^3 / 2 */
+        t = mirt__binary_op(MIRT__MULTIPLY, y, mirt__unary_op(MIRT__SQUARE, y, 0, 0));
+        dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, t), -0.5f, 0);
+        break;
+    case MIRT__ABS: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, mirt__unary_op(MIRT__SIGN, x, 0, 0)); break;
+    case MIRT__CLIP: dx[0] = mirt__binary_with(MIRT__CLIP_GRAD, dy, x, node->a.scale, node->a.offset); break;
+    case MIRT__POWER: dx[0] = mirt__binary_with(MIRT__POWER_GRAD, dy, x, node->a.scale, 0); break;
+    case MIRT__SIGN:
+    case MIRT__FLOOR: return true; /* constant but for jumps: gradients end here */
+    default: dx[0] = mirt__unary_activation_grad(node, dy); break;
     }
     return dx[0] != NULL;
 }
@@ -42,8 +86,7 @@ MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, flo
     return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);
 }
 
-/* numpy's rule, with MIRT_ROWS equal to itself only. */
-static bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
+MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out) {
     memset(out, 0, sizeof *out);
     out->rank = a->rank > b->rank ? a->rank : b->rank;
     for (int i = 0; i < out->rank; i++) {
@@ -69,8 +112,7 @@ static bool mirt__binary_shape(mirt__node *node) {
            mirt__declare(node, MIRT_FLOAT32, &shape);
 }
 
-/* Element strides of `x` seen as `out`: 0 where it repeats. */
-static void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]) {
+MIRT__LIB void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]) {
     int64_t step = 1;
     for (int i = out->rank - 1, k = x->rank - 1; i >= 0; i--, k--) {
         bool repeats = k < 0 || x->dim[k] == 1;
@@ -84,6 +126,8 @@ static void mirt__binary_args(const mirt__call *call, mirt__binary *b) {
     memset(b, 0, sizeof *b);
     b->rank = out->rank;
     for (int i = 0; i < out->rank; i++) b->dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    b->scale = call->node->a.scale;
+    b->offset = call->node->a.offset;
     b->a = (const mirt__real *)call->in[0];
     b->y = (mirt__real *)call->out[0];
     mirt__broadcast_strides(&call->node->in[0]->shape, out, b->a_stride);
@@ -100,8 +144,7 @@ static void mirt__binary_call(const mirt__call *call, mirt__binary_kind kind) {
 
 static void mirt__binary_run(const mirt__call *call) { mirt__binary_call(call, (mirt__binary_kind)call->node->a.kind); }
 
-/* Sums `dy` over the axes along which `x` was repeated. */
-static mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
+MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) {
     if (!dy || mirt__shape_equal(&dy->shape, &x->shape)) return dy;
     unsigned axes = 0;
     int extra = dy->shape.rank - x->shape.rank;
@@ -127,8 +170,11 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
         da = mirt__binary_op(MIRT__DIVIDE, dy[0], b);
         if (b->needs_grad) db = mirt__unary_op(MIRT__NEGATIVE, mirt__binary_op(MIRT__MULTIPLY, da, node->out[0]), 0, 0);
         break;
+    case MIRT__MAXIMUM: /* of equals the first has the gradient, as in TensorFlow */
+        return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a), a, b, dy[0], dx);
+    case MIRT__MINIMUM: return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b), a, b, dy[0], dx);
     default:
-        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations and comparisons");
+        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations");
         return false;
     }
     if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
@@ -137,14 +183,6 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0, NULL};
-
-MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b) {
-    if (!a || !b) return NULL;
-    mirt__attrs attrs = mirt__no_attrs();
-    attrs.kind = kind;
-    mirt_tensor *in[2] = {a, b};
-    return mirt__record(a->node->graph, MIRT__OP_binary, &attrs, in, 2);
-}
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -200,11 +238,19 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
 }
 
 static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
-    {"linear", false, MIRT__COPY, MIRT__ADD},
-    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD},
-    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD},
-    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD},
-    {"softmax", false, MIRT__COPY, MIRT__ADD},
+    {"linear", false, MIRT__COPY, MIRT__ADD, 0},
+    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD, 0},
+    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
+    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD, 0},
+    {"softmax", false, MIRT__COPY, MIRT__ADD, 0},
+    {"relu6", true, MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
+    {"leaky_relu", false, MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f},
+    {"elu", false, MIRT__ACT_ELU, MIRT__ELU_GRAD, 1},
+    {"gelu", false, MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
+    {"silu", false, MIRT__ACT_SILU, MIRT__SILU_GRAD, 0},
+    {"hard_sigmoid", false, MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
+    {"hard_swish", false, MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0},
+    {"softplus", false, MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0},
 };
 
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
@@ -213,14 +259,14 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
 
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
+        if (mirt__activation_table[i].fused && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }
 
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].elementwise && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
+        if (mirt__activation_table[i].fused && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }
@@ -229,7 +275,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
     const mirt__activation_class *activation = mirt__activation_get(kind);
     if (!x || kind == MIRT_LINEAR) return x;
     if (kind == MIRT_SOFTMAX) return mirt_softmax(x);
-    if (activation) return mirt__unary_op(activation->unary, x, 0, 0);
+    if (activation) return mirt__unary_op(activation->unary, x, activation->scale, 0);
     mirt__fail(MIRT_E_INVALID, "there is no activation number %d", (int)kind);
     mirt__graph_poison(x->node->graph);
     return NULL;
@@ -237,7 +283,7 @@ MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tenso
 
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y) {
     const mirt__activation_class *activation = mirt__activation_get(kind);
-    return activation && activation->elementwise ? mirt__binary_op(activation->grad, dy, y) : dy;
+    return activation && activation->fused ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
 
 MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
@@ -249,3 +295,23 @@ MIRT_API mirt_tensor *mirt_square(mirt_tensor *x) { return mirt__unary_op(MIRT__
 MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0); }
 MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0); }
 MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MAXIMUM, a, b); }
+MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MINIMUM, a, b); }
+MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset) { return mirt__unary_op(MIRT__AFFINE, x, scale, offset); }
+MIRT_API mirt_tensor *mirt_exp(mirt_tensor *x) { return mirt__unary_op(MIRT__EXP, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_log(mirt_tensor *x) { return mirt__unary_op(MIRT__LOG, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_sqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__SQRT, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_rsqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__RSQRT, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_abs(mirt_tensor *x) { return mirt__unary_op(MIRT__ABS, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_sign(mirt_tensor *x) { return mirt__unary_op(MIRT__SIGN, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_floor(mirt_tensor *x) { return mirt__unary_op(MIRT__FLOOR, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_clip(mirt_tensor *x, float low, float high) { return mirt__unary_op(MIRT__CLIP, x, low, high); }
+MIRT_API mirt_tensor *mirt_power(mirt_tensor *x, float exponent) { return mirt__unary_op(MIRT__POWER, x, exponent, 0); }
+MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope) { return mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0); }
+MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha) { return mirt__unary_op(MIRT__ACT_ELU, x, alpha, 0); }
+MIRT_API mirt_tensor *mirt_gelu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_GELU, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SILU, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SIGMOID, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SWISH, x, 0, 0); }
+MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SOFTPLUS, x, 0, 0); }

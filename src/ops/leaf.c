@@ -1,5 +1,5 @@
 #include "ops.h"
-/* Leaves of the graph: inputs, variables, and the weight of a sample's loss. */
+/* Leaves of the graph: inputs, variables, constants (a.data), and the weight of a sample's loss. */
 
 MIRT__LIB mirt__attrs mirt__no_attrs(void) {
     mirt__attrs a;
@@ -25,7 +25,7 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
     mirt__reader r;
     r.data = call->in[input];
-    r.dtype = call->node->in[input]->dtype;
+    r.dtype = call->node->in[input]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[input]->dtype;
     r.affine = call->node->a.affine;
     r.scale = call->node->a.scale;
     r.offset = call->node->a.offset;
@@ -72,6 +72,56 @@ static void mirt__loss_weight_run(const mirt__call *call) {
     }
 }
 
+MIRT__LIB void mirt__copy_run(const mirt__call *call) {
+    mirt__cast c;
+    c.from = c.to = call->node->out[0]->dtype;
+    c.count = mirt__elements(call->node->out[0], call->rows);
+    c.x = call->node->num_in ? call->in[0] : call->node->a.data;
+    c.y = call->out[0];
+    call->kernels->cast(&c, &call->where);
+}
+
+static mirt_tensor *mirt__constant_of(mirt__graph *graph, const mirt_array *array, size_t bytes) {
+    mirt__attrs a = mirt__no_attrs();
+    void *data = mirt__pool_alloc(&graph->pool, bytes);
+    if (!data) return NULL;
+    if (array->dtype == MIRT_FLOAT32) {
+        for (size_t i = 0; i < bytes / sizeof(mirt__real); i++) ((mirt__real *)data)[i] = ((const float *)array->data)[i];
+    } else {
+        memcpy(data, array->data, bytes);
+    }
+    a.data = data;
+    a.bytes = bytes;
+    a.dtype = array->dtype;
+    a.shape = array->shape;
+    return mirt__record(graph, MIRT__OP_constant, &a, NULL, 0);
+}
+
+MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
+    int64_t count = 1;
+    if (graph->status != MIRT_OK) return NULL;
+    const bool shaped = array.shape.rank >= 0 && array.shape.rank <= MIRT_MAX_RANK;
+    for (int i = 0; shaped && i < array.shape.rank; i++) count = array.shape.dim[i] < 1 ? -1 : count;
+    if (shaped && count > 0) count = mirt__shape_count(&array.shape);
+    mirt_tensor *t = NULL;
+    if (!array.data || !mirt__dtype_size(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
+    else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS) mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
+    else t = mirt__constant_of(graph, &array, (size_t)count * mirt__dtype_size(array.dtype));
+    if (!t) mirt__graph_poison(graph);
+    return t;
+}
+
+MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value) {
+    mirt_shape none;
+    memset(&none, 0, sizeof none);
+    return mirt__constant_op(graph, mirt_make_array(&value, MIRT_FLOAT32, none));
+}
+
+MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) {
+    return like ? mirt__constant_op(like->node->graph, array) : NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_constant = {"constant", mirt__leaf_shape, NULL, mirt__copy_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};

@@ -33,22 +33,37 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset);
 MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b);
+/* b is not read for MIRT__NOT. */
+MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b);
+MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
+/* Gradients of where(condition, a, b), or of what chose so, in dx[0] and dx[1]. */
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx);
+/* A leaf with the values of `array`, copied. */
+MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
+MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
 /* What there is to know of an activation: the one place where a new one is described. */
 typedef struct mirt__activation_class {
     const char *name;
-    bool elementwise; /* has the two kinds that follow, and may be fused */
-    mirt__unary_kind unary;
-    mirt__binary_kind grad; /* of dy and the activation's output */
+    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
+    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
+    float scale;            /* default of a.scale */
 } mirt__activation_class;
 /* NULL when there is no such activation. */
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
-/* The activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
+/* The fused activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_op(mirt_activation_kind kind, mirt_tensor *x);
-/* dy times the derivative of an elementwise activation whose output is y; dy for MIRT_LINEAR. */
+/* dy times the derivative of a fused activation whose output is y; dy for MIRT_LINEAR. */
 MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_tensor *dy, mirt_tensor *y);
+/* numpy's rule, with MIRT_ROWS equal to itself only; false with the error set. */
+MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, mirt_shape *out);
+/* Element strides of `x` seen as `out`: 0 where it repeats. */
+MIRT__LIB void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *out, int64_t stride[MIRT_MAX_RANK]);
+/* Sums `dy` over the axes along which `x` was repeated. */
+MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x);
 /* x (already of like's rank, 1 where it repeats) over like's shape; divided by the repeats if `mean`. */
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean);
 /* x + bias over the last axis. */
@@ -94,6 +109,8 @@ MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
+/* Output 0 becomes the bytes of input 0. */
+MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 

@@ -79,7 +79,7 @@ static void mirt__one_hot_run(const mirt__call *call) {
     mirt__one_hot o;
     o.count = mirt__elements(call->node->in[0], call->rows);
     o.depth = call->node->a.depth;
-    o.dtype = call->node->in[0]->dtype;
+    o.dtype = call->node->in[0]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[0]->dtype;
     o.x = call->in[0];
     o.y = (mirt__real *)call->out[0];
     call->kernels->one_hot(&o, &call->where);
@@ -93,6 +93,12 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     a.depth = depth;
     return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
 }
+
+static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
+
+MIRT__TABLE mirt__op mirt__op_stop_gradient = {"stop_gradient", mirt__stop_gradient_shape, NULL, NULL, NULL, NULL, true, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
 
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
     mirt_shape none;

@@ -30,7 +30,7 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
 }
 
 static double mirt__label_at(const void *labels, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_UINT8) return ((const uint8_t *)labels)[i];
+    if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL) return ((const uint8_t *)labels)[i];
     if (dtype == MIRT_INT32) return ((const int32_t *)labels)[i];
     return (double)((const float *)labels)[i];
 }

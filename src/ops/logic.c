@@ -1,0 +1,83 @@
+#include "ops.h"
+/* logic: a.kind (mirt__logic_kind), numpy broadcasting. Comparisons take two tensors of one dtype and
+   make bools; and, or, not take bools; where takes a bool and two of one dtype. */
+
+static bool mirt__logic_shape(mirt__node *node) {
+    const bool where = node->a.kind == MIRT__WHERE, truth = node->a.kind >= MIRT__AND && node->a.kind <= MIRT__NOT;
+    const mirt_tensor *a = node->in[where], *b = node->num_in > where + 1 ? node->in[where + 1] : a;
+    mirt_shape shape;
+    if (where && node->in[0]->dtype != MIRT_BOOL) {
+        return mirt__fail(MIRT_E_INVALID, "the condition is %s, not bool: compare or cast it first", mirt__dtype_name(node->in[0]->dtype)), false;
+    }
+    if (a->dtype != b->dtype) {
+        return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(a->dtype), mirt__dtype_name(b->dtype)), false;
+    }
+    if (truth && a->dtype != MIRT_BOOL) {
+        return mirt__fail(MIRT_E_INVALID, "takes bool, not %s: compare or cast it first", mirt__dtype_name(a->dtype)), false;
+    }
+    if (!mirt__broadcast_shape(&a->shape, &b->shape, &shape)) return false;
+    mirt_shape all = shape;
+    if (where && !mirt__broadcast_shape(&node->in[0]->shape, &shape, &all)) return false;
+    return mirt__declare(node, where ? a->dtype : MIRT_BOOL, &all);
+}
+
+static void mirt__logic_run(const mirt__call *call) {
+    const mirt_shape *out = &call->node->out[0]->shape;
+    mirt__logic l;
+    memset(&l, 0, sizeof l);
+    l.kind = (mirt__logic_kind)call->node->a.kind;
+    l.dtype = call->node->in[call->node->num_in - 1]->dtype;
+    l.rank = out->rank;
+    for (int i = 0; i < out->rank; i++) l.dim[i] = out->dim[i] == MIRT_ROWS ? call->rows : out->dim[i];
+    for (int k = 0; k < 3; k++) {
+        const int from = k < call->node->num_in ? k : 0;
+        l.in[k] = call->in[from];
+        mirt__broadcast_strides(&call->node->in[from]->shape, out, l.stride[k]);
+    }
+    l.y = call->out[0];
+    call->kernels->logic(&l, &call->where);
+}
+
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx) {
+    if (!condition || !dy) return false;
+    mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);
+    if (a->needs_grad && !(dx[0] = mirt__unbroadcast(mirt__where_op(condition, dy, zero), a))) return false;
+    return !b->needs_grad || (dx[1] = mirt__unbroadcast(mirt__where_op(condition, zero, dy), b)) != NULL;
+}
+
+/* Only `where` passes gradients on; everything else makes bools. */
+static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
+}
+
+MIRT__TABLE mirt__op mirt__op_logic = {"logic", mirt__logic_shape, mirt__logic_gradient, mirt__logic_run, NULL, NULL, false, 0, NULL};
+
+static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
+    for (int i = 0; i < num_in; i++) {
+        if (!in[i]) return NULL;
+    }
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
+}
+
+MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b) {
+    mirt_tensor *in[2] = {a, b};
+    return mirt__logic_record(kind, in, kind == MIRT__NOT ? 1 : 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) {
+    mirt_tensor *in[3] = {condition, a, b};
+    return mirt__logic_record(MIRT__WHERE, in, 3);
+}
+
+MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, a, b); }
+MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, b, a); }
+MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a); }
+MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__AND, a, b); }
+MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__OR, a, b); }
+MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x) { return mirt__logic_op(MIRT__NOT, x, NULL); }
+MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) { return mirt__where_op(condition, a, b); }
