@@ -542,12 +542,18 @@ MIRT_API mirt_initializer mirt_glorot_normal(void);
 MIRT_API mirt_initializer mirt_he_uniform(void);
 MIRT_API mirt_initializer mirt_he_normal(void);
 
+/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. Keras: regularizers.L1L2. */
+typedef struct mirt_regularizer {
+    float l1, l2;
+} mirt_regularizer;
+
 typedef struct mirt_dense_desc {
     int units;
     mirt_activation_kind activation;
     bool no_bias;
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
+    mirt_regularizer kernel_regularizer, bias_regularizer;
     const char *name;                    /* default dense, dense_1, ... */
 } mirt_dense_desc;
 
@@ -562,6 +568,7 @@ typedef struct mirt_conv2d_desc {
     bool no_bias;
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
+    mirt_regularizer kernel_regularizer, bias_regularizer;
     const char *name;
 } mirt_conv2d_desc;
 
@@ -599,6 +606,40 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
+/* The name of the model's next layer, for those whose description has none: valid UTF-8 without '/', copied.
+   Keras: layer(name=...). */
+MIRT_API void mirt_next_name(mirt_model *model, const char *name);
+
+/* A layer of your own: Keras's class Mine(Layer). What its build function records (operations, variables,
+   other layers, which get names inside of its own) is the layer. */
+typedef struct mirt_layer mirt_layer; /* while it is being built */
+typedef enum mirt_field_kind { MIRT_FIELD_INT = 0, MIRT_FIELD_FLOAT, MIRT_FIELD_BOOL } mirt_field_kind;
+/* A member of a layer's config that is saved: {"units", MIRT_FIELD_INT, offsetof(mine, units)}. */
+typedef struct mirt_field {
+    const char *name;
+    mirt_field_kind kind; /* int, float, bool */
+    size_t offset;
+} mirt_field;
+typedef struct mirt_layer_class {
+    const char *class_name; /* "Mine"; the layers' default names are then mine, mine_1, ... */
+    int inputs;             /* how many tensors it takes; 0: one; -1: one or more */
+    size_t config_size;     /* of what `config` points to */
+    const mirt_field *fields;
+    int num_fields;
+    /* Records the layer on in[0 .. num_in) and returns its output; NULL: it failed. `config` is a copy. Also
+       called when a model is loaded, with what the file says: check it, and report by returning NULL. */
+    mirt_tensor *(*build)(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user);
+    void *user;             /* handed to build; must live as long as the strategy */
+} mirt_layer_class;
+/* Adds a layer to the model of its tensors; `config` (NULL only if config_size is 0) is copied, name NULL: the
+   default. Registers the class too. */
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name);
+/* Copies the class, so that mirt_load finds it; the latest of a name holds. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class);
+/* In build: a weight "layer/name"; an initializer of all zeros is glorot_uniform. Keras: add_weight. */
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+/* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
+MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 /* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
@@ -14144,6 +14185,8 @@ struct mirt_strategy {
     void *log_user;
     int fits;           /* under way */
     mirt_model *models; /* living in it, a list */
+    mirt__pool pool;    /* what lives as long as it does */
+    struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
@@ -14611,6 +14654,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     while (strategy->models) mirt_model_destroy(strategy->models);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
+    mirt__pool_free(&strategy->pool);
     mirt__free(strategy);
 }
 
@@ -14637,12 +14681,14 @@ typedef struct mirt__variable {
     double fan_in, fan_out;
 } mirt__variable;
 
-typedef struct mirt__layer mirt__layer;
+typedef struct mirt_layer mirt__layer;
 
 /* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
 typedef enum mirt__field_kind {
-    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
+    MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
+    MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
+    MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER, MIRT__FIELD_SHAPE
 } mirt__field_kind;
 typedef struct mirt__field {
     const char *name; /* as in Keras's config */
@@ -14650,7 +14696,8 @@ typedef struct mirt__field {
     size_t offset;
 } mirt__field;
 
-typedef struct mirt__layer_class {
+typedef struct mirt__layer_class mirt__layer_class;
+struct mirt__layer_class {
     const char *class_name; /* "Conv2D" */
     const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
     int min_in, max_in; /* how many tensors it takes */
@@ -14660,9 +14707,11 @@ typedef struct mirt__layer_class {
     /* Records the layer on layer->in, whose first is x (NULL for inputs); returns its first output. One that
        has more sets layer->out and num_out. The defaults in `desc` may be filled in. */
     mirt_tensor *(*build)(mirt__layer *layer, mirt_tensor *x, void *desc);
-} mirt__layer_class;
+    const mirt_layer_class *user; /* of a user-defined layer, otherwise NULL */
+    mirt__layer_class *next; /* in its strategy */
+};
 
-struct mirt__layer {
+struct mirt_layer {
     const mirt__layer_class *cls;
     mirt_model *model;
     const char *name;
@@ -14670,7 +14719,10 @@ struct mirt__layer {
     int num_in, num_out;
     int first_variable, num_variables;
     int first_node, num_nodes; /* of the model's graph */
+    int first_term, num_terms;
     char *desc;                /* cls->desc_size bytes, owned by the graph */
+    mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in model->layer */
+    mirt__layer *children, *sibling;
 };
 
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
@@ -14714,6 +14766,8 @@ struct mirt_model {
     int num_variables, variable_capacity;
     mirt__layer **layer;
     int num_layers, layer_capacity;
+    mirt__layer *building; /* while a build function runs */
+    char *next_name;       /* by mirt_next_name, or NULL */
     mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
     int num_inputs, num_outputs;
     mirt_tensor **term; /* added to the loss: regularizers and the like */
@@ -14739,12 +14793,12 @@ struct mirt_model {
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
    bytes (NULL: zeros), `name` NULL for the default. NULL with the model marked on errors. */
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name);
-/* A variable of the layer being built: "layer/name". */
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer,
-                                          double fan_in, double fan_out, bool trainable);
+/* A variable of the layer being built: "layer/name". Fans are Keras's, by shape. */
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable);
 /* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
+/* Of the library, or registered with the strategy; NULL when there is none. */
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name);
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
@@ -15072,9 +15126,12 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
-/* A class's columns fields and num_fields from an array of them, and without. */
-#define MIRT__FIELDS(f) f, MIRT__COUNT(f)
-#define MIRT__NO_FIELDS NULL, 0
+/* Class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a description. */
+#define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
+        class_name, base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), mirt__##name##_build, NULL, NULL}
+#define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name, base_name, min_in, max_in, NULL, 0, 0, mirt__##name##_build, NULL, NULL}
 
 /* The layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
@@ -15087,9 +15144,12 @@ MIRT__LIB void mirt__default_initializer(mirt_initializer *i, mirt_initializer f
 MIRT__LIB void mirt__default_pair(int pair[2], int fallback);
 /* Whether x is (rows, height, width, channels); says so if not. */
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
+/* A trainable variable with its description's initializer (filled in when it is the default) and regularizer. */
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
+                                        mirt_initializer fallback, const mirt_regularizer *regularizer);
 /* x + a variable "bias" of the layer, unless no_bias; then the activation. */
 MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 double fan_in, mirt_activation_kind activation);
+                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation);
 
 #endif
 
@@ -15133,11 +15193,10 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_dense_desc *d = (mirt_dense_desc *)desc;
     if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
-    mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
-    mirt_tensor *kernel = mirt__variable_add(layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units, true);
-    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, d->units, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -15165,16 +15224,18 @@ static const mirt__field mirt__dense_fields[] = {{"units", MIRT__FIELD_INT, offs
                                                  {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_dense_desc, activation)},
                                                  {"use_bias", MIRT__FIELD_NO, offsetof(mirt_dense_desc, no_bias)},
                                                  {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, kernel_initializer)},
-                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)}};
+                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)},
+                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, kernel_regularizer)},
+                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, bias_regularizer)}};
 static const mirt__field mirt__dropout_fields[] = {{"rate", MIRT__FIELD_FLOAT, offsetof(mirt__dropout_desc, rate)}};
 static const mirt__field mirt__activation_fields[] = {{"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt__activation_desc, activation)}};
 
-MIRT__TABLE mirt__layer_class mirt__input_layer = {"InputLayer", "input_layer", 0, 0, MIRT__FIELDS(mirt__input_fields), sizeof(mirt__input_desc), mirt__input_build};
-MIRT__TABLE mirt__layer_class mirt__rescaling_layer = {"Rescaling", "rescaling", 1, 1, MIRT__FIELDS(mirt__rescaling_fields), sizeof(mirt__rescaling_desc), mirt__rescaling_build};
-MIRT__TABLE mirt__layer_class mirt__dense_layer = {"Dense", "dense", 1, 1, MIRT__FIELDS(mirt__dense_fields), sizeof(mirt_dense_desc), mirt__dense_build};
-MIRT__TABLE mirt__layer_class mirt__flatten_layer = {"Flatten", "flatten", 1, 1, MIRT__NO_FIELDS, 0, mirt__flatten_build};
-MIRT__TABLE mirt__layer_class mirt__dropout_layer = {"Dropout", "dropout", 1, 1, MIRT__FIELDS(mirt__dropout_fields), sizeof(mirt__dropout_desc), mirt__dropout_build};
-MIRT__TABLE mirt__layer_class mirt__activation_layer = {"Activation", "activation", 1, 1, MIRT__FIELDS(mirt__activation_fields), sizeof(mirt__activation_desc), mirt__activation_build};
+MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__input_desc);
+MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
+MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
+MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
+MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt__dropout_desc);
+MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
 
 MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape) {
     mirt__input_desc d;
@@ -15218,7 +15279,6 @@ static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void 
     mirt__default_pair(d->strides, 1);
     mirt__default_pair(d->dilation, 1);
     if (!d->groups) d->groups = 1;
-    mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
     if (d->filters < 1) return mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", d->filters), (mirt_tensor *)NULL;
     if (d->kernel[0] < 1 || d->kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", d->kernel[0], d->kernel[1]), (mirt_tensor *)NULL;
     if (!mirt__layer_takes_images(x)) return NULL;
@@ -15233,9 +15293,8 @@ static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void 
     a.groups = d->groups;
     a.padding = d->padding;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
-    double area = (double)d->kernel[0] * d->kernel[1];
-    mirt_tensor *kernel = mirt__variable_add(layer, "kernel", &shape, &d->kernel_initializer, area * (double)shape.dim[2], area * d->filters, true);
-    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, d->filters, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
 static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
@@ -15250,21 +15309,21 @@ static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
     a->padding = d->padding;
 }
 
-static mirt_tensor *mirt__max_pool_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt__attrs a;
     (void)layer;
     mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
     return mirt__max_pool2d_op(x, &a);
 }
 
-static mirt_tensor *mirt__average_pool_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt__attrs a;
     (void)layer;
     mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
     return mirt__average_pool2d_op(x, &a);
 }
 
-static mirt_tensor *mirt__global_average_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__global_average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     (void)layer;
     (void)desc;
     if (!mirt__layer_takes_images(x)) return NULL;
@@ -15280,14 +15339,16 @@ static const mirt__field mirt__conv2d_fields[] = {{"filters", MIRT__FIELD_INT, o
                                                   {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_conv2d_desc, activation)},
                                                   {"use_bias", MIRT__FIELD_NO, offsetof(mirt_conv2d_desc, no_bias)},
                                                   {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, kernel_initializer)},
-                                                  {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, bias_initializer)}};
+                                                  {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, bias_initializer)},
+                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_conv2d_desc, kernel_regularizer)},
+                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_conv2d_desc, bias_regularizer)}};
 static const mirt__field mirt__pool_fields[] = {{"pool_size", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, size)},
                                                 {"strides", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, strides)},
                                                 {"padding", MIRT__FIELD_PADDING, offsetof(mirt_pool2d_desc, padding)}};
-MIRT__TABLE mirt__layer_class mirt__conv2d_layer = {"Conv2D", "conv2d", 1, 1, MIRT__FIELDS(mirt__conv2d_fields), sizeof(mirt_conv2d_desc), mirt__conv2d_build};
-MIRT__TABLE mirt__layer_class mirt__max_pool2d_layer = {"MaxPooling2D", "max_pooling2d", 1, 1, MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__max_pool_build};
-MIRT__TABLE mirt__layer_class mirt__average_pool2d_layer = {"AveragePooling2D", "average_pooling2d", 1, 1, MIRT__FIELDS(mirt__pool_fields), sizeof(mirt_pool2d_desc), mirt__average_pool_build};
-MIRT__TABLE mirt__layer_class mirt__global_average_pool2d_layer = {"GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, MIRT__NO_FIELDS, 0, mirt__global_average_build};
+MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
+MIRT__LAYER(max_pool2d, "MaxPooling2D", "max_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
+MIRT__LAYER(average_pool2d, "AveragePooling2D", "average_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
+MIRT__PLAIN_LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1);
 
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
     return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);
@@ -15326,54 +15387,83 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
     return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)), false;
 }
 
+/* l1 * sum |w| + l2 * sum w^2 as a term of the loss. */
+static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
+    unsigned all = w ? (1u << w->shape.rank) - 1 : 0;
+    mirt_tensor *l1 = NULL, *l2 = NULL;
+    if (!w) return false;
+    if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
+        return mirt__fail(MIRT_E_INVALID, "a regularizer's numbers are %g and %g; they must be finite and not negative", (double)r->l1, (double)r->l2), false;
+    }
+    if (r->l1 != 0) l1 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
+    if (r->l2 != 0) l2 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2, 0);
+    if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
+    if (!l1 && !l2) return true;
+    return mirt__term_add(layer->model, l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2);
+}
+
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
+                                        mirt_initializer fallback, const mirt_regularizer *regularizer) {
+    mirt__default_initializer(initializer, fallback);
+    mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
+    return mirt__regularize(layer, w, regularizer) ? w : NULL;
+}
+
 MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 double fan_in, mirt_activation_kind activation) {
+                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation) {
     mirt__default_initializer(initializer, mirt_zeros());
     if (x && !no_bias) {
         mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
-        x = mirt__bias_add_op(x, mirt__variable_add(layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0], true));
+        x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, initializer, mirt_zeros(), regularizer));
     }
     return mirt__activation_op(activation, x);
 }
 
+/* Among the layers of the model, or those inside of the layer being built. */
 static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
-    for (int i = 0; i < model->num_layers; i++) {
+    const mirt__layer *parent = model->building;
+    for (const mirt__layer *l = parent ? parent->children : NULL; l; l = l->sibling) {
+        if (strcmp(l->name, name) == 0) return true;
+    }
+    for (int i = 0; !parent && i < model->num_layers; i++) {
         if (strcmp(model->layer[i]->name, name) == 0) return true;
     }
     return false;
 }
 
-/* "conv2d", "conv2d_1", ...: the first that is free. */
-static const char *mirt__layer_default_name(mirt_model *model, const char *base) {
-    char name[64];
-    snprintf(name, sizeof name, "%s", base);
-    for (int i = 1; mirt__layer_name_taken(model, name); i++) snprintf(name, sizeof name, "%s_%d", base, i);
-    return mirt__pool_strdup(&model->graph.pool, name);
-}
-
-static bool mirt__layer_name_check(const mirt_model *model, const char *name) {
+static bool mirt__layer_name_check(const char *name) {
     char label[MIRT__JSON_LABEL];
     size_t size = strlen(name);
-    mirt__json_label(name, label);
-    if (size == 0 || size > MIRT__NAME_BYTES || strchr(name, '/') || !mirt__utf8_valid(name, size)) {
-        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", label, MIRT__NAME_BYTES), false;
-    }
-    return !mirt__layer_name_taken(model, name) || (mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", label), false);
+    if (size > 0 && size <= MIRT__NAME_BYTES && !strchr(name, '/') && mirt__utf8_valid(name, size)) return true;
+    return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", mirt__json_label(name, label), MIRT__NAME_BYTES), false;
+}
+
+/* `name`, or the first of "conv2d", "conv2d_1", ... that is free; behind "parent/" inside of a layer. */
+static const char *mirt__layer_name(mirt_model *model, const char *base, const char *name) {
+    const mirt__layer *parent = model->building;
+    char full[2 * MIRT__NAME_BYTES + 16], label[MIRT__JSON_LABEL];
+    if (name && !mirt__layer_name_check(name)) return NULL;
+    int size = snprintf(full, sizeof full, "%s%s%s", parent ? parent->name : "", parent ? "/" : "", name ? name : base);
+    for (int i = 1; !name && mirt__layer_name_taken(model, full); i++) snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
+    if (strlen(full) > MIRT__NAME_BYTES) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)), (const char *)NULL;
+    if (name && mirt__layer_name_taken(model, full)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)), (const char *)NULL;
+    return mirt__pool_strdup(&model->graph.pool, full);
 }
 
 static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
     mirt__pool *pool = &model->graph.pool;
     if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
-    if (name && !mirt__layer_name_check(model, name)) return NULL;
-    mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer);
-    if (!layer) return NULL;
+    const char *full = mirt__layer_name(model, cls->base_name, name ? name : model->next_name);
+    model->next_name = NULL;
+    mirt__layer *layer = full ? (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer) : NULL;
+    if (!layer || !(layer->desc = (char *)mirt__pool_alloc(pool, cls->desc_size))) return NULL;
     layer->cls = cls;
     layer->model = model;
-    layer->name = name ? mirt__pool_strdup(pool, name) : mirt__layer_default_name(model, cls->base_name);
-    layer->desc = (char *)mirt__pool_alloc(pool, cls->desc_size);
+    layer->name = full;
+    layer->parent = model->building;
     layer->first_variable = model->num_variables;
     layer->first_node = model->graph.count;
-    if (!layer->name || !layer->desc) return NULL;
+    layer->first_term = model->num_terms;
     if (desc) memcpy(layer->desc, desc, cls->desc_size);
     if (model->num_layers == model->layer_capacity) {
         int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
@@ -15409,9 +15499,11 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     }
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
+    model->building = layer;
     model->graph.scope = layer->name;
     mirt_tensor *out = mirt__layer_inputs(layer, in, num_in) ? cls->build(layer, layer->in[0], layer->desc) : NULL;
-    model->graph.scope = NULL;
+    model->building = layer->parent;
+    model->graph.scope = layer->parent ? layer->parent->name : NULL;
     if (!out) {
         if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
         return mirt__model_poison(model);
@@ -15420,14 +15512,34 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     if (!layer->num_out) layer->num_out = 1;
     layer->num_variables = model->num_variables - layer->first_variable;
     layer->num_nodes = model->graph.count - layer->first_node;
-    model->layer[model->num_layers++] = layer;
+    layer->num_terms = model->num_terms - layer->first_term;
+    if (layer->parent) {
+        layer->sibling = layer->parent->children;
+        layer->parent->children = layer;
+    } else {
+        model->layer[model->num_layers++] = layer;
+    }
     return out;
 }
 
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer,
-                                          double fan_in, double fan_out, bool trainable) {
+MIRT_API void mirt_next_name(mirt_model *model, const char *name) {
+    if (!model) return;
+    model->next_name = name ? mirt__pool_strdup(&model->graph.pool, name) : NULL;
+    if (name && !model->next_name) mirt__model_poison(model);
+}
+
+/* Keras's compute_fans. */
+static void mirt__fans(mirt__variable *v) {
+    const mirt_shape *s = &v->shape;
+    double window = 1;
+    for (int i = 0; i < s->rank - 2; i++) window *= (double)s->dim[i];
+    v->fan_out = s->rank ? window * (double)s->dim[s->rank - 1] : 1;
+    v->fan_in = s->rank > 1 ? window * (double)s->dim[s->rank - 2] : v->fan_out;
+}
+
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable) {
     mirt_model *model = layer->model;
-    char full[256], text[96];
+    char full[2 * MIRT__NAME_BYTES + 16], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
@@ -15450,8 +15562,7 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
     v->offset = model->weight_bytes;
     v->trainable = trainable;
     v->initializer = *initializer;
-    v->fan_in = fan_in;
-    v->fan_out = fan_out;
+    mirt__fans(v);
     model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
 }
@@ -15470,14 +15581,16 @@ MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
 
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name) {
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name) {
 #define MIRT__LAYER_ADDRESS(name) &mirt__##name##_layer,
     static const mirt__layer_class *const table[] = {MIRT__LAYER_LIST(MIRT__LAYER_ADDRESS)};
 #undef MIRT__LAYER_ADDRESS
     for (int i = 0; i < MIRT__COUNT(table); i++) {
         if (strcmp(table[i]->class_name, class_name) == 0) return table[i];
     }
-    return NULL;
+    const mirt__layer_class *cls = strategy ? strategy->layer_classes : NULL;
+    while (cls && strcmp(cls->class_name, class_name) != 0) cls = cls->next;
+    return cls;
 }
 
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
@@ -15489,6 +15602,164 @@ MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt
     mirt__fail(MIRT_E_INVALID, "%s needs a description", cls->base_name);
     mirt__graph_poison(x->node->graph);
     return NULL;
+}
+
+/* >>section nn/layers_custom.c */
+
+/* User-defined layers. A class is copied into the strategy when it is registered or first used, where files find it. */
+
+static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt_layer_class *user = layer->cls->user;
+    (void)x;
+    mirt_tensor *y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    if (layer->model->graph.status != MIRT_OK) return NULL;
+    if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
+    if (y->node->graph == &layer->model->graph) return y;
+    return mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name), (mirt_tensor *)NULL;
+}
+
+static size_t mirt__custom_field_size(mirt_field_kind kind) {
+    switch (kind) {
+    case MIRT_FIELD_INT: return sizeof(int);
+    case MIRT_FIELD_FLOAT: return sizeof(float);
+    case MIRT_FIELD_BOOL: return sizeof(bool);
+    }
+    return 0;
+}
+
+static mirt_status mirt__custom_check(const mirt_layer_class *c) {
+    char label[MIRT__JSON_LABEL];
+    if (!c || !c->class_name || !*c->class_name || strlen(c->class_name) > 100 || !mirt__utf8_valid(c->class_name, strlen(c->class_name))) {
+        return mirt__fail(MIRT_E_INVALID, "a layer class needs a name of 1 to 100 bytes of UTF-8");
+    }
+    mirt__json_label(c->class_name, label);
+    if (mirt__layer_class_by_name(NULL, c->class_name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer class %s in the library", label);
+    if (!c->build) return mirt__fail(MIRT_E_INVALID, "layer class %s has no build function", label);
+    if (c->inputs < -1 || c->inputs > MIRT__MAX_IN) return mirt__fail(MIRT_E_INVALID, "layer class %s: %d inputs; at most %d are possible", label, c->inputs, MIRT__MAX_IN);
+    if (c->num_fields < 0 || (c->num_fields && !c->fields)) return mirt__fail(MIRT_E_INVALID, "layer class %s: %d fields without a table of them", label, c->num_fields);
+    for (int i = 0; i < c->num_fields; i++) {
+        const mirt_field *f = &c->fields[i];
+        size_t size = mirt__custom_field_size(f->kind);
+        if (f->name && size && f->offset % size == 0 && size <= c->config_size && f->offset <= c->config_size - size) continue;
+        return mirt__fail(MIRT_E_INVALID, "layer class %s: field number %d has no name, no kind, or lies outside of the %zu bytes of its config", label, i + 1, c->config_size);
+    }
+    return MIRT_OK;
+}
+
+static bool mirt__custom_same(const mirt_layer_class *a, const mirt_layer_class *b) {
+    bool same = strcmp(a->class_name, b->class_name) == 0 && a->build == b->build && a->user == b->user && a->inputs == b->inputs &&
+                a->config_size == b->config_size && a->num_fields == b->num_fields;
+    for (int i = 0; same && i < a->num_fields; i++) {
+        same = strcmp(a->fields[i].name, b->fields[i].name) == 0 && a->fields[i].kind == b->fields[i].kind && a->fields[i].offset == b->fields[i].offset;
+    }
+    return same;
+}
+
+/* As Keras makes "my_re_lu2d" of "MyReLU2D". */
+static char *mirt__custom_base_name(mirt__pool *pool, const char *class_name) {
+    char *out = (char *)mirt__pool_alloc(pool, 2 * strlen(class_name) + 8), *to = out;
+    for (const char *c = class_name; out && *c; c++) {
+        bool upper = *c >= 'A' && *c <= 'Z', lower = *c >= 'a' && *c <= 'z', before = c > class_name && c[-1] >= 'a' && c[-1] <= 'z';
+        if (upper && to > out && (before || (c[1] >= 'a' && c[1] <= 'z'))) *to++ = '_';
+        if (upper) *to++ = (char)(*c - 'A' + 'a');
+        else if (lower || *c == '_' || (*c >= '0' && *c <= '9')) *to++ = *c;
+    }
+    if (out && to == out) memcpy(out, "layer", 6);
+    return out;
+}
+
+static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const mirt_layer_class *c) {
+    mirt__pool *pool = &strategy->pool;
+    mirt__layer_class *cls = (mirt__layer_class *)mirt__pool_alloc(pool, sizeof *cls);
+    mirt_layer_class *user = (mirt_layer_class *)mirt__pool_alloc(pool, sizeof *user);
+    mirt__field *fields = (mirt__field *)mirt__pool_alloc(pool, (size_t)c->num_fields * sizeof *fields);
+    mirt_field *user_fields = (mirt_field *)mirt__pool_alloc(pool, (size_t)c->num_fields * sizeof *user_fields);
+    const char *name = mirt__pool_strdup(pool, c->class_name), *base = mirt__custom_base_name(pool, c->class_name);
+    if (!cls || !user || !fields || !user_fields || !name || !base) return NULL;
+    for (int i = 0; i < c->num_fields; i++) {
+        user_fields[i] = c->fields[i];
+        if (!(user_fields[i].name = mirt__pool_strdup(pool, c->fields[i].name))) return NULL;
+        fields[i].name = user_fields[i].name;
+        fields[i].offset = c->fields[i].offset;
+        fields[i].kind = c->fields[i].kind == MIRT_FIELD_INT ? MIRT__FIELD_SIGNED : c->fields[i].kind == MIRT_FIELD_FLOAT ? MIRT__FIELD_FLOAT : MIRT__FIELD_BOOL;
+    }
+    *user = *c;
+    user->class_name = name;
+    user->fields = user_fields;
+    cls->class_name = name;
+    cls->base_name = base;
+    cls->min_in = c->inputs > 0 ? c->inputs : 1;
+    cls->max_in = c->inputs < 0 ? MIRT__MAX_IN : cls->min_in;
+    cls->fields = fields;
+    cls->num_fields = c->num_fields;
+    cls->desc_size = c->config_size;
+    cls->build = mirt__custom_build;
+    cls->user = user;
+    cls->next = strategy->layer_classes;
+    strategy->layer_classes = cls;
+    return cls;
+}
+
+/* The strategy's copy of `c`, made if there is none like it. */
+static const mirt__layer_class *mirt__custom_class(mirt_strategy *strategy, const mirt_layer_class *c) {
+    if (mirt__custom_check(c) != MIRT_OK) return NULL;
+    const mirt__layer_class *cls = mirt__layer_class_by_name(strategy, c->class_name);
+    return cls && mirt__custom_same(cls->user, c) ? cls : mirt__custom_copy(strategy, c);
+}
+
+MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class) {
+    if (!strategy) return mirt__fail_missing("mirt_register_layer", "strategy");
+    return mirt__custom_class(strategy, layer_class) ? MIRT_OK : mirt_last_status();
+}
+
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name) {
+    mirt_tensor *first = NULL;
+    for (int i = 0; in && i < num_in && !first; i++) first = in[i];
+    if (!first) return NULL;
+    mirt_model *model = first->node->graph->model;
+    const mirt__layer_class *cls = model ? mirt__custom_class(model->strategy, layer_class) : NULL;
+    if (cls && (config || !cls->desc_size)) return mirt__layer_add(model, cls, in, num_in, config, name);
+    if (cls) mirt__fail(MIRT_E_INVALID, "%s needs its config", cls->base_name);
+    else if (!model) mirt__fail(MIRT_E_INVALID, "layers belong to models; here only operations are possible");
+    mirt__graph_poison(first->node->graph);
+    return NULL;
+}
+
+static bool mirt__custom_building(mirt_layer *layer, const char *caller) {
+    if (!layer) return false;
+    if (layer->model->building == layer) return layer->model->graph.status == MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "%s: %s belongs into the layer's build function", layer->name, caller), false;
+}
+
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+    if (!mirt__custom_building(layer, "mirt_layer_variable")) return NULL;
+    mirt_model *model = layer->model;
+    char label[MIRT__JSON_LABEL];
+    mirt_tensor *variable = NULL;
+    bool good = name && *name && strlen(name) <= 100 && !strchr(name, '/') && mirt__utf8_valid(name, strlen(name)), positive = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
+    for (int i = 0; positive && i < shape.rank; i++) positive = shape.dim[i] > 0;
+    for (int i = layer->first_variable; good && i < model->num_variables; i++) {
+        good = strncmp(model->variable[i].name, layer->name, strlen(layer->name)) != 0 || strcmp(model->variable[i].name + strlen(layer->name) + 1, name) != 0;
+    }
+    mirt__default_initializer(&initializer, mirt_glorot_uniform());
+    if (!good) mirt__fail(MIRT_E_INVALID, "variable name \"%s\": it must be 1 to 100 bytes of UTF-8 without a '/', another one for every variable", mirt__json_label(name ? name : "", label));
+    else if (!positive) mirt__fail(MIRT_E_SHAPE, "variable %s needs at most %d dimensions, each positive", mirt__json_label(name, label), MIRT_MAX_RANK);
+    else variable = mirt__variable_add(layer, name, &shape, &initializer, trainable);
+    if (variable) return variable;
+    if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
+    return mirt__model_poison(model);
+}
+
+MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
+    char text[96];
+    if (!term || !mirt__custom_building(layer, "mirt_layer_add_loss")) return;
+    bool number = term->shape.rank == 0 || (term->shape.rank == 1 && mirt__is_batched(&term->shape));
+    if (number && term->dtype == MIRT_FLOAT32 && term->node->graph == &layer->model->graph) {
+        mirt__term_add(layer->model, term);
+        return;
+    }
+    mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 number, or one a sample, of this model, not %s", layer->name, mirt__shape_text(&term->shape, text));
+    mirt__model_poison(layer->model);
 }
 
 /* >>section nn/model.c */
@@ -15779,11 +16050,24 @@ static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) 
     mirt__text_add(out, "}}");
 }
 
+static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
+    if (r->l1 == 0 && r->l2 == 0) {
+        mirt__text_add(out, "null");
+        return;
+    }
+    mirt__text_add(out, "{\"class_name\":\"L1L2\",\"config\":{");
+    mirt__write_number(out, "l1", (double)r->l1, true);
+    mirt__write_number(out, "l2", (double)r->l2, false);
+    mirt__text_add(out, "}}");
+}
+
 static void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
     const void *at = desc + field->offset;
     mirt__write_key(out, field->name, first);
     switch (field->kind) {
-    case MIRT__FIELD_INT: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT:
+    case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT2X2: mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2], ((const int *)at)[3]); break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
@@ -15791,6 +16075,7 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
+    case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
     case MIRT__FIELD_SHAPE: {
         const mirt_shape *shape = (const mirt_shape *)at;
         for (int i = 0; i < shape->rank; i++) mirt__text_add(out, "%s%lld", i ? "," : "[", (long long)shape->dim[i]);
@@ -15883,9 +16168,9 @@ static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bo
     return MIRT_OK;
 }
 
-static mirt_status mirt__read_int(const mirt__json *object, const char *key, int *out) {
+static mirt_status mirt__read_int(const mirt__json *object, const char *key, int minimum, int *out) {
     int64_t value;
-    if (mirt__json_get_int(object, key, 0, INT_MAX, &value) != MIRT_OK) return mirt_last_status();
+    if (mirt__json_get_int(object, key, minimum, INT_MAX, &value) != MIRT_OK) return mirt_last_status();
     *out = (int)value;
     return MIRT_OK;
 }
@@ -15927,6 +16212,35 @@ static mirt_status mirt__read_initializer(const mirt__json *object, const char *
     return MIRT_OK;
 }
 
+/* None when it is missing or null. */
+static mirt_status mirt__read_regularizer(const mirt__json *object, const char *key, mirt_regularizer *out) {
+    static const char *const names[] = {"L1L2"};
+    const mirt__json *json = mirt__json_member(object, key), *config;
+    int index;
+    out->l1 = out->l2 = 0;
+    if (!json || json->type == MIRT__JSON_NULL) return MIRT_OK;
+    if (!(json = mirt__json_get(object, key, MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, 1, &index) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) || mirt__read_float(config, "l1", &out->l1) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__read_float(config, "l2", &out->l2);
+}
+
+/* [[top, bottom], [left, right]], none negative. */
+static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int out[4]) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return mirt_last_status();
+    bool good = array->count == 2;
+    for (int i = 0; good && i < 4; i++) {
+        const mirt__json *pair = array->item[i / 2];
+        good = pair->type == MIRT__JSON_ARRAY && pair->count == 2;
+        const mirt__json *item = good ? pair->item[i % 2] : NULL;
+        good = item && item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= 0 && item->integer <= INT_MAX;
+        if (good) out[i] = (int)item->integer;
+    }
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
+}
+
 static mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
     void *at = desc + field->offset;
     int64_t values[MIRT_MAX_RANK];
@@ -15935,7 +16249,9 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
     mirt_status status = MIRT_OK;
     const char *activations[MIRT__ACTIVATION_COUNT];
     switch (field->kind) {
-    case MIRT__FIELD_INT: return mirt__read_int(config, field->name, (int *)at);
+    case MIRT__FIELD_INT: return mirt__read_int(config, field->name, 0, (int *)at);
+    case MIRT__FIELD_SIGNED: return mirt__read_int(config, field->name, INT_MIN, (int *)at);
+    case MIRT__FIELD_INT2X2: return mirt__read_2x2(config, field->name, (int *)at);
     case MIRT__FIELD_INT2:
         if (mirt__read_ints(config, field->name, values, 2, 2) < 0) return mirt_last_status();
         ((int *)at)[0] = (int)values[0];
@@ -15957,6 +16273,7 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
         return status;
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
+    case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, field->name, (mirt_regularizer *)at);
     case MIRT__FIELD_SHAPE: {
         mirt_shape *shape = (mirt_shape *)at;
         shape->rank = mirt__read_ints(config, field->name, shape->dim, 1, MIRT_MAX_RANK - 1);
@@ -15981,7 +16298,7 @@ static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, s
     const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
     if (!class_name || !name || !config) return mirt__fail_at("layer number %zu", number);
     mirt__json_label(name->string, label);
-    const mirt__layer_class *cls = mirt__layer_class_by_name(class_name->string);
+    const mirt__layer_class *cls = mirt__layer_class_by_name(model->strategy, class_name->string);
     if (!cls) {
         char other[MIRT__JSON_LABEL];
         return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));

@@ -359,12 +359,18 @@ MIRT_API mirt_initializer mirt_glorot_normal(void);
 MIRT_API mirt_initializer mirt_he_uniform(void);
 MIRT_API mirt_initializer mirt_he_normal(void);
 
+/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. Keras: regularizers.L1L2. */
+typedef struct mirt_regularizer {
+    float l1, l2;
+} mirt_regularizer;
+
 typedef struct mirt_dense_desc {
     int units;
     mirt_activation_kind activation;
     bool no_bias;
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
+    mirt_regularizer kernel_regularizer, bias_regularizer;
     const char *name;                    /* default dense, dense_1, ... */
 } mirt_dense_desc;
 
@@ -379,6 +385,7 @@ typedef struct mirt_conv2d_desc {
     bool no_bias;
     mirt_initializer kernel_initializer; /* default glorot_uniform */
     mirt_initializer bias_initializer;   /* default zeros */
+    mirt_regularizer kernel_regularizer, bias_regularizer;
     const char *name;
 } mirt_conv2d_desc;
 
@@ -416,6 +423,40 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
+/* The name of the model's next layer, for those whose description has none: valid UTF-8 without '/', copied.
+   Keras: layer(name=...). */
+MIRT_API void mirt_next_name(mirt_model *model, const char *name);
+
+/* A layer of your own: Keras's class Mine(Layer). What its build function records (operations, variables,
+   other layers, which get names inside of its own) is the layer. */
+typedef struct mirt_layer mirt_layer; /* while it is being built */
+typedef enum mirt_field_kind { MIRT_FIELD_INT = 0, MIRT_FIELD_FLOAT, MIRT_FIELD_BOOL } mirt_field_kind;
+/* A member of a layer's config that is saved: {"units", MIRT_FIELD_INT, offsetof(mine, units)}. */
+typedef struct mirt_field {
+    const char *name;
+    mirt_field_kind kind; /* int, float, bool */
+    size_t offset;
+} mirt_field;
+typedef struct mirt_layer_class {
+    const char *class_name; /* "Mine"; the layers' default names are then mine, mine_1, ... */
+    int inputs;             /* how many tensors it takes; 0: one; -1: one or more */
+    size_t config_size;     /* of what `config` points to */
+    const mirt_field *fields;
+    int num_fields;
+    /* Records the layer on in[0 .. num_in) and returns its output; NULL: it failed. `config` is a copy. Also
+       called when a model is loaded, with what the file says: check it, and report by returning NULL. */
+    mirt_tensor *(*build)(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user);
+    void *user;             /* handed to build; must live as long as the strategy */
+} mirt_layer_class;
+/* Adds a layer to the model of its tensors; `config` (NULL only if config_size is 0) is copied, name NULL: the
+   default. Registers the class too. */
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name);
+/* Copies the class, so that mirt_load finds it; the latest of a name holds. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class);
+/* In build: a weight "layer/name"; an initializer of all zeros is glorot_uniform. Keras: add_weight. */
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+/* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
+MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 /* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);

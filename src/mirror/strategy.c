@@ -184,6 +184,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     while (strategy->models) mirt_model_destroy(strategy->models);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
+    mirt__pool_free(&strategy->pool);
     mirt__free(strategy);
 }
 

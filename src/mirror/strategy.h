@@ -27,6 +27,8 @@ struct mirt_strategy {
     void *log_user;
     int fits;           /* under way */
     mirt_model *models; /* living in it, a list */
+    mirt__pool pool;    /* what lives as long as it does */
+    struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);

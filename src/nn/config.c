@@ -44,11 +44,24 @@ static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) 
     mirt__text_add(out, "}}");
 }
 
+static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
+    if (r->l1 == 0 && r->l2 == 0) {
+        mirt__text_add(out, "null");
+        return;
+    }
+    mirt__text_add(out, "{\"class_name\":\"L1L2\",\"config\":{");
+    mirt__write_number(out, "l1", (double)r->l1, true);
+    mirt__write_number(out, "l2", (double)r->l2, false);
+    mirt__text_add(out, "}}");
+}
+
 static void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
     const void *at = desc + field->offset;
     mirt__write_key(out, field->name, first);
     switch (field->kind) {
-    case MIRT__FIELD_INT: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT:
+    case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT2X2: mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2], ((const int *)at)[3]); break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
@@ -56,6 +69,7 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
+    case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
     case MIRT__FIELD_SHAPE: {
         const mirt_shape *shape = (const mirt_shape *)at;
         for (int i = 0; i < shape->rank; i++) mirt__text_add(out, "%s%lld", i ? "," : "[", (long long)shape->dim[i]);
@@ -148,9 +162,9 @@ static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bo
     return MIRT_OK;
 }
 
-static mirt_status mirt__read_int(const mirt__json *object, const char *key, int *out) {
+static mirt_status mirt__read_int(const mirt__json *object, const char *key, int minimum, int *out) {
     int64_t value;
-    if (mirt__json_get_int(object, key, 0, INT_MAX, &value) != MIRT_OK) return mirt_last_status();
+    if (mirt__json_get_int(object, key, minimum, INT_MAX, &value) != MIRT_OK) return mirt_last_status();
     *out = (int)value;
     return MIRT_OK;
 }
@@ -192,6 +206,35 @@ static mirt_status mirt__read_initializer(const mirt__json *object, const char *
     return MIRT_OK;
 }
 
+/* None when it is missing or null. */
+static mirt_status mirt__read_regularizer(const mirt__json *object, const char *key, mirt_regularizer *out) {
+    static const char *const names[] = {"L1L2"};
+    const mirt__json *json = mirt__json_member(object, key), *config;
+    int index;
+    out->l1 = out->l2 = 0;
+    if (!json || json->type == MIRT__JSON_NULL) return MIRT_OK;
+    if (!(json = mirt__json_get(object, key, MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, 1, &index) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) || mirt__read_float(config, "l1", &out->l1) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__read_float(config, "l2", &out->l2);
+}
+
+/* [[top, bottom], [left, right]], none negative. */
+static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int out[4]) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return mirt_last_status();
+    bool good = array->count == 2;
+    for (int i = 0; good && i < 4; i++) {
+        const mirt__json *pair = array->item[i / 2];
+        good = pair->type == MIRT__JSON_ARRAY && pair->count == 2;
+        const mirt__json *item = good ? pair->item[i % 2] : NULL;
+        good = item && item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= 0 && item->integer <= INT_MAX;
+        if (good) out[i] = (int)item->integer;
+    }
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
+}
+
 static mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
     void *at = desc + field->offset;
     int64_t values[MIRT_MAX_RANK];
@@ -200,7 +243,9 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
     mirt_status status = MIRT_OK;
     const char *activations[MIRT__ACTIVATION_COUNT];
     switch (field->kind) {
-    case MIRT__FIELD_INT: return mirt__read_int(config, field->name, (int *)at);
+    case MIRT__FIELD_INT: return mirt__read_int(config, field->name, 0, (int *)at);
+    case MIRT__FIELD_SIGNED: return mirt__read_int(config, field->name, INT_MIN, (int *)at);
+    case MIRT__FIELD_INT2X2: return mirt__read_2x2(config, field->name, (int *)at);
     case MIRT__FIELD_INT2:
         if (mirt__read_ints(config, field->name, values, 2, 2) < 0) return mirt_last_status();
         ((int *)at)[0] = (int)values[0];
@@ -222,6 +267,7 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
         return status;
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
+    case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, field->name, (mirt_regularizer *)at);
     case MIRT__FIELD_SHAPE: {
         mirt_shape *shape = (mirt_shape *)at;
         shape->rank = mirt__read_ints(config, field->name, shape->dim, 1, MIRT_MAX_RANK - 1);
@@ -246,7 +292,7 @@ static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, s
     const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
     if (!class_name || !name || !config) return mirt__fail_at("layer number %zu", number);
     mirt__json_label(name->string, label);
-    const mirt__layer_class *cls = mirt__layer_class_by_name(class_name->string);
+    const mirt__layer_class *cls = mirt__layer_class_by_name(model->strategy, class_name->string);
     if (!cls) {
         char other[MIRT__JSON_LABEL];
         return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));

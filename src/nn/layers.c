@@ -21,54 +21,83 @@ MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
     return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)), false;
 }
 
+/* l1 * sum |w| + l2 * sum w^2 as a term of the loss. */
+static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
+    unsigned all = w ? (1u << w->shape.rank) - 1 : 0;
+    mirt_tensor *l1 = NULL, *l2 = NULL;
+    if (!w) return false;
+    if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
+        return mirt__fail(MIRT_E_INVALID, "a regularizer's numbers are %g and %g; they must be finite and not negative", (double)r->l1, (double)r->l2), false;
+    }
+    if (r->l1 != 0) l1 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
+    if (r->l2 != 0) l2 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2, 0);
+    if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
+    if (!l1 && !l2) return true;
+    return mirt__term_add(layer->model, l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2);
+}
+
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
+                                        mirt_initializer fallback, const mirt_regularizer *regularizer) {
+    mirt__default_initializer(initializer, fallback);
+    mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
+    return mirt__regularize(layer, w, regularizer) ? w : NULL;
+}
+
 MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 double fan_in, mirt_activation_kind activation) {
+                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation) {
     mirt__default_initializer(initializer, mirt_zeros());
     if (x && !no_bias) {
         mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
-        x = mirt__bias_add_op(x, mirt__variable_add(layer, "bias", &shape, initializer, fan_in, (double)shape.dim[0], true));
+        x = mirt__bias_add_op(x, mirt__weight_add(layer, "bias", &shape, initializer, mirt_zeros(), regularizer));
     }
     return mirt__activation_op(activation, x);
 }
 
+/* Among the layers of the model, or those inside of the layer being built. */
 static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
-    for (int i = 0; i < model->num_layers; i++) {
+    const mirt__layer *parent = model->building;
+    for (const mirt__layer *l = parent ? parent->children : NULL; l; l = l->sibling) {
+        if (strcmp(l->name, name) == 0) return true;
+    }
+    for (int i = 0; !parent && i < model->num_layers; i++) {
         if (strcmp(model->layer[i]->name, name) == 0) return true;
     }
     return false;
 }
 
-/* "conv2d", "conv2d_1", ...: the first that is free. */
-static const char *mirt__layer_default_name(mirt_model *model, const char *base) {
-    char name[64];
-    snprintf(name, sizeof name, "%s", base);
-    for (int i = 1; mirt__layer_name_taken(model, name); i++) snprintf(name, sizeof name, "%s_%d", base, i);
-    return mirt__pool_strdup(&model->graph.pool, name);
-}
-
-static bool mirt__layer_name_check(const mirt_model *model, const char *name) {
+static bool mirt__layer_name_check(const char *name) {
     char label[MIRT__JSON_LABEL];
     size_t size = strlen(name);
-    mirt__json_label(name, label);
-    if (size == 0 || size > MIRT__NAME_BYTES || strchr(name, '/') || !mirt__utf8_valid(name, size)) {
-        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", label, MIRT__NAME_BYTES), false;
-    }
-    return !mirt__layer_name_taken(model, name) || (mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", label), false);
+    if (size > 0 && size <= MIRT__NAME_BYTES && !strchr(name, '/') && mirt__utf8_valid(name, size)) return true;
+    return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", mirt__json_label(name, label), MIRT__NAME_BYTES), false;
+}
+
+/* `name`, or the first of "conv2d", "conv2d_1", ... that is free; behind "parent/" inside of a layer. */
+static const char *mirt__layer_name(mirt_model *model, const char *base, const char *name) {
+    const mirt__layer *parent = model->building;
+    char full[2 * MIRT__NAME_BYTES + 16], label[MIRT__JSON_LABEL];
+    if (name && !mirt__layer_name_check(name)) return NULL;
+    int size = snprintf(full, sizeof full, "%s%s%s", parent ? parent->name : "", parent ? "/" : "", name ? name : base);
+    for (int i = 1; !name && mirt__layer_name_taken(model, full); i++) snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
+    if (strlen(full) > MIRT__NAME_BYTES) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)), (const char *)NULL;
+    if (name && mirt__layer_name_taken(model, full)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)), (const char *)NULL;
+    return mirt__pool_strdup(&model->graph.pool, full);
 }
 
 static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
     mirt__pool *pool = &model->graph.pool;
     if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
-    if (name && !mirt__layer_name_check(model, name)) return NULL;
-    mirt__layer *layer = (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer);
-    if (!layer) return NULL;
+    const char *full = mirt__layer_name(model, cls->base_name, name ? name : model->next_name);
+    model->next_name = NULL;
+    mirt__layer *layer = full ? (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer) : NULL;
+    if (!layer || !(layer->desc = (char *)mirt__pool_alloc(pool, cls->desc_size))) return NULL;
     layer->cls = cls;
     layer->model = model;
-    layer->name = name ? mirt__pool_strdup(pool, name) : mirt__layer_default_name(model, cls->base_name);
-    layer->desc = (char *)mirt__pool_alloc(pool, cls->desc_size);
+    layer->name = full;
+    layer->parent = model->building;
     layer->first_variable = model->num_variables;
     layer->first_node = model->graph.count;
-    if (!layer->name || !layer->desc) return NULL;
+    layer->first_term = model->num_terms;
     if (desc) memcpy(layer->desc, desc, cls->desc_size);
     if (model->num_layers == model->layer_capacity) {
         int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
@@ -104,9 +133,11 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     }
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
+    model->building = layer;
     model->graph.scope = layer->name;
     mirt_tensor *out = mirt__layer_inputs(layer, in, num_in) ? cls->build(layer, layer->in[0], layer->desc) : NULL;
-    model->graph.scope = NULL;
+    model->building = layer->parent;
+    model->graph.scope = layer->parent ? layer->parent->name : NULL;
     if (!out) {
         if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
         return mirt__model_poison(model);
@@ -115,14 +146,34 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     if (!layer->num_out) layer->num_out = 1;
     layer->num_variables = model->num_variables - layer->first_variable;
     layer->num_nodes = model->graph.count - layer->first_node;
-    model->layer[model->num_layers++] = layer;
+    layer->num_terms = model->num_terms - layer->first_term;
+    if (layer->parent) {
+        layer->sibling = layer->parent->children;
+        layer->parent->children = layer;
+    } else {
+        model->layer[model->num_layers++] = layer;
+    }
     return out;
 }
 
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer,
-                                          double fan_in, double fan_out, bool trainable) {
+MIRT_API void mirt_next_name(mirt_model *model, const char *name) {
+    if (!model) return;
+    model->next_name = name ? mirt__pool_strdup(&model->graph.pool, name) : NULL;
+    if (name && !model->next_name) mirt__model_poison(model);
+}
+
+/* Keras's compute_fans. */
+static void mirt__fans(mirt__variable *v) {
+    const mirt_shape *s = &v->shape;
+    double window = 1;
+    for (int i = 0; i < s->rank - 2; i++) window *= (double)s->dim[i];
+    v->fan_out = s->rank ? window * (double)s->dim[s->rank - 1] : 1;
+    v->fan_in = s->rank > 1 ? window * (double)s->dim[s->rank - 2] : v->fan_out;
+}
+
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable) {
     mirt_model *model = layer->model;
-    char full[256], text[96];
+    char full[2 * MIRT__NAME_BYTES + 16], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
@@ -145,8 +196,7 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
     v->offset = model->weight_bytes;
     v->trainable = trainable;
     v->initializer = *initializer;
-    v->fan_in = fan_in;
-    v->fan_out = fan_out;
+    mirt__fans(v);
     model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
 }
@@ -165,14 +215,16 @@ MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
 
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name) {
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name) {
 #define MIRT__LAYER_ADDRESS(name) &mirt__##name##_layer,
     static const mirt__layer_class *const table[] = {MIRT__LAYER_LIST(MIRT__LAYER_ADDRESS)};
 #undef MIRT__LAYER_ADDRESS
     for (int i = 0; i < MIRT__COUNT(table); i++) {
         if (strcmp(table[i]->class_name, class_name) == 0) return table[i];
     }
-    return NULL;
+    const mirt__layer_class *cls = strategy ? strategy->layer_classes : NULL;
+    while (cls && strcmp(cls->class_name, class_name) != 0) cls = cls->next;
+    return cls;
 }
 
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {

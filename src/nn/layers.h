@@ -16,9 +16,12 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
-/* A class's columns fields and num_fields from an array of them, and without. */
-#define MIRT__FIELDS(f) f, MIRT__COUNT(f)
-#define MIRT__NO_FIELDS NULL, 0
+/* Class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a description. */
+#define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
+        class_name, base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), mirt__##name##_build, NULL, NULL}
+#define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name, base_name, min_in, max_in, NULL, 0, 0, mirt__##name##_build, NULL, NULL}
 
 /* The layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
@@ -31,8 +34,11 @@ MIRT__LIB void mirt__default_initializer(mirt_initializer *i, mirt_initializer f
 MIRT__LIB void mirt__default_pair(int pair[2], int fallback);
 /* Whether x is (rows, height, width, channels); says so if not. */
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
+/* A trainable variable with its description's initializer (filled in when it is the default) and regularizer. */
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
+                                        mirt_initializer fallback, const mirt_regularizer *regularizer);
 /* x + a variable "bias" of the layer, unless no_bias; then the activation. */
 MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 double fan_in, mirt_activation_kind activation);
+                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation);
 
 #endif

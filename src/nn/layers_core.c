@@ -37,11 +37,10 @@ static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_dense_desc *d = (mirt_dense_desc *)desc;
     if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
-    mirt__default_initializer(&d->kernel_initializer, mirt_glorot_uniform());
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
-    mirt_tensor *kernel = mirt__variable_add(layer, "kernel", &shape, &d->kernel_initializer, (double)in, d->units, true);
-    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, d->units, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -69,16 +68,18 @@ static const mirt__field mirt__dense_fields[] = {{"units", MIRT__FIELD_INT, offs
                                                  {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_dense_desc, activation)},
                                                  {"use_bias", MIRT__FIELD_NO, offsetof(mirt_dense_desc, no_bias)},
                                                  {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, kernel_initializer)},
-                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)}};
+                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)},
+                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, kernel_regularizer)},
+                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, bias_regularizer)}};
 static const mirt__field mirt__dropout_fields[] = {{"rate", MIRT__FIELD_FLOAT, offsetof(mirt__dropout_desc, rate)}};
 static const mirt__field mirt__activation_fields[] = {{"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt__activation_desc, activation)}};
 
-MIRT__TABLE mirt__layer_class mirt__input_layer = {"InputLayer", "input_layer", 0, 0, MIRT__FIELDS(mirt__input_fields), sizeof(mirt__input_desc), mirt__input_build};
-MIRT__TABLE mirt__layer_class mirt__rescaling_layer = {"Rescaling", "rescaling", 1, 1, MIRT__FIELDS(mirt__rescaling_fields), sizeof(mirt__rescaling_desc), mirt__rescaling_build};
-MIRT__TABLE mirt__layer_class mirt__dense_layer = {"Dense", "dense", 1, 1, MIRT__FIELDS(mirt__dense_fields), sizeof(mirt_dense_desc), mirt__dense_build};
-MIRT__TABLE mirt__layer_class mirt__flatten_layer = {"Flatten", "flatten", 1, 1, MIRT__NO_FIELDS, 0, mirt__flatten_build};
-MIRT__TABLE mirt__layer_class mirt__dropout_layer = {"Dropout", "dropout", 1, 1, MIRT__FIELDS(mirt__dropout_fields), sizeof(mirt__dropout_desc), mirt__dropout_build};
-MIRT__TABLE mirt__layer_class mirt__activation_layer = {"Activation", "activation", 1, 1, MIRT__FIELDS(mirt__activation_fields), sizeof(mirt__activation_desc), mirt__activation_build};
+MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__input_desc);
+MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
+MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
+MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
+MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt__dropout_desc);
+MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
 
 MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape) {
     mirt__input_desc d;

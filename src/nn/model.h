@@ -15,12 +15,14 @@ typedef struct mirt__variable {
     double fan_in, fan_out;
 } mirt__variable;
 
-typedef struct mirt__layer mirt__layer;
+typedef struct mirt_layer mirt__layer;
 
 /* Description fields of a layer or optimizer, for saving and loading; the order is that of the file. */
 typedef enum mirt__field_kind {
-    MIRT__FIELD_INT, MIRT__FIELD_INT2, MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_SHAPE
+    MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
+    MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
+    MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER, MIRT__FIELD_SHAPE
 } mirt__field_kind;
 typedef struct mirt__field {
     const char *name; /* as in Keras's config */
@@ -28,7 +30,8 @@ typedef struct mirt__field {
     size_t offset;
 } mirt__field;
 
-typedef struct mirt__layer_class {
+typedef struct mirt__layer_class mirt__layer_class;
+struct mirt__layer_class {
     const char *class_name; /* "Conv2D" */
     const char *base_name;  /* "conv2d": default names are conv2d, conv2d_1, ... */
     int min_in, max_in; /* how many tensors it takes */
@@ -38,9 +41,11 @@ typedef struct mirt__layer_class {
     /* Records the layer on layer->in, whose first is x (NULL for inputs); returns its first output. One that
        has more sets layer->out and num_out. The defaults in `desc` may be filled in. */
     mirt_tensor *(*build)(mirt__layer *layer, mirt_tensor *x, void *desc);
-} mirt__layer_class;
+    const mirt_layer_class *user; /* of a user-defined layer, otherwise NULL */
+    mirt__layer_class *next; /* in its strategy */
+};
 
-struct mirt__layer {
+struct mirt_layer {
     const mirt__layer_class *cls;
     mirt_model *model;
     const char *name;
@@ -48,7 +53,10 @@ struct mirt__layer {
     int num_in, num_out;
     int first_variable, num_variables;
     int first_node, num_nodes; /* of the model's graph */
+    int first_term, num_terms;
     char *desc;                /* cls->desc_size bytes, owned by the graph */
+    mirt__layer *parent;       /* the layer whose build made this one, or NULL; only layers without stand in model->layer */
+    mirt__layer *children, *sibling;
 };
 
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
@@ -92,6 +100,8 @@ struct mirt_model {
     int num_variables, variable_capacity;
     mirt__layer **layer;
     int num_layers, layer_capacity;
+    mirt__layer *building; /* while a build function runs */
+    char *next_name;       /* by mirt_next_name, or NULL */
     mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
     int num_inputs, num_outputs;
     mirt_tensor **term; /* added to the loss: regularizers and the like */
@@ -117,12 +127,12 @@ struct mirt_model {
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
    bytes (NULL: zeros), `name` NULL for the default. NULL with the model marked on errors. */
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name);
-/* A variable of the layer being built: "layer/name". */
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer,
-                                          double fan_in, double fan_out, bool trainable);
+/* A variable of the layer being built: "layer/name". Fans are Keras's, by shape. */
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable);
 /* A term of the model's loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
-MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const char *class_name);
+/* Of the library, or registered with the strategy; NULL when there is none. */
+MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name);
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
