@@ -363,7 +363,7 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 /* >>data ---------------------------------------------------------------------------------- */
 
-/* A stream of samples (x, y) built from stages. A stage takes ownership of the stage it is given
+/* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given
    and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
    stages it was given and returns NULL. A dataset belongs to one thread at a time; destroying the
    last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
@@ -398,16 +398,51 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
-   access (arrays, cache) it is a full permutation whatever `buffer`; otherwise a buffer of that
-   many samples. tf.data: shuffle. */
+   access (arrays, cache, a part of these) it is a full permutation whatever `buffer`; otherwise a
+   buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
+/* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
+   left is an error. tf.data: take, skip. */
+MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count);
+MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count);
+/* Passes `count` times, or for ever (0 or less), as one epoch. To the stages before each pass is an
+   epoch of its own: their shuffles differ. Before mirt_batch, batches cross the ends of passes.
+   tf.data: repeat. */
+MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
+
+/* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
+   order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
+   place in the first stage. Not 0 is an error of the run, which names the stage, the code and the
+   sample. It may be called from several threads at once and in any order: it must be thread safe. */
+typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t index, void *user);
+typedef struct mirt_map_desc {
+    mirt_map_fn fn;
+    void *user;
+    mirt_dtype dtype;  /* of x[0] behind it, and */
+    mirt_shape shape;  /* its shape; left zero, both stay as they are */
+    bool add_weights;  /* samples get a weight, 1 unless fn writes another */
+    const char *name;  /* for errors; default "mirt_map" */
+} mirt_map_desc;
+/* Calls fn for every sample; comes before mirt_batch, and behind mirt_shuffle, since random access
+   ends with it. Copies desc. tf.data: map. */
+MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
+/* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
+   many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
+MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
    MIRT_AUTOTUNE: 2. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
-/* Samples in one epoch; 0 for NULL. */
+/* Samples in one epoch, and batches (steps, behind mirt_accumulate); -1: without an end; 0 for NULL, and
+   batches before mirt_batch. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
+MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
+/* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
+   drawn digits' are "0" to "9". */
+MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
+/* NULL and a count of 0 without names. Valid until names are set again or the data set is destroyed. */
+MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count);
 /* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
@@ -8340,6 +8375,11 @@ MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
+/* Samples in the first `batches` batches of a data set with a batch stage. */
+MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
+/* Calls the classes "0" to "9"; hands NULL through. */
+MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
+
 /* Room for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
 /* Copies samples to the place of sample `row`. */
@@ -8406,11 +8446,16 @@ MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset) {
     return dataset ? dataset->spec.samples : 0;
 }
 
+MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
+    return dataset ? dataset->batches : 0;
+}
+
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
+        mirt__free(dataset->names);
         mirt__free(dataset);
         dataset = before;
     }
@@ -8432,6 +8477,48 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
     }
+    return dataset;
+}
+
+/* >>class names: of the last stage that has any */
+
+static mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
+    while (dataset && !dataset->names) dataset = dataset->source;
+    return dataset;
+}
+
+MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
+    size_t bytes = 0;
+    if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
+    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names needs at least one name");
+    for (int i = 0; i < count; i++) {
+        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names: class %d of %d has no name", i, count);
+        bytes += sizeof(char *) + strlen(names[i]) + 1;
+    }
+    /* pointers, and behind them what they point at */
+    char **copy = (char **)mirt__calloc(1, bytes);
+    if (!copy) return MIRT_E_NOMEM;
+    char *text = (char *)(copy + count);
+    for (int i = 0; i < count; i++) {
+        size_t size = strlen(names[i]) + 1;
+        copy[i] = (char *)memcpy(text, names[i], size);
+        text += size;
+    }
+    mirt__free(dataset->names);
+    dataset->names = copy;
+    dataset->num_names = count;
+    return MIRT_OK;
+}
+
+MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count) {
+    const mirt_dataset *named = mirt__names_of((mirt_dataset *)dataset);
+    if (count) *count = named ? named->num_names : 0;
+    return named ? (const char *const *)named->names : NULL;
+}
+
+MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
+    static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     return dataset;
 }
 
@@ -8458,8 +8545,10 @@ static mirt_status mirt__data_field_bytes(const char *what, mirt__data_field *fi
     char text[96];
     int64_t count = mirt__shape_count(&field->shape);
     size_t size = mirt__dtype_size(field->dtype);
+    bool positive = true;
+    for (int i = 0; i < field->shape.rank; i++) positive = positive && field->shape.dim[i] > 0;
     if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)field->dtype);
-    if (count == 0)
+    if (!positive)
         return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: every dimension must be positive", what,
                           mirt__shape_text(&field->shape, text));
     if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, &field->bytes))
@@ -8712,7 +8801,14 @@ static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64
         return status;
     }
     mirt__block_from_slot((mirt__block_dataset *)dataset);
-    /* The stages before have done their work: their buffers and files are not needed again. */
+    /* The stages before have done their work: their buffers and files are not needed again. The
+       last names are kept by the stage that has them, or else by this one. */
+    mirt_dataset *named = mirt__names_of(dataset);
+    if (named && named != dataset) {
+        dataset->names = named->names;
+        dataset->num_names = named->num_names;
+        named->names = NULL;
+    }
     mirt__dataset_give_up(dataset->source, dataset->borrows);
     dataset->source = NULL;
     return MIRT_OK;
@@ -8725,6 +8821,10 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     if (dataset->contiguous) return dataset; /* in memory already */
     if (dataset->spec.batch) {
         mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    if (dataset->spec.samples < 0) {
+        mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
         return mirt__dataset_give_up(dataset, false);
     }
     mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);
@@ -8921,14 +9021,15 @@ static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
 /* Samples that lie in memory in the order of the epoch are only pointed at. */
 static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__batch *out) {
     int64_t left = dataset->spec.samples - dataset->position;
-    mirt__sample first;
-    mirt_status status = dataset->source->stage->at(dataset->source, dataset->position, &first);
-    if (status != MIRT_OK) return status;
+    mirt__sample sample;
     out->rows = dataset->spec.batch < left ? dataset->spec.batch : left;
-    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = first.field[f];
-    for (int64_t i = 0; i < out->rows; i++) dataset->slot.index[i] = first.index + i;
+    for (int64_t i = 0; i < out->rows; i++) {
+        mirt_status status = dataset->source->stage->at(dataset->source, dataset->position++, &sample);
+        if (status != MIRT_OK) return status;
+        dataset->slot.index[i] = sample.index;
+        for (int f = 0; i == 0 && f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
+    }
     out->index = dataset->slot.index;
-    dataset->position += out->rows;
     return MIRT_OK;
 }
 
@@ -8967,6 +9068,273 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
     return mirt__batch_over(dataset, batch, false);
+}
+
+/* >>section data/stages.c */
+
+/* Stages that change which samples come and how: take, skip, repeat, map, accumulate. */
+
+static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
+    if (count >= least && count <= INT32_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least, (int)INT32_MAX);
+}
+
+MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches) {
+    while (!dataset->stage->rows) dataset = dataset->source;
+    return dataset->stage->rows(dataset, batches);
+}
+
+/* >>take and skip: elements [first, first + count) of the stage before, which are samples, or
+   batches behind a batch stage */
+
+typedef struct mirt__window_dataset {
+    mirt_dataset base;
+    int64_t first, count; /* count -1: all that follow */
+} mirt__window_dataset;
+
+static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    return dataset->source->stage->at(dataset->source, ((mirt__window_dataset *)dataset)->first + i, out);
+}
+
+static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
+    const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
+    memset(out, 0, sizeof *out);
+    if (window->count >= 0 && dataset->position >= window->count) return MIRT_OK;
+    for (int64_t i = dataset->position ? window->first : 0; i < window->first; i++) {
+        mirt_status status = mirt__dataset_next(dataset->source, out);
+        if (status != MIRT_OK || out->rows == 0) return status;
+    }
+    mirt_status status = mirt__dataset_next(dataset->source, out);
+    if (status == MIRT_OK && out->rows) dataset->position++;
+    return status;
+}
+
+static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
+    const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
+    if (window->count >= 0 && batches > window->count) batches = window->count;
+    return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
+}
+
+static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL};
+
+static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
+    if (!source) return NULL;
+    const char *caller = skips ? "mirt_skip" : "mirt_take";
+    int64_t first = skips ? given : 0, count = skips ? -1 : given;
+    int64_t have = source->spec.batch ? source->batches : source->spec.samples;
+    mirt_status status = mirt__stage_count(caller, given, skips ? 0 : 1);
+    if (status == MIRT_OK && have >= 0 && first >= have)
+        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first, (long long)have,
+                            source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
+    if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
+    const mirt__stage *stage = source->stage->at ? &mirt__window_at_stage : &mirt__window_stage;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
+    if (!dataset) return NULL;
+    mirt__window_dataset *window = (mirt__window_dataset *)dataset;
+    if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
+    window->first = first;
+    window->count = count;
+    dataset->contiguous = source->contiguous;
+    dataset->pointing = source->pointing;
+    if (!source->spec.batch) {
+        dataset->spec.samples = count;
+    } else {
+        dataset->batches = count;
+        dataset->spec.samples = count < 0 ? -1 : mirt__window_rows(dataset, count);
+    }
+    return dataset;
+}
+
+MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, false); }
+
+MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, true); }
+
+/* >>repeat */
+
+typedef struct mirt__repeat_dataset {
+    mirt_dataset base;
+    int64_t passes, pass; /* passes 0: for ever */
+    bool any;             /* this pass has given something */
+    uint64_t seed;
+    int64_t epoch;
+} mirt__repeat_dataset;
+
+/* Each pass is an epoch of its own for the stages before. */
+static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
+    const int bits = 24; /* of epochs, when passes have no end */
+    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
+    epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
+    repeat->any = false;
+    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
+}
+
+static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    repeat->pass = 0;
+    repeat->seed = seed;
+    repeat->epoch = epoch;
+    return mirt__repeat_pass(repeat);
+}
+
+static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        mirt_status status = mirt__dataset_next(dataset->source, out);
+        if (status != MIRT_OK) return status;
+        /* A pass without samples ends it: there would be no end otherwise. */
+        if (out->rows) repeat->any = true;
+        if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        repeat->pass++;
+        status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
+    const mirt_dataset *source = dataset->source;
+    if (source->batches < 0) return mirt__dataset_rows(source, batches);
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
+}
+
+static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, mirt__repeat_rows};
+
+MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
+    if (!dataset) return NULL;
+    mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
+    if (count < 0) count = 0;
+    if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often", (long long)count,
+                            (long long)dataset->spec.samples);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), &mirt__repeat_stage, dataset, false);
+    if (!stage) return NULL;
+    ((mirt__repeat_dataset *)stage)->passes = count;
+    stage->pointing = dataset->pointing;
+    bool endless = count == 0 || dataset->spec.samples < 0;
+    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
+    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
+    return stage;
+}
+
+/* >>map */
+
+typedef struct mirt__map_dataset {
+    mirt_dataset base;
+    mirt_map_fn fn;
+    void *user;
+    char *name;
+    bool keeps_x; /* x[0] has the shape and type it had */
+} mirt__map_dataset;
+
+static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
+    const mirt__map_dataset *map = (const mirt__map_dataset *)dataset;
+    const mirt__data_spec *from = &dataset->source->spec;
+    mirt__batch in;
+    out->rows = 0;
+    mirt_status status = mirt__dataset_next(dataset->source, &in);
+    if (status != MIRT_OK || in.rows == 0) return status;
+    const float one = 1;
+    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out->field[f], in.field[f], from->field[f].bytes);
+    if (dataset->spec.num_fields > from->num_fields) memcpy(out->field[from->num_fields], &one, sizeof one);
+    out->index[0] = in.index[0];
+    int code = map->fn(in.field, out->field, in.index[0], map->user);
+    if (code) return mirt__fail(MIRT_E_INVALID, "%s gave the code %d for sample %lld", map->name, code, (long long)in.index[0]);
+    out->rows = 1;
+    return MIRT_OK;
+}
+
+static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
+
+static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_fill,
+                                            mirt__map_release, NULL};
+
+static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
+    mirt__map_dataset *map = (mirt__map_dataset *)dataset;
+    mirt__data_spec spec = dataset->spec;
+    map->fn = desc->fn;
+    map->user = desc->user;
+    map->keeps_x = desc->shape.rank == 0;
+    map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
+    if (!map->name) return MIRT_E_NOMEM;
+    if (!map->keeps_x) {
+        spec.field[0].dtype = desc->dtype;
+        spec.field[0].shape = desc->shape;
+    }
+    if (desc->add_weights && !spec.has_weights) {
+        mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
+        spec.has_weights = true;
+    }
+    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", map->name);
+}
+
+MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
+    if (!dataset) return NULL;
+    mirt_status status = MIRT_OK;
+    if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
+    else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible", desc->shape.rank, MIRT_MAX_RANK);
+    else if (dataset->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), &mirt__map_stage, dataset, false);
+    if (!stage) return NULL;
+    return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+}
+
+/* >>accumulate: `joined` batches of the stage before are one */
+
+typedef struct mirt__accumulate_dataset {
+    mirt_dataset base;
+    int joined;
+} mirt__accumulate_dataset;
+
+static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__slot part = *out;
+    out->rows = 0;
+    for (int i = 0; i < ((mirt__accumulate_dataset *)dataset)->joined; i++) {
+        for (int f = 0; f < dataset->spec.num_fields; f++)
+            part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
+        part.index = out->index + out->rows;
+        mirt_status status = mirt__slot_pull(&part, dataset->source);
+        if (status != MIRT_OK) return status;
+        if (part.rows == 0) break;
+        out->rows += part.rows;
+    }
+    return MIRT_OK;
+}
+
+static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batches) {
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
+}
+
+static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__accumulate_fill,
+                                                   NULL, mirt__accumulate_rows};
+
+MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
+    if (!dataset) return NULL;
+    mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
+    if (status == MIRT_OK && !dataset->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch: it joins batches to one step");
+    if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step", batches, batches,
+                            (long long)dataset->spec.batch);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    if (batches == 1) return dataset;
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
+    if (!stage) return NULL;
+    ((mirt__accumulate_dataset *)stage)->joined = batches;
+    stage->spec.batch *= batches;
+    stage->spec.accumulate *= batches;
+    if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
+    dataset->lent = dataset->stage->fill && !dataset->pointing;
+    return stage;
 }
 
 /* >>section data/prefetch.c */
@@ -9889,7 +10257,7 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     mirt_dataset *dataset = NULL;
     if (mirt__mnist_find(&images, directory, split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
         mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
-        dataset = mirt_idx(images.data, labels.data);
+        dataset = mirt__dataset_name_digits(mirt_idx(images.data, labels.data));
     mirt__text_free(&images);
     mirt__text_free(&labels);
     return dataset;
@@ -10117,7 +10485,8 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
     spec.samples = count;
-    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
+    if (mirt__dataset_set_spec(dataset, &spec) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    return mirt__dataset_name_digits(dataset);
 }
 
 #undef MIRT__DIGIT_SIDE
@@ -14583,7 +14952,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    const char *why, *name = mirt__collective_name(s->collective, &why);
+    const char *why = "", *name = mirt__collective_name(s->collective, &why);
     char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "";
     for (int d = 0; s->named && d < s->num_devices; d++) {
         size_t used = strlen(names);

@@ -180,7 +180,7 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 /* >>data ---------------------------------------------------------------------------------- */
 
-/* A stream of samples (x, y) built from stages. A stage takes ownership of the stage it is given
+/* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given
    and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
    stages it was given and returns NULL. A dataset belongs to one thread at a time; destroying the
    last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
@@ -215,16 +215,51 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
-   access (arrays, cache) it is a full permutation whatever `buffer`; otherwise a buffer of that
-   many samples. tf.data: shuffle. */
+   access (arrays, cache, a part of these) it is a full permutation whatever `buffer`; otherwise a
+   buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
+/* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
+   left is an error. tf.data: take, skip. */
+MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count);
+MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count);
+/* Passes `count` times, or for ever (0 or less), as one epoch. To the stages before each pass is an
+   epoch of its own: their shuffles differ. Before mirt_batch, batches cross the ends of passes.
+   tf.data: repeat. */
+MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
+
+/* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
+   order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
+   place in the first stage. Not 0 is an error of the run, which names the stage, the code and the
+   sample. It may be called from several threads at once and in any order: it must be thread safe. */
+typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t index, void *user);
+typedef struct mirt_map_desc {
+    mirt_map_fn fn;
+    void *user;
+    mirt_dtype dtype;  /* of x[0] behind it, and */
+    mirt_shape shape;  /* its shape; left zero, both stay as they are */
+    bool add_weights;  /* samples get a weight, 1 unless fn writes another */
+    const char *name;  /* for errors; default "mirt_map" */
+} mirt_map_desc;
+/* Calls fn for every sample; comes before mirt_batch, and behind mirt_shuffle, since random access
+   ends with it. Copies desc. tf.data: map. */
+MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
+/* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
+   many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
+MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
    MIRT_AUTOTUNE: 2. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
-/* Samples in one epoch; 0 for NULL. */
+/* Samples in one epoch, and batches (steps, behind mirt_accumulate); -1: without an end; 0 for NULL, and
+   batches before mirt_batch. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
+MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
+/* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
+   drawn digits' are "0" to "9". */
+MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
+/* NULL and a count of 0 without names. Valid until names are set again or the data set is destroyed. */
+MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count);
 /* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 

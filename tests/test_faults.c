@@ -153,6 +153,36 @@ static mirt_status make_datasets(world *w) {
     return w->validation ? MIRT_OK : mirt_last_status();
 }
 
+static int map_nothing(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)in;
+    (void)out;
+    (void)index;
+    (void)user;
+    return 0;
+}
+
+/* The stages that make_datasets has not, run through. */
+static mirt_status make_stages(world *w) {
+    static const char *const names[] = {"a", "b", "c"};
+    mirt_data data;
+    mirt_map_desc map;
+    mirt__batch batch;
+    memset(&data, 0, sizeof data);
+    memset(&map, 0, sizeof map);
+    data.x[0] = data.x[1] = xs();
+    data.y[0] = ys();
+    map.fn = map_nothing;
+    map.add_weights = true;
+    mirt_dataset_destroy(w->train);
+    w->train = mirt_map(mirt_skip(mirt_arrays_of(&data), 1), &map);
+    if (!w->train || mirt_set_class_names(w->train, names, 3) != MIRT_OK) return mirt_last_status();
+    w->train = mirt_batch(mirt_shuffle(mirt_repeat(mirt_cache(w->train), 0), 3), 2);
+    w->train = mirt_prefetch(mirt_accumulate(mirt_take(w->train, 9), 2), 1);
+    mirt_status status = w->train ? mirt__dataset_begin(w->train, 1, 0) : mirt_last_status();
+    while (status == MIRT_OK && (status = mirt__dataset_next(w->train, &batch)) == MIRT_OK && batch.rows) continue;
+    return status;
+}
+
 static mirt_status make_mnist(world *w) {
     mirt_dataset_destroy(w->train);
     w->train = mirt_mnist(directory, MIRT_TEST);
@@ -265,6 +295,7 @@ static const fault_case cases[] = {
     {"mirt_compile again", {make_strategy, make_model, compile_adam, do_step}, compile_sgd, do_step},
     {"mirt_compile, more slots", {make_strategy, make_model, compile_sgd, do_step}, compile_adam, do_save},
     {"data set stages", {make_strategy, NULL, NULL, NULL}, make_datasets, NULL},
+    {"more data set stages", {make_strategy, NULL, NULL, NULL}, make_stages, NULL},
     {"mirt_mnist", {make_strategy, NULL, NULL, NULL}, make_mnist, NULL},
     {"drawn digits", {make_strategy, NULL, NULL, NULL}, make_digits, NULL},
     {"mirt_fit", {make_strategy, make_model, compile_adam, make_datasets}, do_fit, do_step},

@@ -54,14 +54,15 @@ static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
 /* Samples that lie in memory in the order of the epoch are only pointed at. */
 static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__batch *out) {
     int64_t left = dataset->spec.samples - dataset->position;
-    mirt__sample first;
-    mirt_status status = dataset->source->stage->at(dataset->source, dataset->position, &first);
-    if (status != MIRT_OK) return status;
+    mirt__sample sample;
     out->rows = dataset->spec.batch < left ? dataset->spec.batch : left;
-    for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = first.field[f];
-    for (int64_t i = 0; i < out->rows; i++) dataset->slot.index[i] = first.index + i;
+    for (int64_t i = 0; i < out->rows; i++) {
+        mirt_status status = dataset->source->stage->at(dataset->source, dataset->position++, &sample);
+        if (status != MIRT_OK) return status;
+        dataset->slot.index[i] = sample.index;
+        for (int f = 0; i == 0 && f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
+    }
     out->index = dataset->slot.index;
-    dataset->position += out->rows;
     return MIRT_OK;
 }
 

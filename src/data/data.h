@@ -110,6 +110,11 @@ MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
+/* Samples in the first `batches` batches of a data set with a batch stage. */
+MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
+/* Calls the classes "0" to "9"; hands NULL through. */
+MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
+
 /* Room for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
 /* Copies samples to the place of sample `row`. */

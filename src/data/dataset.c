@@ -19,11 +19,16 @@ MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset) {
     return dataset ? dataset->spec.samples : 0;
 }
 
+MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
+    return dataset ? dataset->batches : 0;
+}
+
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
+        mirt__free(dataset->names);
         mirt__free(dataset);
         dataset = before;
     }
@@ -45,6 +50,48 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
     }
+    return dataset;
+}
+
+/* >>class names: of the last stage that has any */
+
+static mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
+    while (dataset && !dataset->names) dataset = dataset->source;
+    return dataset;
+}
+
+MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
+    size_t bytes = 0;
+    if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
+    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names needs at least one name");
+    for (int i = 0; i < count; i++) {
+        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names: class %d of %d has no name", i, count);
+        bytes += sizeof(char *) + strlen(names[i]) + 1;
+    }
+    /* pointers, and behind them what they point at */
+    char **copy = (char **)mirt__calloc(1, bytes);
+    if (!copy) return MIRT_E_NOMEM;
+    char *text = (char *)(copy + count);
+    for (int i = 0; i < count; i++) {
+        size_t size = strlen(names[i]) + 1;
+        copy[i] = (char *)memcpy(text, names[i], size);
+        text += size;
+    }
+    mirt__free(dataset->names);
+    dataset->names = copy;
+    dataset->num_names = count;
+    return MIRT_OK;
+}
+
+MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count) {
+    const mirt_dataset *named = mirt__names_of((mirt_dataset *)dataset);
+    if (count) *count = named ? named->num_names : 0;
+    return named ? (const char *const *)named->names : NULL;
+}
+
+MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
+    static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     return dataset;
 }
 
@@ -71,8 +118,10 @@ static mirt_status mirt__data_field_bytes(const char *what, mirt__data_field *fi
     char text[96];
     int64_t count = mirt__shape_count(&field->shape);
     size_t size = mirt__dtype_size(field->dtype);
+    bool positive = true;
+    for (int i = 0; i < field->shape.rank; i++) positive = positive && field->shape.dim[i] > 0;
     if (size == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)field->dtype);
-    if (count == 0)
+    if (!positive)
         return mirt__fail(MIRT_E_SHAPE, "%s has samples of shape %s: every dimension must be positive", what,
                           mirt__shape_text(&field->shape, text));
     if (count < 0 || (uint64_t)count > SIZE_MAX || !mirt__mul_size((size_t)count, size, &field->bytes))
@@ -325,7 +374,14 @@ static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64
         return status;
     }
     mirt__block_from_slot((mirt__block_dataset *)dataset);
-    /* The stages before have done their work: their buffers and files are not needed again. */
+    /* The stages before have done their work: their buffers and files are not needed again. The
+       last names are kept by the stage that has them, or else by this one. */
+    mirt_dataset *named = mirt__names_of(dataset);
+    if (named && named != dataset) {
+        dataset->names = named->names;
+        dataset->num_names = named->num_names;
+        named->names = NULL;
+    }
     mirt__dataset_give_up(dataset->source, dataset->borrows);
     dataset->source = NULL;
     return MIRT_OK;
@@ -338,6 +394,10 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     if (dataset->contiguous) return dataset; /* in memory already */
     if (dataset->spec.batch) {
         mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    if (dataset->spec.samples < 0) {
+        mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
         return mirt__dataset_give_up(dataset, false);
     }
     mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);

@@ -220,7 +220,8 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
     spec.samples = count;
-    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? dataset : mirt__dataset_give_up(dataset, false);
+    if (mirt__dataset_set_spec(dataset, &spec) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    return mirt__dataset_name_digits(dataset);
 }
 
 #undef MIRT__DIGIT_SIDE

@@ -293,7 +293,7 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     mirt_dataset *dataset = NULL;
     if (mirt__mnist_find(&images, directory, split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
         mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
-        dataset = mirt_idx(images.data, labels.data);
+        dataset = mirt__dataset_name_digits(mirt_idx(images.data, labels.data));
     mirt__text_free(&images);
     mirt__text_free(&labels);
     return dataset;

@@ -113,7 +113,7 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    const char *why, *name = mirt__collective_name(s->collective, &why);
+    const char *why = "", *name = mirt__collective_name(s->collective, &why);
     char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "";
     for (int d = 0; s->named && d < s->num_devices; d++) {
         size_t used = strlen(names);

@@ -1,0 +1,266 @@
+/* Stages that change which samples come and how: take, skip, repeat, map, accumulate. */
+
+#include "data.h"
+
+static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
+    if (count >= least && count <= INT32_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least, (int)INT32_MAX);
+}
+
+MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches) {
+    while (!dataset->stage->rows) dataset = dataset->source;
+    return dataset->stage->rows(dataset, batches);
+}
+
+/* >>take and skip: elements [first, first + count) of the stage before, which are samples, or
+   batches behind a batch stage */
+
+typedef struct mirt__window_dataset {
+    mirt_dataset base;
+    int64_t first, count; /* count -1: all that follow */
+} mirt__window_dataset;
+
+static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    return dataset->source->stage->at(dataset->source, ((mirt__window_dataset *)dataset)->first + i, out);
+}
+
+static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
+    const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
+    memset(out, 0, sizeof *out);
+    if (window->count >= 0 && dataset->position >= window->count) return MIRT_OK;
+    for (int64_t i = dataset->position ? window->first : 0; i < window->first; i++) {
+        mirt_status status = mirt__dataset_next(dataset->source, out);
+        if (status != MIRT_OK || out->rows == 0) return status;
+    }
+    mirt_status status = mirt__dataset_next(dataset->source, out);
+    if (status == MIRT_OK && out->rows) dataset->position++;
+    return status;
+}
+
+static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
+    const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
+    if (window->count >= 0 && batches > window->count) batches = window->count;
+    return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
+}
+
+static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL};
+
+static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
+    if (!source) return NULL;
+    const char *caller = skips ? "mirt_skip" : "mirt_take";
+    int64_t first = skips ? given : 0, count = skips ? -1 : given;
+    int64_t have = source->spec.batch ? source->batches : source->spec.samples;
+    mirt_status status = mirt__stage_count(caller, given, skips ? 0 : 1);
+    if (status == MIRT_OK && have >= 0 && first >= have)
+        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first, (long long)have,
+                            source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
+    if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
+    const mirt__stage *stage = source->stage->at ? &mirt__window_at_stage : &mirt__window_stage;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
+    if (!dataset) return NULL;
+    mirt__window_dataset *window = (mirt__window_dataset *)dataset;
+    if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
+    window->first = first;
+    window->count = count;
+    dataset->contiguous = source->contiguous;
+    dataset->pointing = source->pointing;
+    if (!source->spec.batch) {
+        dataset->spec.samples = count;
+    } else {
+        dataset->batches = count;
+        dataset->spec.samples = count < 0 ? -1 : mirt__window_rows(dataset, count);
+    }
+    return dataset;
+}
+
+MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, false); }
+
+MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, true); }
+
+/* >>repeat */
+
+typedef struct mirt__repeat_dataset {
+    mirt_dataset base;
+    int64_t passes, pass; /* passes 0: for ever */
+    bool any;             /* this pass has given something */
+    uint64_t seed;
+    int64_t epoch;
+} mirt__repeat_dataset;
+
+/* Each pass is an epoch of its own for the stages before. */
+static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
+    const int bits = 24; /* of epochs, when passes have no end */
+    uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
+    epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
+    repeat->any = false;
+    return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
+}
+
+static mirt_status mirt__repeat_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    repeat->pass = 0;
+    repeat->seed = seed;
+    repeat->epoch = epoch;
+    return mirt__repeat_pass(repeat);
+}
+
+static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        mirt_status status = mirt__dataset_next(dataset->source, out);
+        if (status != MIRT_OK) return status;
+        /* A pass without samples ends it: there would be no end otherwise. */
+        if (out->rows) repeat->any = true;
+        if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        repeat->pass++;
+        status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
+    const mirt_dataset *source = dataset->source;
+    if (source->batches < 0) return mirt__dataset_rows(source, batches);
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
+}
+
+static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, mirt__repeat_rows};
+
+MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
+    if (!dataset) return NULL;
+    mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
+    if (count < 0) count = 0;
+    if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often", (long long)count,
+                            (long long)dataset->spec.samples);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), &mirt__repeat_stage, dataset, false);
+    if (!stage) return NULL;
+    ((mirt__repeat_dataset *)stage)->passes = count;
+    stage->pointing = dataset->pointing;
+    bool endless = count == 0 || dataset->spec.samples < 0;
+    stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
+    if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
+    return stage;
+}
+
+/* >>map */
+
+typedef struct mirt__map_dataset {
+    mirt_dataset base;
+    mirt_map_fn fn;
+    void *user;
+    char *name;
+    bool keeps_x; /* x[0] has the shape and type it had */
+} mirt__map_dataset;
+
+static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
+    const mirt__map_dataset *map = (const mirt__map_dataset *)dataset;
+    const mirt__data_spec *from = &dataset->source->spec;
+    mirt__batch in;
+    out->rows = 0;
+    mirt_status status = mirt__dataset_next(dataset->source, &in);
+    if (status != MIRT_OK || in.rows == 0) return status;
+    const float one = 1;
+    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out->field[f], in.field[f], from->field[f].bytes);
+    if (dataset->spec.num_fields > from->num_fields) memcpy(out->field[from->num_fields], &one, sizeof one);
+    out->index[0] = in.index[0];
+    int code = map->fn(in.field, out->field, in.index[0], map->user);
+    if (code) return mirt__fail(MIRT_E_INVALID, "%s gave the code %d for sample %lld", map->name, code, (long long)in.index[0]);
+    out->rows = 1;
+    return MIRT_OK;
+}
+
+static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
+
+static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_fill,
+                                            mirt__map_release, NULL};
+
+static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
+    mirt__map_dataset *map = (mirt__map_dataset *)dataset;
+    mirt__data_spec spec = dataset->spec;
+    map->fn = desc->fn;
+    map->user = desc->user;
+    map->keeps_x = desc->shape.rank == 0;
+    map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
+    if (!map->name) return MIRT_E_NOMEM;
+    if (!map->keeps_x) {
+        spec.field[0].dtype = desc->dtype;
+        spec.field[0].shape = desc->shape;
+    }
+    if (desc->add_weights && !spec.has_weights) {
+        mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
+        spec.has_weights = true;
+    }
+    return mirt__dataset_set_spec(dataset, &spec) == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", map->name);
+}
+
+MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
+    if (!dataset) return NULL;
+    mirt_status status = MIRT_OK;
+    if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
+    else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible", desc->shape.rank, MIRT_MAX_RANK);
+    else if (dataset->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), &mirt__map_stage, dataset, false);
+    if (!stage) return NULL;
+    return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+}
+
+/* >>accumulate: `joined` batches of the stage before are one */
+
+typedef struct mirt__accumulate_dataset {
+    mirt_dataset base;
+    int joined;
+} mirt__accumulate_dataset;
+
+static mirt_status mirt__accumulate_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__slot part = *out;
+    out->rows = 0;
+    for (int i = 0; i < ((mirt__accumulate_dataset *)dataset)->joined; i++) {
+        for (int f = 0; f < dataset->spec.num_fields; f++)
+            part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
+        part.index = out->index + out->rows;
+        mirt_status status = mirt__slot_pull(&part, dataset->source);
+        if (status != MIRT_OK) return status;
+        if (part.rows == 0) break;
+        out->rows += part.rows;
+    }
+    return MIRT_OK;
+}
+
+static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batches) {
+    if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
+    return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
+}
+
+static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__accumulate_fill,
+                                                   NULL, mirt__accumulate_rows};
+
+MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
+    if (!dataset) return NULL;
+    mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
+    if (status == MIRT_OK && !dataset->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch: it joins batches to one step");
+    if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step", batches, batches,
+                            (long long)dataset->spec.batch);
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    if (batches == 1) return dataset;
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
+    if (!stage) return NULL;
+    ((mirt__accumulate_dataset *)stage)->joined = batches;
+    stage->spec.batch *= batches;
+    stage->spec.accumulate *= batches;
+    if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
+    dataset->lent = dataset->stage->fill && !dataset->pointing;
+    return stage;
+}
