@@ -181,10 +181,24 @@
    see.
 
    MIRRORTRAIN_IMPLEMENTATION   create the implementation here
-   MIRRORTRAIN_STATIC           make all functions static, for a private copy
-                                (define it wherever the header is included)
+   MIRRORTRAIN_STATIC           make all functions static: a private copy for this
+                                file; several files may have one each
    MIRRORTRAIN_MALLOC(size), MIRRORTRAIN_FREE(pointer)
-                                both or none; instead of malloc and free
+                                both or none; instead of malloc and free. All
+                                memory comes from there, but for the stacks of
+                                threads; several threads may ask at once
+   MIRRORTRAIN_OPEN(path, flags, mode), MIRRORTRAIN_CLOSE(fd),
+   MIRRORTRAIN_STAT(path, info), MIRRORTRAIN_FSTAT(fd, info),
+   MIRRORTRAIN_PREAD(fd, data, size, offset),
+   MIRRORTRAIN_PWRITE(fd, data, size, offset), MIRRORTRAIN_FSYNC(fd),
+   MIRRORTRAIN_RENAME(from, to), MIRRORTRAIN_UNLINK(path)
+                                instead of POSIX's functions of these names, which
+                                they behave like; no file is touched by any other
+                                way. For a file system of your own define all of
+                                them: reading asks of info st_mode (S_IFREG) and
+                                st_size alone; a directory is only opened to be
+                                synced after a file in it was replaced, which
+                                errno = EACCES skips
    MIRRORTRAIN_NO_SIMD          plain C kernels only
    MIRRORTRAIN_NO_THREADS       no threads: one device of one thread
 
@@ -1082,6 +1096,48 @@ MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 
 #endif
 
+/* >>section base/file.h */
+
+#ifndef MIRT__FILE_H
+#define MIRT__FILE_H
+/* Files: read piece by piece or whole, or replaced atomically. */
+
+/* Opens a regular file for reading and says its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a
+   failure, which mirt__file_close allows. */
+MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);
+MIRT__LIB void mirt__file_close(int *fd);
+/* Bytes read, fewer than `size` only at the end of the file; -1 and errno. */
+MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t size);
+/* False only if nothing is there. */
+MIRT__LIB bool mirt__file_exists(const char *path);
+
+/* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
+   bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
+MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
+
+/* A file that is written beside `path` under a temporary name and takes its place only when
+   everything is on the disk. Until then, and after any failure, what was at `path` stays as it
+   was. A symbolic link at `path` is replaced itself. Every begun writer ends in exactly one commit
+   or abort. */
+typedef struct mirt__file_writer {
+    int fd;              /* -1: not begun, or ended */
+    uint64_t size;       /* bytes appended */
+    char *path, *temporary;
+    mirt_status status;  /* the first failure; it makes all later calls fail */
+} mirt__file_writer;
+
+/* On failure there is nothing to abort (but abort is allowed). */
+MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path);
+MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size);
+/* Overwrites bytes that were appended before. */
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size);
+/* The only failure after which the new file stands at `path` is that its directory could not be
+   synced; the message says so. */
+MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
+MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
+
+#endif
+
 /* >>section base/cold_begin.inc */
 
 /* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
@@ -1463,6 +1519,276 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
     }
     pool->head = NULL;
 }
+
+/* >>section base/file.c */
+
+/* Files on the disk, or wherever the program that includes this keeps them. */
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* Every access to a file goes through these; the manual says what they have to do. */
+#ifndef MIRRORTRAIN_OPEN
+#define MIRRORTRAIN_OPEN(path, flags, mode) open(path, flags, mode)
+#endif
+#ifndef MIRRORTRAIN_CLOSE
+#define MIRRORTRAIN_CLOSE(fd) close(fd)
+#endif
+#ifndef MIRRORTRAIN_STAT
+#define MIRRORTRAIN_STAT(path, info) stat(path, info)
+#endif
+#ifndef MIRRORTRAIN_FSTAT
+#define MIRRORTRAIN_FSTAT(fd, info) fstat(fd, info)
+#endif
+#ifndef MIRRORTRAIN_PREAD
+#define MIRRORTRAIN_PREAD(fd, data, size, offset) pread(fd, data, size, offset)
+#endif
+#ifndef MIRRORTRAIN_PWRITE
+#define MIRRORTRAIN_PWRITE(fd, data, size, offset) pwrite(fd, data, size, offset)
+#endif
+#ifndef MIRRORTRAIN_FSYNC
+#define MIRRORTRAIN_FSYNC(fd) fsync(fd)
+#endif
+#ifndef MIRRORTRAIN_RENAME
+#define MIRRORTRAIN_RENAME(from, to) rename(from, to)
+#endif
+#ifndef MIRRORTRAIN_UNLINK
+#define MIRRORTRAIN_UNLINK(path) unlink(path)
+#endif
+
+/* Systems refuse or shorten transfers beyond 2 GiB. */
+#define MIRT__FILE_CHUNK ((size_t)1 << 30)
+
+/* "path: what: reason" from errno. */
+static mirt_status mirt__file_fail(const char *path, const char *what) {
+    int code = errno;
+    mirt_status status = code == ENOENT ? MIRT_E_NOT_FOUND : code == ENOMEM ? MIRT_E_NOMEM : MIRT_E_IO;
+    return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));
+}
+
+static mirt_status mirt__file_too_large(const char *path, size_t limit) {
+    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
+}
+
+static int mirt__file_open_as(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = MIRRORTRAIN_OPEN(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        size_t chunk = size - done < MIRT__FILE_CHUNK ? size - done : MIRT__FILE_CHUNK;
+        ssize_t got = MIRRORTRAIN_PREAD(fd, (unsigned char *)data + done, chunk, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (int64_t)done;
+}
+
+MIRT__LIB bool mirt__file_exists(const char *path) {
+    struct stat info;
+    return MIRRORTRAIN_STAT(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size) {
+    struct stat info;
+    mirt_status status = MIRT_OK;
+    *fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
+    if (*fd < 0) return mirt__file_fail(path, "cannot open");
+    if (MIRRORTRAIN_FSTAT(*fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
+    else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
+    else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
+    *size = status == MIRT_OK ? (uint64_t)info.st_size : 0;
+    if (status != MIRT_OK) mirt__file_close(fd);
+    return status;
+}
+
+MIRT__LIB void mirt__file_close(int *fd) {
+    if (*fd >= 0) MIRRORTRAIN_CLOSE(*fd); /* a descriptor that was only read from has nothing to lose */
+    *fd = -1;
+}
+
+/* Room for `capacity` bytes and the final 0, keeping the first `used`. */
+static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
+    size_t bytes;
+    if (!mirt__add_size(capacity, 1, &bytes)) return mirt__no_memory(SIZE_MAX) != NULL;
+    unsigned char *bigger = (unsigned char *)mirt__aligned_alloc(bytes);
+    if (!bigger) return false;
+    if (used > 0) memcpy(bigger, *data, used);
+    mirt__aligned_free(*data);
+    *data = bigger;
+    return true;
+}
+
+/* Reads to the end into *data, which the caller frees even after a failure. `expected` is a hint:
+   a file may still be growing. */
+static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected, size_t limit, unsigned char **data,
+                                       size_t *size) {
+    size_t capacity = 0;
+    for (;;) {
+        if (*size == capacity) {
+            /* One byte beyond what is expected, so that the end is seen without growing. */
+            size_t wanted = capacity == 0 ? expected : capacity < limit / 2 ? capacity * 2 : limit;
+            if (wanted < 4096) wanted = 4096;
+            capacity = wanted + 1;
+            if (!mirt__file_reserve(data, *size, capacity)) return mirt_last_status();
+        }
+        int64_t got = mirt__file_read_at(fd, *size, *data + *size, capacity - *size);
+        if (got < 0) return mirt__file_fail(path, "cannot read");
+        if (got == 0) break;
+        *size += (size_t)got;
+        if (*size > limit) return mirt__file_too_large(path, limit);
+    }
+    (*data)[*size] = 0;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
+    uint64_t expected;
+    int fd;
+    *data = NULL;
+    *size = 0;
+    if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
+    mirt_status status = mirt__file_open(path, &fd, &expected);
+    if (status == MIRT_OK && expected > limit) status = mirt__file_too_large(path, limit);
+    if (status == MIRT_OK) status = mirt__file_read_all(path, fd, (size_t)expected, limit, data, size);
+    mirt__file_close(&fd);
+    if (status != MIRT_OK) {
+        mirt__aligned_free(*data);
+        *data = NULL;
+        *size = 0;
+    }
+    return status;
+}
+
+/* Creates a file that did not exist before, next to the final one; names it in writer->temporary. */
+static mirt_status mirt__file_create_temporary(mirt__file_writer *writer, size_t capacity, mode_t mode) {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        snprintf(writer->temporary, capacity, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
+        writer->fd = mirt__file_open_as(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+        if (writer->fd >= 0) return MIRT_OK;
+        if (errno != EEXIST) break;
+    }
+    return mirt__file_fail(writer->path, "cannot create a temporary file beside it");
+}
+
+static void mirt__file_forget(mirt__file_writer *writer) {
+    mirt__free(writer->path);
+    mirt__free(writer->temporary);
+    writer->path = writer->temporary = NULL;
+    writer->fd = -1;
+}
+
+MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path) {
+    struct stat info;
+    memset(writer, 0, sizeof *writer);
+    writer->fd = -1;
+    bool exists = MIRRORTRAIN_STAT(path, &info) == 0;
+    /* Replacing /dev/null or a pipe by a file would harm others. */
+    if (exists && !S_ISREG(info.st_mode))
+        return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
+    size_t capacity = strlen(path) + 48;
+    writer->path = mirt__strdup(path);
+    writer->temporary = (char *)mirt__calloc(capacity, 1);
+    /* What was private stays private. */
+    mode_t mode = exists ? info.st_mode & 0777 : 0666;
+    writer->status = MIRT_E_NOMEM;
+    if (writer->path && writer->temporary) writer->status = mirt__file_create_temporary(writer, capacity, mode);
+    if (writer->status != MIRT_OK) mirt__file_forget(writer);
+    return writer->status;
+}
+
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+    const unsigned char *from = (const unsigned char *)data;
+    if (writer->status != MIRT_OK) return writer->status;
+    while (size > 0) {
+        size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
+        ssize_t put = MIRRORTRAIN_PWRITE(writer->fd, from, chunk, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put == 0) errno = ENOSPC;
+        if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
+        from += put;
+        offset += (uint64_t)put;
+        size -= (size_t)put;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size) {
+    mirt_status status = mirt__file_patch(writer, writer->size, data, size);
+    if (status == MIRT_OK) writer->size += size;
+    return status;
+}
+
+/* The directory `path` lies in, open for syncing: makes a rename last through a power failure. -1
+   if that cannot be done. */
+static int mirt__file_open_directory(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash) return mirt__file_open_as(".", O_RDONLY, 0);
+    size_t length = slash == path ? 1 : (size_t)(slash - path);
+    char *directory = (char *)mirt__calloc(length + 1, 1);
+    if (!directory) {
+        errno = ENOMEM;
+        return -1;
+    }
+    memcpy(directory, path, length);
+    int fd = mirt__file_open_as(directory, O_RDONLY, 0);
+    int code = errno;
+    mirt__free(directory);
+    errno = code;
+    return fd;
+}
+
+static bool mirt__file_sync(int fd) {
+    int result;
+    do result = MIRRORTRAIN_FSYNC(fd);
+    while (result != 0 && errno == EINTR);
+    /* Some file systems have no such call; the others mean it. */
+    return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+}
+
+/* Puts the finished temporary file in place. */
+static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
+    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
+    int fd = writer->fd;
+    writer->fd = -1;
+    /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
+    if (MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
+    if (MIRRORTRAIN_RENAME(writer->temporary, writer->path) != 0)
+        return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
+    writer->temporary[0] = 0;
+    if (directory >= 0 && !mirt__file_sync(directory))
+        return mirt__file_fail(writer->path, "the new file is in place, but may not survive a power failure");
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
+    if (writer->status == MIRT_OK) {
+        int directory = mirt__file_open_directory(writer->path);
+        /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
+        if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
+        else writer->status = mirt__file_replace(writer, directory);
+        if (directory >= 0) MIRRORTRAIN_CLOSE(directory);
+    }
+    mirt_status status = writer->status;
+    mirt__file_abort(writer);
+    return status;
+}
+
+MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
+    if (writer->fd >= 0) MIRRORTRAIN_CLOSE(writer->fd);
+    if (writer->temporary && writer->temporary[0]) MIRRORTRAIN_UNLINK(writer->temporary);
+    mirt__file_forget(writer);
+}
+
+#undef MIRT__FILE_CHUNK
 
 /* >>section base/cold_end.inc */
 
@@ -8405,12 +8731,13 @@ MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {
-    FILE *file;
+    int fd;
+    uint64_t file_size;
     uint64_t end;    /* offset in the file of the end of data */
     size_t at, size; /* data[at, size) is still to be read */
     unsigned char data[16384];
 } mirt__bytes;
-MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes);
+MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes);
 /* Refills the buffer once it is used up; size is 0 at the end of the file. */
 MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes);
 
@@ -9529,24 +9856,17 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
 #define MIRT__WINDOW 32768
 #define MIRT__FAST_BITS 10
 
-MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes) {
+MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes) {
     bytes->end = 0;
     bytes->at = 0;
     bytes->size = 0;
-    if (fseek(bytes->file, 0, SEEK_SET) != 0)
-        return mirt__fail(MIRT_E_IO, "could not be read again from its start: %s", strerror(errno));
-    return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
-    errno = 0;
+    const int64_t got = mirt__file_read_at(bytes->fd, bytes->end, bytes->data, sizeof bytes->data);
     bytes->at = 0;
-    bytes->size = fread(bytes->data, 1, sizeof bytes->data, bytes->file);
-    if (bytes->size == 0 && ferror(bytes->file)) {
-        int code = errno;
-        clearerr(bytes->file);
-        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(code));
-    }
+    bytes->size = got < 0 ? 0 : (size_t)got;
+    if (got < 0) return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(errno));
     bytes->end += bytes->size;
     return MIRT_OK;
 }
@@ -9966,8 +10286,6 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
 
 /* IDX files, the format of MNIST: big-endian magic number and dimensions, then unsigned bytes. */
 
-#include <sys/stat.h>
-
 typedef struct mirt__idx_file {
     char *path;
     mirt__bytes bytes;
@@ -9987,7 +10305,7 @@ typedef struct mirt__idx_dataset {
 
 static void mirt__idx_close(mirt__idx_file *file) {
     if (!file) return;
-    if (file->bytes.file) fclose(file->bytes.file);
+    mirt__file_close(&file->bytes.fd);
     mirt__gunzip_destroy(file->gunzip);
     mirt__free(file->path);
     mirt__free(file);
@@ -10038,8 +10356,8 @@ static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
 /* To the start of the file, plain or unpacked. */
 static mirt_status mirt__idx_rewind(mirt__idx_file *file) {
     file->read = 0;
-    mirt_status status = mirt__bytes_rewind(&file->bytes);
-    if (status == MIRT_OK && file->gunzip) status = mirt__gunzip_begin(file->gunzip);
+    mirt__bytes_rewind(&file->bytes);
+    mirt_status status = file->gunzip ? mirt__gunzip_begin(file->gunzip) : MIRT_OK;
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->path);
 }
 
@@ -10089,44 +10407,33 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
 
 /* Compares the size by the header with the file's, or with the one in gzip's last four bytes. */
 static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
-    FILE *stream = file->bytes.file;
+    const uint64_t packed = file->bytes.file_size;
     if (file->gunzip) {
-        unsigned char last[4];
-        if (fseek(stream, -4, SEEK_END) != 0 || fread(last, 1, 4, stream) != 4)
+        unsigned char last[4] = {0};
+        if (mirt__file_read_at(file->bytes.fd, packed < 4 ? 0 : packed - 4, last, 4) < 0)
             return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
         uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
         if (size != (uint32_t)file->size)
             return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
                               file->path, (unsigned long long)file->size, (unsigned long)size);
         /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
-        long packed = ftell(stream);
-        if (packed < 0 || file->size / 1032 > (uint64_t)packed)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %ld bytes cannot hold the %llu that its dimensions need", file->path, packed,
-                              (unsigned long long)file->size);
+        if (file->size / 1032 > packed)
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need", file->path,
+                              (unsigned long long)packed, (unsigned long long)file->size);
         return MIRT_OK;
     }
-    long size = -1;
-    if (fseek(stream, 0, SEEK_END) == 0) size = ftell(stream);
-    if (size < 0) return mirt__fail(MIRT_E_IO, "%s: its size could not be found out: %s", file->path, strerror(errno));
-    if ((uint64_t)size != file->size)
-        return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %lu", file->path,
-                          (uint64_t)size < file->size ? "cut short" : "too long", (unsigned long long)file->size,
-                          (unsigned long)size);
+    if (packed != file->size)
+        return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %llu", file->path,
+                          packed < file->size ? "cut short" : "too long", (unsigned long long)file->size,
+                          (unsigned long long)packed);
     return MIRT_OK;
 }
 
 static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
     file->path = mirt__strdup(path);
     if (!file->path) return MIRT_E_NOMEM;
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s is not a regular file", path);
-    file->bytes.file = fopen(path, "rb");
-    if (!file->bytes.file) {
-        int code = errno;
-        return mirt__fail(code == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s could not be opened: %s", path, strerror(code));
-    }
-    setvbuf(file->bytes.file, NULL, _IONBF, 0); /* mirt__bytes is the buffer */
-    mirt_status status = mirt__idx_recognize(file);
+    mirt_status status = mirt__file_open(path, &file->bytes.fd, &file->bytes.file_size);
+    if (status == MIRT_OK) status = mirt__idx_recognize(file);
     if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
     if (status == MIRT_OK) status = mirt__idx_check_size(file);
     return status;
@@ -10135,6 +10442,7 @@ static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int
 static mirt__idx_file *mirt__idx_open(const char *path, int rank) {
     mirt__idx_file *file = (mirt__idx_file *)mirt__calloc(1, sizeof(mirt__idx_file));
     if (!file) return NULL;
+    file->bytes.fd = -1;
     if (mirt__idx_prepare(file, path, rank) == MIRT_OK) return file;
     mirt__idx_close(file);
     return NULL;
@@ -10229,11 +10537,7 @@ static bool mirt__mnist_find(mirt__text *path, const char *directory, const char
         mirt__text_clear(path);
         mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
         if (path->failed) return false;
-        FILE *file = fopen(path->data, "rb");
-        /* What is there but cannot be opened is for mirt_idx to complain about. */
-        if (!file && (errno == ENOENT || errno == ENOTDIR)) continue;
-        if (file) fclose(file);
-        return true;
+        if (mirt__file_exists(path->data)) return true; /* whether it can be opened is for mirt_idx to say */
     }
     mirt__fail(MIRT_E_NOT_FOUND,
                "%s: found neither %s nor %s.gz; put MNIST's four files there, from "
@@ -10549,39 +10853,6 @@ MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LAB
 /* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
 MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
-
-#endif
-
-/* >>section formats/file.h */
-
-#ifndef MIRT__FILE_H
-#define MIRT__FILE_H
-/* Whole files: read into memory, or replaced atomically. */
-
-/* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
-   bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
-MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
-
-/* A file that is written beside `path` under a temporary name and takes its place only when
-   everything is on the disk. Until then, and after any failure, what was at `path` stays as it
-   was. A symbolic link at `path` is replaced itself. Every begun writer ends in exactly one commit
-   or abort. */
-typedef struct mirt__file_writer {
-    int fd;              /* -1: not begun, or ended */
-    uint64_t size;       /* bytes appended */
-    char *path, *temporary;
-    mirt_status status;  /* the first failure; it makes all later calls fail */
-} mirt__file_writer;
-
-/* On failure there is nothing to abort (but abort is allowed). */
-MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path);
-MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size);
-/* Overwrites bytes that were appended before. */
-MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size);
-/* The only failure after which the new file stands at `path` is that its directory could not be
-   synced; the message says so. */
-MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
-MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
 
 #endif
 
@@ -11084,245 +11355,6 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
     int before = comma ? (int)(comma - digits) : (int)strlen(digits);
     mirt__text_add(text, "%.*s%s%s", before, digits, comma ? "." : "", comma ? comma + strlen(point) : "");
 }
-
-/* >>section formats/file.c */
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-/* The system calls of this file, so that tests can make them fail. */
-#ifndef MIRT__IO_OPEN
-#define MIRT__IO_OPEN(path, flags, mode) open(path, flags, mode)
-#endif
-#ifndef MIRT__IO_READ
-#define MIRT__IO_READ(fd, data, size) read(fd, data, size)
-#endif
-#ifndef MIRT__IO_WRITE
-#define MIRT__IO_WRITE(fd, data, size, offset) pwrite(fd, data, size, offset)
-#endif
-#ifndef MIRT__IO_FSYNC
-#define MIRT__IO_FSYNC(fd) fsync(fd)
-#endif
-#ifndef MIRT__IO_CLOSE
-#define MIRT__IO_CLOSE(fd) close(fd)
-#endif
-#ifndef MIRT__IO_RENAME
-#define MIRT__IO_RENAME(from, to) rename(from, to)
-#endif
-#ifndef MIRT__IO_UNLINK
-#define MIRT__IO_UNLINK(path) unlink(path)
-#endif
-#ifndef MIRT__IO_STAT
-#define MIRT__IO_STAT(path, out) stat(path, out)
-#endif
-#ifndef MIRT__IO_FSTAT
-#define MIRT__IO_FSTAT(fd, out) fstat(fd, out)
-#endif
-
-/* Systems refuse or shorten transfers beyond 2 GiB. */
-#define MIRT__FILE_CHUNK ((size_t)1 << 30)
-
-/* "path: what: reason" from errno. */
-static mirt_status mirt__file_fail(const char *path, const char *what) {
-    int code = errno;
-    mirt_status status = code == ENOENT ? MIRT_E_NOT_FOUND : code == ENOMEM ? MIRT_E_NOMEM : MIRT_E_IO;
-    return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));
-}
-
-static mirt_status mirt__file_too_large(const char *path, size_t limit) {
-    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
-}
-
-static int mirt__file_open(const char *path, int flags, mode_t mode) {
-    int fd;
-    do fd = MIRT__IO_OPEN(path, flags | O_CLOEXEC, mode);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
-/* Room for `capacity` bytes and the final 0, keeping the first `used`. */
-static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
-    size_t bytes;
-    if (!mirt__add_size(capacity, 1, &bytes)) return mirt__no_memory(SIZE_MAX) != NULL;
-    unsigned char *bigger = (unsigned char *)mirt__aligned_alloc(bytes);
-    if (!bigger) return false;
-    if (used > 0) memcpy(bigger, *data, used);
-    mirt__aligned_free(*data);
-    *data = bigger;
-    return true;
-}
-
-/* Reads to the end into *data, which the caller frees even after a failure. `expected` is a hint:
-   a file may still be growing. */
-static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected, size_t limit, unsigned char **data,
-                                       size_t *size) {
-    size_t capacity = 0;
-    for (;;) {
-        if (*size == capacity) {
-            /* One byte beyond what is expected, so that the end is seen without growing. */
-            size_t wanted = capacity == 0 ? expected : capacity < limit / 2 ? capacity * 2 : limit;
-            if (wanted < 4096) wanted = 4096;
-            capacity = wanted + 1;
-            if (!mirt__file_reserve(data, *size, capacity)) return mirt_last_status();
-        }
-        size_t chunk = capacity - *size < MIRT__FILE_CHUNK ? capacity - *size : MIRT__FILE_CHUNK;
-        ssize_t got = MIRT__IO_READ(fd, *data + *size, chunk);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return mirt__file_fail(path, "cannot read");
-        if (got == 0) break;
-        *size += (size_t)got;
-        if (*size > limit) return mirt__file_too_large(path, limit);
-    }
-    (*data)[*size] = 0;
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
-    struct stat info;
-    *data = NULL;
-    *size = 0;
-    if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
-    int fd = mirt__file_open(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
-    if (fd < 0) return mirt__file_fail(path, "cannot open");
-    mirt_status status = MIRT_OK;
-    if (MIRT__IO_FSTAT(fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
-    else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
-    else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
-    else if ((uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
-    if (status == MIRT_OK) status = mirt__file_read_all(path, fd, (size_t)info.st_size, limit, data, size);
-    /* A descriptor that was only read from has nothing to lose. */
-    MIRT__IO_CLOSE(fd);
-    if (status != MIRT_OK) {
-        mirt__aligned_free(*data);
-        *data = NULL;
-        *size = 0;
-    }
-    return status;
-}
-
-/* Creates a file that did not exist before, next to the final one; names it in writer->temporary. */
-static mirt_status mirt__file_create_temporary(mirt__file_writer *writer, size_t capacity, mode_t mode) {
-    for (int attempt = 0; attempt < 1000; attempt++) {
-        snprintf(writer->temporary, capacity, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
-        writer->fd = mirt__file_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
-        if (writer->fd >= 0) return MIRT_OK;
-        if (errno != EEXIST) break;
-    }
-    return mirt__file_fail(writer->path, "cannot create a temporary file beside it");
-}
-
-static void mirt__file_forget(mirt__file_writer *writer) {
-    mirt__free(writer->path);
-    mirt__free(writer->temporary);
-    writer->path = writer->temporary = NULL;
-    writer->fd = -1;
-}
-
-MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path) {
-    struct stat info;
-    memset(writer, 0, sizeof *writer);
-    writer->fd = -1;
-    bool exists = MIRT__IO_STAT(path, &info) == 0;
-    /* Replacing /dev/null or a pipe by a file would harm others. */
-    if (exists && !S_ISREG(info.st_mode))
-        return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
-    size_t capacity = strlen(path) + 48;
-    writer->path = mirt__strdup(path);
-    writer->temporary = (char *)mirt__calloc(capacity, 1);
-    /* What was private stays private. */
-    mode_t mode = exists ? info.st_mode & 0777 : 0666;
-    writer->status = MIRT_E_NOMEM;
-    if (writer->path && writer->temporary) writer->status = mirt__file_create_temporary(writer, capacity, mode);
-    if (writer->status != MIRT_OK) mirt__file_forget(writer);
-    return writer->status;
-}
-
-MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
-    const unsigned char *from = (const unsigned char *)data;
-    if (writer->status != MIRT_OK) return writer->status;
-    while (size > 0) {
-        size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
-        ssize_t put = MIRT__IO_WRITE(writer->fd, from, chunk, (off_t)offset);
-        if (put < 0 && errno == EINTR) continue;
-        if (put == 0) errno = ENOSPC;
-        if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
-        from += put;
-        offset += (uint64_t)put;
-        size -= (size_t)put;
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size) {
-    mirt_status status = mirt__file_patch(writer, writer->size, data, size);
-    if (status == MIRT_OK) writer->size += size;
-    return status;
-}
-
-/* The directory `path` lies in, open for syncing: makes a rename last through a power failure. -1
-   if that cannot be done. */
-static int mirt__file_open_directory(const char *path) {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return mirt__file_open(".", O_RDONLY, 0);
-    size_t length = slash == path ? 1 : (size_t)(slash - path);
-    char *directory = (char *)mirt__calloc(length + 1, 1);
-    if (!directory) {
-        errno = ENOMEM;
-        return -1;
-    }
-    memcpy(directory, path, length);
-    int fd = mirt__file_open(directory, O_RDONLY, 0);
-    int code = errno;
-    mirt__free(directory);
-    errno = code;
-    return fd;
-}
-
-static bool mirt__file_sync(int fd) {
-    int result;
-    do result = MIRT__IO_FSYNC(fd);
-    while (result != 0 && errno == EINTR);
-    /* Some file systems have no such call; the others mean it. */
-    return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
-}
-
-/* Puts the finished temporary file in place. */
-static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
-    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
-    int fd = writer->fd;
-    writer->fd = -1;
-    /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
-    if (MIRT__IO_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
-    if (MIRT__IO_RENAME(writer->temporary, writer->path) != 0)
-        return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
-    writer->temporary[0] = 0;
-    if (directory >= 0 && !mirt__file_sync(directory))
-        return mirt__file_fail(writer->path, "the new file is in place, but may not survive a power failure");
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
-    if (writer->status == MIRT_OK) {
-        int directory = mirt__file_open_directory(writer->path);
-        /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
-        if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
-        else writer->status = mirt__file_replace(writer, directory);
-        if (directory >= 0) MIRT__IO_CLOSE(directory);
-    }
-    mirt_status status = writer->status;
-    mirt__file_abort(writer);
-    return status;
-}
-
-MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
-    if (writer->fd >= 0) MIRT__IO_CLOSE(writer->fd);
-    if (writer->temporary && writer->temporary[0]) MIRT__IO_UNLINK(writer->temporary);
-    mirt__file_forget(writer);
-}
-
-#undef MIRT__FILE_CHUNK
 
 /* >>section formats/safetensors.c */
 

@@ -61,6 +61,66 @@ for cc in gcc clang; do
 done
 compile "C++ calls what C compiled" g++ "$tmp/gcc-main-cxx.o" "$tmp/gcc-uses-cxx.o" "$tmp/gcc-c.o" -o "$tmp/mixed" -lm -lpthread
 
+# Two private copies in one program: each has its own error text.
+for unit in first second; do
+    cat >"$tmp/$unit.c" <<E
+#define MIRRORTRAIN_IMPLEMENTATION
+#define MIRRORTRAIN_STATIC
+#include "mirrortrain.h"
+const char *${unit}_error(int fail);
+const char *${unit}_error(int fail) {
+    if (fail) mirt_strategy_destroy(mirt_mirrored("$unit"));
+    return mirt_last_error();
+}
+E
+done
+cat >"$tmp/both.c" <<'E'
+#include <string.h>
+const char *first_error(int fail);
+const char *second_error(int fail);
+int main(void) {
+    const int alone = strstr(first_error(1), "first") && !*second_error(0);
+    return alone && strstr(second_error(1), "second") && strstr(first_error(0), "first") ? 0 : 1;
+}
+E
+compile "two units with a private copy each" gcc -std=c11 $warnings -O0 -I. "$tmp/both.c" "$tmp/first.c" "$tmp/second.c" -o "$tmp/both" -lm -lpthread
+compile "and run" "$tmp/both"
+
+# What an object asks for: hooks replace all of what they are for, and a build without threads needs none.
+cat >"$tmp/hooks.c" <<'E'
+#define _POSIX_C_SOURCE 200809L
+#include <stddef.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+void *my_malloc(size_t size);
+void my_free(void *pointer);
+int my_call(const char *path, int fd);
+#define MIRRORTRAIN_MALLOC(size) my_malloc(size)
+#define MIRRORTRAIN_FREE(pointer) my_free(pointer)
+#define MIRRORTRAIN_OPEN(path, flags, mode) ((void)(flags), (void)(mode), my_call(path, 0))
+#define MIRRORTRAIN_CLOSE(fd) my_call("", fd)
+#define MIRRORTRAIN_STAT(path, info) ((info)->st_mode = 0, my_call(path, 0))
+#define MIRRORTRAIN_FSTAT(fd, info) ((info)->st_mode = 0, (info)->st_size = 0, my_call("", fd))
+#define MIRRORTRAIN_PREAD(fd, data, size, offset) ((void)(data), (void)(size), (void)(offset), my_call("", fd))
+#define MIRRORTRAIN_PWRITE(fd, data, size, offset) ((void)(data), (void)(size), (void)(offset), my_call("", fd))
+#define MIRRORTRAIN_FSYNC(fd) my_call("", fd)
+#define MIRRORTRAIN_RENAME(from, to) ((void)(to), my_call(from, 0))
+#define MIRRORTRAIN_UNLINK(path) my_call(path, 0)
+#define MIRRORTRAIN_NO_THREADS
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "mirrortrain.h"
+E
+compile "with hooks and without threads" gcc -std=c11 $warnings -O2 -I. -c "$tmp/hooks.c" -o "$tmp/hooks.o"
+nm -u "$tmp/hooks.o" | awk '{ print $2 }' >"$tmp/asked"
+grep -E '^([mc]alloc|realloc|free|aligned_alloc|posix_memalign|strn?dup|asprintf|open_memstream|mmap|munmap)$' "$tmp/asked" >"$tmp/unexpected"
+grep -E '^(f?open|fdopen|openat|creat|close|p?read|p?write|lseek|[fl]?stat|access|fsync|rename|remove|unlink|mkdir|opendir)(64)?$' "$tmp/asked" >>"$tmp/unexpected"
+grep -E '^(pthread_.*|thrd_.*|mtx_.*|cnd_.*|sem_.*|clone|fork|popen|system|sig.*|_?exit|abort|v?printf|puts)$' "$tmp/asked" >>"$tmp/unexpected"
+if [ ! -s "$tmp/unexpected" ] && grep -q my_malloc "$tmp/asked" && grep -q my_call "$tmp/asked"; then
+    tap_ok "then the object asks for no other memory, no other file and no thread"
+else
+    tap_not_ok "then the object asks for no other memory, no other file and no thread" "$tmp/unexpected"
+fi
+
 compile "nvcc as .c" nvcc -Werror all-warnings -I. -c mirrortrain.c -o "$tmp/nvcc.o"
 compile "nvcc as .cu" nvcc -Werror all-warnings -x cu -I. -c mirrortrain.c -o "$tmp/nvcc-cu.o"
 compile "gcc for arm64" aarch64-linux-gnu-gcc -std=c11 $warnings -O2 -I. -c mirrortrain.c -o "$tmp/arm64.o"

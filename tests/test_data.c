@@ -393,10 +393,10 @@ static void test_inflate(void) {
 static void test_bad_files(void) {
     static unsigned char plain[N * 144 + 64];
     size_t size = make_idx(plain, N, false);
-    refused(mirt_idx(in_folder("absent"), labels_path), MIRT_E_NOT_FOUND, "absent could not be opened: No such file");
-    refused(mirt_idx(images_path, in_folder("absent")), MIRT_E_NOT_FOUND, "absent could not be opened");
+    refused(mirt_idx(in_folder("absent"), labels_path), MIRT_E_NOT_FOUND, "absent: cannot open: No such file");
+    refused(mirt_idx(images_path, in_folder("absent")), MIRT_E_NOT_FOUND, "absent: cannot open");
     refused(mirt_idx(NULL, labels_path), MIRT_E_INVALID, "needs the path");
-    refused(mirt_idx(folder, labels_path), MIRT_E_IO, "is not a regular file");
+    refused(mirt_idx(folder, labels_path), MIRT_E_IO, "is a directory");
     refused(mirt_idx(labels_path, labels_path), MIRT_E_FORMAT,
             "labels at byte 0: expected the magic number 0x00000803 (unsigned bytes, 3 dimensions), got 0x00000801");
     refused(mirt_idx(images_path, images_path), MIRT_E_FORMAT, "expected the magic number 0x00000801 (unsigned bytes, 1 dimension), got 0x00000803");

@@ -18,7 +18,7 @@
 static void *test_malloc(size_t size);
 static void test_free(void *pointer);
 static int test_open(const char *path, int flags, unsigned mode);
-static ssize_t test_read(int fd, void *data, size_t size);
+static ssize_t test_read(int fd, void *data, size_t size, off_t offset);
 static ssize_t test_write(int fd, const void *data, size_t size, off_t offset);
 static int test_fsync(int fd);
 static int test_close(int fd);
@@ -26,12 +26,12 @@ static int test_rename(const char *from, const char *to);
 
 #define MIRRORTRAIN_MALLOC(size) test_malloc(size)
 #define MIRRORTRAIN_FREE(pointer) test_free(pointer)
-#define MIRT__IO_OPEN(path, flags, mode) test_open(path, flags, mode)
-#define MIRT__IO_READ(fd, data, size) test_read(fd, data, size)
-#define MIRT__IO_WRITE(fd, data, size, offset) test_write(fd, data, size, offset)
-#define MIRT__IO_FSYNC(fd) test_fsync(fd)
-#define MIRT__IO_CLOSE(fd) test_close(fd)
-#define MIRT__IO_RENAME(from, to) test_rename(from, to)
+#define MIRRORTRAIN_OPEN(path, flags, mode) test_open(path, flags, mode)
+#define MIRRORTRAIN_PREAD(fd, data, size, offset) test_read(fd, data, size, offset)
+#define MIRRORTRAIN_PWRITE(fd, data, size, offset) test_write(fd, data, size, offset)
+#define MIRRORTRAIN_FSYNC(fd) test_fsync(fd)
+#define MIRRORTRAIN_CLOSE(fd) test_close(fd)
+#define MIRRORTRAIN_RENAME(from, to) test_rename(from, to)
 
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -73,8 +73,8 @@ static int test_open(const char *path, int flags, unsigned mode) {
     return fd;
 }
 
-static ssize_t test_read(int fd, void *data, size_t size) {
-    return call_fails("read") ? -1 : read(fd, data, transfer(size));
+static ssize_t test_read(int fd, void *data, size_t size, off_t offset) {
+    return call_fails("read") ? -1 : pread(fd, data, transfer(size), offset);
 }
 
 static ssize_t test_write(int fd, const void *data, size_t size, off_t offset) {

@@ -140,12 +140,13 @@ MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
 
 /* A file read from its start through a small buffer. */
 typedef struct mirt__bytes {
-    FILE *file;
+    int fd;
+    uint64_t file_size;
     uint64_t end;    /* offset in the file of the end of data */
     size_t at, size; /* data[at, size) is still to be read */
     unsigned char data[16384];
 } mirt__bytes;
-MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes);
+MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes);
 /* Refills the buffer once it is used up; size is 0 at the end of the file. */
 MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes);
 

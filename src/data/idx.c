@@ -1,8 +1,7 @@
 /* IDX files, the format of MNIST: big-endian magic number and dimensions, then unsigned bytes. */
 
 #include "data.h"
-
-#include <sys/stat.h>
+#include "../base/file.h"
 
 typedef struct mirt__idx_file {
     char *path;
@@ -23,7 +22,7 @@ typedef struct mirt__idx_dataset {
 
 static void mirt__idx_close(mirt__idx_file *file) {
     if (!file) return;
-    if (file->bytes.file) fclose(file->bytes.file);
+    mirt__file_close(&file->bytes.fd);
     mirt__gunzip_destroy(file->gunzip);
     mirt__free(file->path);
     mirt__free(file);
@@ -74,8 +73,8 @@ static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
 /* To the start of the file, plain or unpacked. */
 static mirt_status mirt__idx_rewind(mirt__idx_file *file) {
     file->read = 0;
-    mirt_status status = mirt__bytes_rewind(&file->bytes);
-    if (status == MIRT_OK && file->gunzip) status = mirt__gunzip_begin(file->gunzip);
+    mirt__bytes_rewind(&file->bytes);
+    mirt_status status = file->gunzip ? mirt__gunzip_begin(file->gunzip) : MIRT_OK;
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", file->path);
 }
 
@@ -125,44 +124,33 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
 
 /* Compares the size by the header with the file's, or with the one in gzip's last four bytes. */
 static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
-    FILE *stream = file->bytes.file;
+    const uint64_t packed = file->bytes.file_size;
     if (file->gunzip) {
-        unsigned char last[4];
-        if (fseek(stream, -4, SEEK_END) != 0 || fread(last, 1, 4, stream) != 4)
+        unsigned char last[4] = {0};
+        if (mirt__file_read_at(file->bytes.fd, packed < 4 ? 0 : packed - 4, last, 4) < 0)
             return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
         uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
         if (size != (uint32_t)file->size)
             return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
                               file->path, (unsigned long long)file->size, (unsigned long)size);
         /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
-        long packed = ftell(stream);
-        if (packed < 0 || file->size / 1032 > (uint64_t)packed)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %ld bytes cannot hold the %llu that its dimensions need", file->path, packed,
-                              (unsigned long long)file->size);
+        if (file->size / 1032 > packed)
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need", file->path,
+                              (unsigned long long)packed, (unsigned long long)file->size);
         return MIRT_OK;
     }
-    long size = -1;
-    if (fseek(stream, 0, SEEK_END) == 0) size = ftell(stream);
-    if (size < 0) return mirt__fail(MIRT_E_IO, "%s: its size could not be found out: %s", file->path, strerror(errno));
-    if ((uint64_t)size != file->size)
-        return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %lu", file->path,
-                          (uint64_t)size < file->size ? "cut short" : "too long", (unsigned long long)file->size,
-                          (unsigned long)size);
+    if (packed != file->size)
+        return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %llu", file->path,
+                          packed < file->size ? "cut short" : "too long", (unsigned long long)file->size,
+                          (unsigned long long)packed);
     return MIRT_OK;
 }
 
 static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int rank) {
     file->path = mirt__strdup(path);
     if (!file->path) return MIRT_E_NOMEM;
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s is not a regular file", path);
-    file->bytes.file = fopen(path, "rb");
-    if (!file->bytes.file) {
-        int code = errno;
-        return mirt__fail(code == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s could not be opened: %s", path, strerror(code));
-    }
-    setvbuf(file->bytes.file, NULL, _IONBF, 0); /* mirt__bytes is the buffer */
-    mirt_status status = mirt__idx_recognize(file);
+    mirt_status status = mirt__file_open(path, &file->bytes.fd, &file->bytes.file_size);
+    if (status == MIRT_OK) status = mirt__idx_recognize(file);
     if (status == MIRT_OK) status = mirt__idx_read_header(file, rank);
     if (status == MIRT_OK) status = mirt__idx_check_size(file);
     return status;
@@ -171,6 +159,7 @@ static mirt_status mirt__idx_prepare(mirt__idx_file *file, const char *path, int
 static mirt__idx_file *mirt__idx_open(const char *path, int rank) {
     mirt__idx_file *file = (mirt__idx_file *)mirt__calloc(1, sizeof(mirt__idx_file));
     if (!file) return NULL;
+    file->bytes.fd = -1;
     if (mirt__idx_prepare(file, path, rank) == MIRT_OK) return file;
     mirt__idx_close(file);
     return NULL;
@@ -265,11 +254,7 @@ static bool mirt__mnist_find(mirt__text *path, const char *directory, const char
         mirt__text_clear(path);
         mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
         if (path->failed) return false;
-        FILE *file = fopen(path->data, "rb");
-        /* What is there but cannot be opened is for mirt_idx to complain about. */
-        if (!file && (errno == ENOENT || errno == ENOTDIR)) continue;
-        if (file) fclose(file);
-        return true;
+        if (mirt__file_exists(path->data)) return true; /* whether it can be opened is for mirt_idx to say */
     }
     mirt__fail(MIRT_E_NOT_FOUND,
                "%s: found neither %s nor %s.gz; put MNIST's four files there, from "

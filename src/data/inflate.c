@@ -2,28 +2,22 @@
    the offset in the packed file; the caller puts the file's name before them. */
 
 #include "data.h"
+#include "../base/file.h"
 
 #define MIRT__WINDOW 32768
 #define MIRT__FAST_BITS 10
 
-MIRT__LIB mirt_status mirt__bytes_rewind(mirt__bytes *bytes) {
+MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes) {
     bytes->end = 0;
     bytes->at = 0;
     bytes->size = 0;
-    if (fseek(bytes->file, 0, SEEK_SET) != 0)
-        return mirt__fail(MIRT_E_IO, "could not be read again from its start: %s", strerror(errno));
-    return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
-    errno = 0;
+    const int64_t got = mirt__file_read_at(bytes->fd, bytes->end, bytes->data, sizeof bytes->data);
     bytes->at = 0;
-    bytes->size = fread(bytes->data, 1, sizeof bytes->data, bytes->file);
-    if (bytes->size == 0 && ferror(bytes->file)) {
-        int code = errno;
-        clearerr(bytes->file);
-        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(code));
-    }
+    bytes->size = got < 0 ? 0 : (size_t)got;
+    if (got < 0) return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(errno));
     bytes->end += bytes->size;
     return MIRT_OK;
 }

@@ -1,7 +1,7 @@
 /* Reading: nothing in a file is believed before it was checked. */
 
 #include "safetensors.h"
-#include "file.h"
+#include "../base/file.h"
 
 #if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #error "tensors are read and written in place, which needs a little-endian machine"

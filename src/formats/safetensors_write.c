@@ -1,5 +1,5 @@
 #include "safetensors.h"
-#include "file.h"
+#include "../base/file.h"
 
 /* Checksums of what is written; zeros until the bytes have been seen. */
 typedef struct mirt__st_sums {

@@ -1,8 +1,17 @@
 #ifndef MIRT__FILE_H
 #define MIRT__FILE_H
-/* Whole files: read into memory, or replaced atomically. */
+/* Files: read piece by piece or whole, or replaced atomically. */
 
-#include "../base/base.h"
+#include "base.h"
+
+/* Opens a regular file for reading and says its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a
+   failure, which mirt__file_close allows. */
+MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);
+MIRT__LIB void mirt__file_close(int *fd);
+/* Bytes read, fewer than `size` only at the end of the file; -1 and errno. */
+MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t size);
+/* False only if nothing is there. */
+MIRT__LIB bool mirt__file_exists(const char *path);
 
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
    bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */

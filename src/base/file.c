@@ -1,3 +1,5 @@
+/* Files on the disk, or wherever the program that includes this keeps them. */
+
 #include "file.h"
 
 #include <fcntl.h>
@@ -5,33 +7,33 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* The system calls of this file, so that tests can make them fail. */
-#ifndef MIRT__IO_OPEN
-#define MIRT__IO_OPEN(path, flags, mode) open(path, flags, mode)
+/* Every access to a file goes through these; the manual says what they have to do. */
+#ifndef MIRRORTRAIN_OPEN
+#define MIRRORTRAIN_OPEN(path, flags, mode) open(path, flags, mode)
 #endif
-#ifndef MIRT__IO_READ
-#define MIRT__IO_READ(fd, data, size) read(fd, data, size)
+#ifndef MIRRORTRAIN_CLOSE
+#define MIRRORTRAIN_CLOSE(fd) close(fd)
 #endif
-#ifndef MIRT__IO_WRITE
-#define MIRT__IO_WRITE(fd, data, size, offset) pwrite(fd, data, size, offset)
+#ifndef MIRRORTRAIN_STAT
+#define MIRRORTRAIN_STAT(path, info) stat(path, info)
 #endif
-#ifndef MIRT__IO_FSYNC
-#define MIRT__IO_FSYNC(fd) fsync(fd)
+#ifndef MIRRORTRAIN_FSTAT
+#define MIRRORTRAIN_FSTAT(fd, info) fstat(fd, info)
 #endif
-#ifndef MIRT__IO_CLOSE
-#define MIRT__IO_CLOSE(fd) close(fd)
+#ifndef MIRRORTRAIN_PREAD
+#define MIRRORTRAIN_PREAD(fd, data, size, offset) pread(fd, data, size, offset)
 #endif
-#ifndef MIRT__IO_RENAME
-#define MIRT__IO_RENAME(from, to) rename(from, to)
+#ifndef MIRRORTRAIN_PWRITE
+#define MIRRORTRAIN_PWRITE(fd, data, size, offset) pwrite(fd, data, size, offset)
 #endif
-#ifndef MIRT__IO_UNLINK
-#define MIRT__IO_UNLINK(path) unlink(path)
+#ifndef MIRRORTRAIN_FSYNC
+#define MIRRORTRAIN_FSYNC(fd) fsync(fd)
 #endif
-#ifndef MIRT__IO_STAT
-#define MIRT__IO_STAT(path, out) stat(path, out)
+#ifndef MIRRORTRAIN_RENAME
+#define MIRRORTRAIN_RENAME(from, to) rename(from, to)
 #endif
-#ifndef MIRT__IO_FSTAT
-#define MIRT__IO_FSTAT(fd, out) fstat(fd, out)
+#ifndef MIRRORTRAIN_UNLINK
+#define MIRRORTRAIN_UNLINK(path) unlink(path)
 #endif
 
 /* Systems refuse or shorten transfers beyond 2 GiB. */
@@ -48,11 +50,47 @@ static mirt_status mirt__file_too_large(const char *path, size_t limit) {
     return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
 }
 
-static int mirt__file_open(const char *path, int flags, mode_t mode) {
+static int mirt__file_open_as(const char *path, int flags, mode_t mode) {
     int fd;
-    do fd = MIRT__IO_OPEN(path, flags | O_CLOEXEC, mode);
+    do fd = MIRRORTRAIN_OPEN(path, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t size) {
+    size_t done = 0;
+    while (done < size) {
+        size_t chunk = size - done < MIRT__FILE_CHUNK ? size - done : MIRT__FILE_CHUNK;
+        ssize_t got = MIRRORTRAIN_PREAD(fd, (unsigned char *)data + done, chunk, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (int64_t)done;
+}
+
+MIRT__LIB bool mirt__file_exists(const char *path) {
+    struct stat info;
+    return MIRRORTRAIN_STAT(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size) {
+    struct stat info;
+    mirt_status status = MIRT_OK;
+    *fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
+    if (*fd < 0) return mirt__file_fail(path, "cannot open");
+    if (MIRRORTRAIN_FSTAT(*fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
+    else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
+    else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
+    *size = status == MIRT_OK ? (uint64_t)info.st_size : 0;
+    if (status != MIRT_OK) mirt__file_close(fd);
+    return status;
+}
+
+MIRT__LIB void mirt__file_close(int *fd) {
+    if (*fd >= 0) MIRRORTRAIN_CLOSE(*fd); /* a descriptor that was only read from has nothing to lose */
+    *fd = -1;
 }
 
 /* Room for `capacity` bytes and the final 0, keeping the first `used`. */
@@ -80,9 +118,7 @@ static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected
             capacity = wanted + 1;
             if (!mirt__file_reserve(data, *size, capacity)) return mirt_last_status();
         }
-        size_t chunk = capacity - *size < MIRT__FILE_CHUNK ? capacity - *size : MIRT__FILE_CHUNK;
-        ssize_t got = MIRT__IO_READ(fd, *data + *size, chunk);
-        if (got < 0 && errno == EINTR) continue;
+        int64_t got = mirt__file_read_at(fd, *size, *data + *size, capacity - *size);
         if (got < 0) return mirt__file_fail(path, "cannot read");
         if (got == 0) break;
         *size += (size_t)got;
@@ -93,20 +129,15 @@ static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected
 }
 
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size) {
-    struct stat info;
+    uint64_t expected;
+    int fd;
     *data = NULL;
     *size = 0;
     if (limit > SIZE_MAX / 4) limit = SIZE_MAX / 4;
-    int fd = mirt__file_open(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
-    if (fd < 0) return mirt__file_fail(path, "cannot open");
-    mirt_status status = MIRT_OK;
-    if (MIRT__IO_FSTAT(fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
-    else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
-    else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
-    else if ((uint64_t)info.st_size > limit) status = mirt__file_too_large(path, limit);
-    if (status == MIRT_OK) status = mirt__file_read_all(path, fd, (size_t)info.st_size, limit, data, size);
-    /* A descriptor that was only read from has nothing to lose. */
-    MIRT__IO_CLOSE(fd);
+    mirt_status status = mirt__file_open(path, &fd, &expected);
+    if (status == MIRT_OK && expected > limit) status = mirt__file_too_large(path, limit);
+    if (status == MIRT_OK) status = mirt__file_read_all(path, fd, (size_t)expected, limit, data, size);
+    mirt__file_close(&fd);
     if (status != MIRT_OK) {
         mirt__aligned_free(*data);
         *data = NULL;
@@ -119,7 +150,7 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 static mirt_status mirt__file_create_temporary(mirt__file_writer *writer, size_t capacity, mode_t mode) {
     for (int attempt = 0; attempt < 1000; attempt++) {
         snprintf(writer->temporary, capacity, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
-        writer->fd = mirt__file_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
+        writer->fd = mirt__file_open_as(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
         if (writer->fd >= 0) return MIRT_OK;
         if (errno != EEXIST) break;
     }
@@ -137,7 +168,7 @@ MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *pa
     struct stat info;
     memset(writer, 0, sizeof *writer);
     writer->fd = -1;
-    bool exists = MIRT__IO_STAT(path, &info) == 0;
+    bool exists = MIRRORTRAIN_STAT(path, &info) == 0;
     /* Replacing /dev/null or a pipe by a file would harm others. */
     if (exists && !S_ISREG(info.st_mode))
         return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
@@ -157,7 +188,7 @@ MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offse
     if (writer->status != MIRT_OK) return writer->status;
     while (size > 0) {
         size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
-        ssize_t put = MIRT__IO_WRITE(writer->fd, from, chunk, (off_t)offset);
+        ssize_t put = MIRRORTRAIN_PWRITE(writer->fd, from, chunk, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
         if (put == 0) errno = ENOSPC;
         if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
@@ -178,7 +209,7 @@ MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *d
    if that cannot be done. */
 static int mirt__file_open_directory(const char *path) {
     const char *slash = strrchr(path, '/');
-    if (!slash) return mirt__file_open(".", O_RDONLY, 0);
+    if (!slash) return mirt__file_open_as(".", O_RDONLY, 0);
     size_t length = slash == path ? 1 : (size_t)(slash - path);
     char *directory = (char *)mirt__calloc(length + 1, 1);
     if (!directory) {
@@ -186,7 +217,7 @@ static int mirt__file_open_directory(const char *path) {
         return -1;
     }
     memcpy(directory, path, length);
-    int fd = mirt__file_open(directory, O_RDONLY, 0);
+    int fd = mirt__file_open_as(directory, O_RDONLY, 0);
     int code = errno;
     mirt__free(directory);
     errno = code;
@@ -195,7 +226,7 @@ static int mirt__file_open_directory(const char *path) {
 
 static bool mirt__file_sync(int fd) {
     int result;
-    do result = MIRT__IO_FSYNC(fd);
+    do result = MIRRORTRAIN_FSYNC(fd);
     while (result != 0 && errno == EINTR);
     /* Some file systems have no such call; the others mean it. */
     return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
@@ -207,8 +238,8 @@ static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) 
     int fd = writer->fd;
     writer->fd = -1;
     /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
-    if (MIRT__IO_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
-    if (MIRT__IO_RENAME(writer->temporary, writer->path) != 0)
+    if (MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
+    if (MIRRORTRAIN_RENAME(writer->temporary, writer->path) != 0)
         return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
     writer->temporary[0] = 0;
     if (directory >= 0 && !mirt__file_sync(directory))
@@ -222,7 +253,7 @@ MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
         /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
         if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
         else writer->status = mirt__file_replace(writer, directory);
-        if (directory >= 0) MIRT__IO_CLOSE(directory);
+        if (directory >= 0) MIRRORTRAIN_CLOSE(directory);
     }
     mirt_status status = writer->status;
     mirt__file_abort(writer);
@@ -230,8 +261,8 @@ MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
 }
 
 MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
-    if (writer->fd >= 0) MIRT__IO_CLOSE(writer->fd);
-    if (writer->temporary && writer->temporary[0]) MIRT__IO_UNLINK(writer->temporary);
+    if (writer->fd >= 0) MIRRORTRAIN_CLOSE(writer->fd);
+    if (writer->temporary && writer->temporary[0]) MIRRORTRAIN_UNLINK(writer->temporary);
     mirt__file_forget(writer);
 }
 
