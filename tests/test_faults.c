@@ -68,6 +68,18 @@ static mirt_status make_strategy(world *w) {
     return w->strategy ? MIRT_OK : mirt_last_status();
 }
 
+static mirt_status make_central_storage(world *w) {
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = MIRT_CENTRAL_STORAGE;
+    desc.collective = MIRT_RING;
+    desc.devices = "2";
+    desc.threads = 1;
+    desc.silent = true;
+    w->strategy = mirt_strategy_create(&desc);
+    return w->strategy ? MIRT_OK : mirt_last_status();
+}
+
 static mirt_status make_large_strategy(world *w) {
     w->strategy = strategy_of("2", 4, 2);
     return w->strategy ? MIRT_OK : mirt_last_status();
@@ -288,6 +300,8 @@ typedef struct fault_case {
 
 static const fault_case cases[] = {
     {"mirt_strategy_create", {NULL, NULL, NULL, NULL}, make_large_strategy, NULL},
+    {"central storage", {NULL, NULL, NULL, NULL}, make_central_storage, NULL},
+    {"a step with central storage", {make_central_storage, make_model, compile_adam, NULL}, do_step, do_save},
     {"recording layers", {make_strategy, NULL, NULL, NULL}, make_model, NULL},
     {"recording operations", {make_strategy, NULL, NULL, NULL}, make_operations, NULL},
     {"mirt_model_by_name", {make_strategy, NULL, NULL, NULL}, make_ready_made, NULL},
