@@ -2522,6 +2522,16 @@ typedef struct mirt__one_hot {
     mirt__real *y;
 } mirt__one_hot;
 
+/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest
+   input (halfway: the next), or the two around it, each weighted by how near it is. A gradient
+   adds the outputs that read an input in ascending order. */
+typedef struct mirt__resize {
+    int64_t rows, h, w, c, oh, ow;
+    bool bilinear;
+    const mirt__real *x; /* gradient: dy */
+    mirt__real *y;       /* gradient: dx */
+} mirt__resize;
+
 /* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), y = hat * gamma + beta.
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
@@ -2582,6 +2592,8 @@ typedef struct mirt__kernels {
     void (*dropout)(const mirt__dropout *args, const mirt__where *where);
     void (*cast)(const mirt__cast *args, const mirt__where *where);
     void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    void (*resize)(const mirt__resize *args, const mirt__where *where);
+    void (*resize_grad)(const mirt__resize *args, const mirt__where *where);
     void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
     void (*normalize)(const mirt__norm *args, const mirt__where *where);
     void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);
@@ -2650,6 +2662,13 @@ typedef struct mirt__conv_blocks {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+/* Where output o of `out` reads an axis of `in` (mirt__resize): between `low` and `high`, which are
+   equal at the edges, `part` of the way up; for the nearest input, low, and part 0. */
+typedef struct mirt__between {
+    int64_t low, high;
+    mirt__real part;
+} mirt__between;
+MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear);
 /* Rounds toward minus infinity. */
 MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b);
 
@@ -2713,6 +2732,8 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
+MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
@@ -2891,6 +2912,8 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where 
 MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_resize(const mirt__resize *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
@@ -3020,6 +3043,19 @@ MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
 }
 
+/* In units of a half output step, so that it is exact. */
+MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
+    const int64_t center = (2 * o + 1) * in, at = center - out, low = mirt__floor_div(at, 2 * out);
+    mirt__between b;
+    b.low = b.high = center / (2 * out);
+    b.part = 0;
+    if (!bilinear) return b;
+    b.low = low < 0 ? 0 : low;
+    b.high = low + 1 < in ? low + 1 : in - 1;
+    if (b.high != b.low) b.part = (mirt__real)(at - low * 2 * out) / (mirt__real)(2 * out);
+    return b;
+}
+
 /* >>section kernels/reference.c */
 
 /* The table of reference kernels. */
@@ -3049,6 +3085,8 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_dropout,
     mirt__ref_cast,
     mirt__ref_one_hot,
+    mirt__ref_resize,
+    mirt__ref_resize_grad,
     mirt__ref_norm_stats,
     mirt__ref_normalize,
     mirt__ref_norm_grad_sums,
@@ -3987,6 +4025,50 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
                 dhat -= s->gamma ? away * s->gamma[j] : away;
             }
             s->y[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
+        }
+    }
+}
+
+/* >>section kernels/reference_resize.c */
+
+/* Reference: images of another size. */
+
+/* The four inputs that output (oy, ox) reads: their places in an image, and their weights. */
+static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t ox, int64_t place[4], mirt__real weight[4]) {
+    const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear), u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
+    for (int i = 0; i < 4; i++) {
+        place[i] = (i & 2 ? v.high : v.low) * r->w + (i & 1 ? u.high : u.low);
+        weight[i] = (i & 2 ? v.part : 1 - v.part) * (i & 1 ? u.part : 1 - u.part);
+    }
+}
+
+MIRT__LIB void mirt__ref_resize(const mirt__resize *r, const mirt__where *where) {
+    int64_t place[4], at = 0;
+    mirt__real weight[4];
+    (void)where;
+    for (int64_t row = 0; row < r->rows; row++) {
+        for (int64_t o = 0; o < r->oh * r->ow; o++) {
+            mirt__ref_resize_corners(r, o / r->ow, o % r->ow, place, weight);
+            for (int64_t c = 0; c < r->c; c++, at++) {
+                mirt__real sum = 0;
+                for (int i = 0; i < 4; i++) sum += weight[i] * r->x[(row * r->h * r->w + place[i]) * r->c + c];
+                r->y[at] = sum;
+            }
+        }
+    }
+}
+
+MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *where) {
+    int64_t place[4], at = 0;
+    mirt__real weight[4];
+    (void)where;
+    for (int64_t i = 0; i < r->rows * r->h * r->w * r->c; i++) r->y[i] = 0;
+    for (int64_t row = 0; row < r->rows; row++) {
+        for (int64_t o = 0; o < r->oh * r->ow; o++) {
+            mirt__ref_resize_corners(r, o / r->ow, o % r->ow, place, weight);
+            for (int64_t c = 0; c < r->c; c++, at++) {
+                for (int i = 0; i < 4; i++) r->y[(row * r->h * r->w + place[i]) * r->c + c] += weight[i] * r->x[at];
+            }
         }
     }
 }
@@ -5314,6 +5396,86 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 #endif
 #endif
 
+/* >>section kernels/common_resize.c */
+
+/* Shared by the fast tables: images of another size. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#endif
+
+static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t oy, float *y) {
+    const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear);
+    const float *above = r->x + (row * r->h + v.low) * r->w * r->c, *below = r->x + (row * r->h + v.high) * r->w * r->c;
+    for (int64_t ox = 0; ox < r->ow; ox++, y += r->c) {
+        const mirt__between u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
+        const float *a = above + u.low * r->c, *b = above + u.high * r->c, *c = below + u.low * r->c, *d = below + u.high * r->c;
+        if (!r->bilinear) {
+            memcpy(y, a, (size_t)r->c * sizeof(float));
+            continue;
+        }
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < r->c; j++) {
+            const float top = a[j] + (b[j] - a[j]) * u.part, bottom = c[j] + (d[j] - c[j]) * u.part;
+            y[j] = top + (bottom - top) * v.part;
+        }
+    }
+}
+
+static void mirt__common_resize_lines(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__resize *r = (const mirt__resize *)args;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) mirt__common_resize_line(r, i / r->oh, i % r->oh, r->y + i * r->ow * r->c);
+}
+
+MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines, args);
+}
+
+/* One output line adds to the input line `dx`, `part` of it; both ends of a pixel's reach may be one. */
+static void mirt__common_resize_back(const mirt__resize *r, const float *dy, float *dx, float part) {
+    for (int64_t ox = 0; ox < r->ow; ox++, dy += r->c) {
+        const mirt__between u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
+        float *a = dx + u.low * r->c, *b = dx + u.high * r->c;
+        const float left = part * (1 - u.part), right = part * u.part;
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < r->c; j++) a[j] += left * dy[j];
+        if (right == 0) continue;
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < r->c; j++) b[j] += right * dy[j];
+    }
+}
+
+static void mirt__common_resize_images(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__resize *r = (const mirt__resize *)args;
+    const int64_t in_line = r->w * r->c, out_line = r->ow * r->c;
+    (void)scratch;
+    memset(r->y + begin * r->h * in_line, 0, (size_t)((end - begin) * r->h * in_line) * sizeof(float));
+    for (int64_t i = begin * r->oh; i < end * r->oh; i++) {
+        const mirt__between v = mirt__resize_at(i % r->oh, r->h, r->oh, r->bilinear);
+        float *image = r->y + i / r->oh * r->h * in_line;
+        mirt__common_resize_back(r, r->x + i * out_line, image + v.low * in_line, 1 - v.part);
+        if (v.part != 0) mirt__common_resize_back(r, r->x + i * out_line, image + v.high * in_line, v.part);
+    }
+}
+
+MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where) {
+    mirt__common_range(where, args->rows, mirt__common_step(args->oh * args->ow * args->c), mirt__common_resize_images, args);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
 /* >>section kernels/simd.c */
 
 /* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
@@ -5891,6 +6053,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
@@ -6476,6 +6639,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
@@ -7057,6 +7221,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
@@ -7648,6 +7813,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
 };
@@ -11860,6 +12026,7 @@ typedef struct mirt__op mirt__op;
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
     X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) \
+    X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
     X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
     X(all_reduce)
 typedef enum mirt__op_id {
@@ -12189,6 +12356,14 @@ MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape)
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
 /* `a` holds strides, dilation, groups, padding. */
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
+/* kernel [height, width, filters, channels of x]. */
+MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
+/* kernel [height, width, channels of x, multiplier]; filter c * multiplier + j sees channel c alone. */
+MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a);
+/* An image of another size; pixels lie at the centers of their squares, as TensorFlow. */
+MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear);
+/* Keras UpSampling2D: `size` times as high and wide. */
+MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], bool bilinear);
 /* `a` holds kernel (the window), strides, padding. */
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
@@ -13135,7 +13310,9 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
 /* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
-   bias + relu + 2x2 max pooling, for inputs that need no gradient. */
+   bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
+   gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
+   of its output. */
 
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
     const double most = 1 << 28;
@@ -13229,7 +13406,7 @@ static int64_t mirt__rows_of(const mirt_shape *x, int64_t rows) { return x->dim[
 /* x's shape and the kernel's, wherever this op of the family keeps them. */
 static void mirt__conv_of(const mirt__node *node, int64_t rows, mirt__conv *s) {
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
-    if (node->id == MIRT__OP_conv2d_input_grad) x = &node->a.shape;
+    if (node->id == MIRT__OP_conv2d_input_grad || node->id == MIRT__OP_conv2d_transpose) x = &node->a.shape;
     if (node->id == MIRT__OP_conv2d_weight_grad || node->id == MIRT__OP_conv2d_pool_weight_grad) k = &node->a.shape;
     mirt__conv_geometry(node, x, k, mirt__rows_of(x, rows), s);
 }
@@ -13324,6 +13501,49 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
     "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
+/* The largest output whose convolution has x's size, as Keras without output padding. */
+static bool mirt__conv2d_transpose_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
+    mirt_shape *y = &node->a.shape;
+    mirt__conv s;
+    char tx[96], tk[96];
+    if (!mirt__need_float(node, 2)) return false;
+    if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3]) {
+        return mirt__fail(MIRT_E_SHAPE, "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, channels) and (height, width, filters, channels)",
+                          mirt__shape_text(x, tx), mirt__shape_text(k, tk)), false;
+    }
+    const int kernel[2] = {(int)k->dim[0], (int)k->dim[1]};
+    if (!mirt__window_check(kernel, node->a.strides, node->a.dilation, node->a.padding)) return false;
+    *y = *x;
+    for (int i = 0; i < 2; i++) {
+        const int64_t stride = node->a.strides[i], reach = (int64_t)(kernel[i] - 1) * node->a.dilation[i] + 1;
+        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride) return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
+        y->dim[1 + i] = x->dim[1 + i] * stride;
+        if (node->a.padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
+    }
+    y->dim[3] = k->dim[2];
+    return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
+}
+
+static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *k = node->in[1], *in[2] = {dy[0], x};
+    mirt__attrs a = node->a;
+    a.shape = k->shape;
+    if (x->needs_grad) dx[0] = mirt__conv2d_op(dy[0], k, &a);
+    if (k->needs_grad) dx[1] = mirt__record(node->graph, MIRT__OP_conv2d_weight_grad, &a, in, 2);
+    return (!x->needs_grad || dx[0]) && (!k->needs_grad || dx[1]);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_transpose = {
+    "conv2d_transpose", mirt__conv2d_transpose_shape, mirt__conv2d_transpose_gradient, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
+    mirt__attrs own = *a;
+    mirt_tensor *in[2] = {x, kernel};
+    own.groups = 1;
+    return x && kernel ? mirt__record(x->node->graph, MIRT__OP_conv2d_transpose, &own, in, 2) : NULL;
+}
+
 static bool mirt__conv2d_pool_shape(mirt__node *node) {
     mirt__conv s;
     mirt_shape y = node->in[0]->shape;
@@ -13373,6 +13593,23 @@ MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, cons
     if (!x || !kernel) return NULL;
     mirt_tensor *in[2] = {x, kernel};
     return mirt__record(x->node->graph, MIRT__OP_conv2d, a, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
+    if (!x || !kernel) return NULL;
+    mirt_shape k = kernel->shape;
+    mirt__attrs own = *a;
+    if (k.rank != 4 || k.dim[2] != mirt__last_dim(x) || k.dim[2] > INT_MAX) {
+        char tx[96], tk[96];
+        mirt__fail(MIRT_E_SHAPE, "a depthwise kernel of %s does not fit %s: it is (height, width, channels, multiplier)", mirt__shape_text(&k, tk),
+                   mirt__shape_text(&x->shape, tx));
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    own.groups = (int)k.dim[2];
+    k.dim[3] *= k.dim[2];
+    k.dim[2] = 1;
+    return mirt__conv2d_op(x, mirt__reshape_op(kernel, &k), &own);
 }
 
 /* >>section ops/pool.c */
@@ -13928,6 +14165,74 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
 }
 
 MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};
+
+/* >>section ops/resize.c */
+
+/* resize2d: a.kernel is the height and width to come, a.kind mirt__resize's bilinear. The gradient's
+   a.shape is x's shape. */
+
+static bool mirt__resize2d_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    char text[96];
+    if (!mirt__need_float(node, 1)) return false;
+    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    for (int i = 0; i < 2; i++) {
+        if (node->a.kernel[i] < 1 || y.dim[1 + i] > INT_MAX) {
+            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&y, text), node->a.kernel[0], node->a.kernel[1]), false;
+        }
+        y.dim[1 + i] = node->a.kernel[i];
+    }
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+/* Forward and, with the same sizes, back. */
+static void mirt__resize2d_run(const mirt__call *call) {
+    const mirt__node *node = call->node;
+    const bool grad = node->id == MIRT__OP_resize2d_grad;
+    const mirt_shape *x = grad ? &node->a.shape : &node->in[0]->shape;
+    mirt__resize r;
+    r.rows = mirt__is_batched(x) ? call->rows : x->dim[0];
+    r.h = x->dim[1];
+    r.w = x->dim[2];
+    r.c = x->dim[3];
+    r.oh = node->a.kernel[0];
+    r.ow = node->a.kernel[1];
+    r.bilinear = node->a.kind != 0;
+    r.x = (const mirt__real *)call->in[0];
+    r.y = (mirt__real *)call->out[0];
+    if (grad) call->kernels->resize_grad(&r, &call->where);
+    else call->kernels->resize(&r, &call->where);
+}
+
+static bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt__attrs a = node->a;
+    a.shape = node->in[0]->shape;
+    dx[0] = mirt__record(node->graph, MIRT__OP_resize2d_grad, &a, dy, 1);
+    return dx[0] != NULL;
+}
+
+static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+MIRT__TABLE mirt__op mirt__op_resize2d = {"resize2d", mirt__resize2d_shape, mirt__resize2d_gradient, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_resize2d_grad = {"resize2d_grad", mirt__resize2d_grad_shape, NULL, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kernel[0] = height;
+    a.kernel[1] = width;
+    a.kind = bilinear;
+    return mirt__record(x->node->graph, MIRT__OP_resize2d, &a, &x, 1);
+}
+
+MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], bool bilinear) {
+    int to[2] = {1, 1};
+    for (int i = 0; x && x->shape.rank == 4 && i < 2; i++) {
+        const bool fits = size[i] > 0 && x->shape.dim[1 + i] <= INT_MAX / size[i];
+        to[i] = fits ? (int)x->shape.dim[1 + i] * size[i] : 0;
+    }
+    return mirt__resize2d_op(x, to[0], to[1], bilinear);
+}
 
 /* >>section ops/table.c */
 

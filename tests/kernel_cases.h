@@ -745,6 +745,44 @@ static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where
     k->accuracy(&a, where);
 }
 
+/* ---- images of another size */
+
+enum { R_ROWS, R_H, R_W, R_C, R_OH, R_OW, R_BILINEAR };
+static const int32_t resize_shapes[][MAX_NUMBERS] = {
+    {1, 1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 1, 1}, {2, 3, 2, 5, 6, 6, 0}, {2, 3, 2, 5, 6, 6, 1}, {3, 5, 7, 17, 3, 9, 0}, {3, 5, 7, 17, 3, 9, 1},
+    {1, 1, 4, 3, 3, 4, 1}, {0, 2, 2, 3, 4, 4, 1}, {5, 20, 13, 8, 7, 40, 1}, {SHAPE_END}};
+static mirt__resize resize_args(const job *j) {
+    mirt__resize r;
+    r.rows = j->count;
+    r.h = j->s[R_H];
+    r.w = j->s[R_W];
+    r.c = j->s[R_C];
+    r.oh = j->s[R_OH];
+    r.ow = j->s[R_OW];
+    r.bilinear = j->s[R_BILINEAR] != 0;
+    r.x = (const float *)j->at[0];
+    r.y = out_at(j, 1);
+    return r;
+}
+static void resize_plan(job *j) {
+    j->rows = j->s[R_ROWS];
+    row_input(j, UNIT, j->s[R_H] * j->s[R_W] * j->s[R_C]);
+    row_output(j, j->s[R_BILINEAR] ? 8 : 0, j->s[R_OH] * j->s[R_OW] * j->s[R_C]);
+}
+static void resize_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    const mirt__resize r = resize_args(j);
+    k->resize(&r, where);
+}
+static void resize_grad_plan(job *j) {
+    j->rows = j->s[R_ROWS];
+    row_input(j, UNIT, j->s[R_OH] * j->s[R_OW] * j->s[R_C]);
+    row_output(j, j->s[R_BILINEAR] ? 16 : 0, j->s[R_H] * j->s[R_W] * j->s[R_C]);
+}
+static void resize_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    const mirt__resize r = resize_args(j);
+    k->resize_grad(&r, where);
+}
+
 /* ---- normalization: sums of rows in chunks and doubles, quotients by square roots of at least 0.01 */
 
 enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA };
@@ -909,6 +947,8 @@ static const kernel_case kernel_cases[] = {
     {"dropout", dropout_plan, dropout_run, dropout_shapes},
     {"cast", cast_plan, cast_run, cast_shapes},
     {"one_hot", one_hot_plan, one_hot_run, one_hot_shapes},
+    {"resize", resize_plan, resize_run, resize_shapes},
+    {"resize_grad", resize_grad_plan, resize_grad_run, resize_shapes},
     {"norm_stats", norm_stats_plan, norm_stats_run, norm_shapes},
     {"normalize", normalize_plan, normalize_run, norm_shapes},
     {"norm_grad_sums", norm_grad_sums_plan, norm_grad_sums_run, norm_shapes},

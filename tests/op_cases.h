@@ -195,6 +195,21 @@ CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, 
 CASE(accuracy_categorical) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, x, one_hot_classes(x, 5)); }
 CASE(accuracy_binary) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_BINARY, x, one_hot_classes(x, 5)); }
 
+CASE(conv_transpose) { UNUSED; mirt__attrs a = window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID); return mirt__conv2d_transpose_op(batch(x, v[0]), v[1], &a); }
+CASE(conv_transpose_same) { UNUSED; mirt__attrs a = window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME); return mirt__conv2d_transpose_op(v[0], v[1], &a); }
+CASE(conv_transpose_strided) { UNUSED; mirt__attrs a = window(0, 0, 3, 2, 1, 1, 1, MIRT_VALID); return mirt__conv2d_transpose_op(v[0], v[1], &a); }
+CASE(conv_transpose_relu) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 2, 1, 1, 1, 1, MIRT_SAME);
+    return mirt_tanh(mirt__bias_add_op(mirt__conv2d_transpose_op(mirt_sigmoid(batch(x, v[0])), v[1], &a), v[2]));
+}
+CASE(depthwise) { UNUSED; mirt__attrs a = window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME); return mirt__depthwise_conv2d_op(batch(x, v[0]), v[1], &a); }
+CASE(depthwise_strided) { UNUSED; mirt__attrs a = window(0, 0, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__depthwise_conv2d_op(v[0], v[1], &a); }
+CASE(upsampling) { UNUSED; const int size[2] = {2, 3}; return mirt__upsampling2d_op(batch(x, v[0]), size, false); }
+CASE(upsampling_bilinear) { UNUSED; const int size[2] = {3, 2}; return mirt__upsampling2d_op(batch(x, v[0]), size, true); }
+CASE(resize) { UNUSED; return mirt__resize2d_op(v[0], 3, 7, false); }
+CASE(resize_bilinear) { UNUSED; return mirt__resize2d_op(v[0], 3, 7, true); }
+
 /* Normalization. Its statistics tie rows together, so that a batched case ends in a sum over them. */
 static mirt__attrs norm(int last_axes, bool gamma, bool beta) {
     mirt__attrs a = mirt__no_attrs();
@@ -345,6 +360,17 @@ static const op_case op_cases[] = {
     {ROW(average_pool_same), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(global_average_pool), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
+    {ROW(conv_transpose), 2, {{4, 3, 2}, {3, 2, 5, 2}}, {4, 3, 2}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_transpose_same), 2, {{2, 3, 4, 2}, {3, 3, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {"conv_transpose stride beyond kernel", case_conv_transpose_same, 2, {{2, 3, 4, 2}, {1, 1, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_transpose_strided), 2, {{1, 3, 3, 3}, {2, 5, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(conv_transpose_relu), 3, {{3, 4, 2}, {3, 2, 3, 2}, {3}}, {3, 4, 2}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(depthwise), 2, {{5, 4, 3}, {3, 3, 3, 2}}, {5, 4, 3}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(depthwise_strided), 2, {{2, 6, 5, 3}, {3, 2, 3, 1}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {ROW(upsampling), 1, {{3, 2, 5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(upsampling_bilinear), 1, {{3, 4, 5}}, {3, 4, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(resize), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(resize_bilinear), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize), 3, {{7, 3, 5}, {5}, {5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_gamma), 2, {{3, 2, 3, 1}, {1}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_beta), 2, {{9, 17}, {17}}, {0}, MIRT_FLOAT32, WIDE},

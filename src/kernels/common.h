@@ -56,6 +56,8 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
+MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where);

@@ -256,6 +256,16 @@ typedef struct mirt__one_hot {
     mirt__real *y;
 } mirt__one_hot;
 
+/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest
+   input (halfway: the next), or the two around it, each weighted by how near it is. A gradient
+   adds the outputs that read an input in ascending order. */
+typedef struct mirt__resize {
+    int64_t rows, h, w, c, oh, ow;
+    bool bilinear;
+    const mirt__real *x; /* gradient: dy */
+    mirt__real *y;       /* gradient: dx */
+} mirt__resize;
+
 /* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), y = hat * gamma + beta.
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
@@ -316,6 +326,8 @@ typedef struct mirt__kernels {
     void (*dropout)(const mirt__dropout *args, const mirt__where *where);
     void (*cast)(const mirt__cast *args, const mirt__where *where);
     void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    void (*resize)(const mirt__resize *args, const mirt__where *where);
+    void (*resize_grad)(const mirt__resize *args, const mirt__where *where);
     void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
     void (*normalize)(const mirt__norm *args, const mirt__where *where);
     void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);

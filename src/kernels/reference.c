@@ -27,6 +27,8 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_dropout,
     mirt__ref_cast,
     mirt__ref_one_hot,
+    mirt__ref_resize,
+    mirt__ref_resize_grad,
     mirt__ref_norm_stats,
     mirt__ref_normalize,
     mirt__ref_norm_grad_sums,

@@ -67,6 +67,8 @@ MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where 
 MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_resize(const mirt__resize *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);

@@ -106,3 +106,16 @@ MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
     return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
 }
+
+/* In units of a half output step, so that it is exact. */
+MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
+    const int64_t center = (2 * o + 1) * in, at = center - out, low = mirt__floor_div(at, 2 * out);
+    mirt__between b;
+    b.low = b.high = center / (2 * out);
+    b.part = 0;
+    if (!bilinear) return b;
+    b.low = low < 0 ? 0 : low;
+    b.high = low + 1 < in ? low + 1 : in - 1;
+    if (b.high != b.low) b.part = (mirt__real)(at - low * 2 * out) / (mirt__real)(2 * out);
+    return b;
+}

@@ -33,6 +33,13 @@ typedef struct mirt__conv_blocks {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+/* Where output o of `out` reads an axis of `in` (mirt__resize): between `low` and `high`, which are
+   equal at the edges, `part` of the way up; for the nearest input, low, and part 0. */
+typedef struct mirt__between {
+    int64_t low, high;
+    mirt__real part;
+} mirt__between;
+MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear);
 /* Rounds toward minus infinity. */
 MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b);
 

@@ -2,7 +2,9 @@
 /* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
-   bias + relu + 2x2 max pooling, for inputs that need no gradient. */
+   bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
+   gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
+   of its output. */
 
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
     const double most = 1 << 28;
@@ -96,7 +98,7 @@ static int64_t mirt__rows_of(const mirt_shape *x, int64_t rows) { return x->dim[
 /* x's shape and the kernel's, wherever this op of the family keeps them. */
 static void mirt__conv_of(const mirt__node *node, int64_t rows, mirt__conv *s) {
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
-    if (node->id == MIRT__OP_conv2d_input_grad) x = &node->a.shape;
+    if (node->id == MIRT__OP_conv2d_input_grad || node->id == MIRT__OP_conv2d_transpose) x = &node->a.shape;
     if (node->id == MIRT__OP_conv2d_weight_grad || node->id == MIRT__OP_conv2d_pool_weight_grad) k = &node->a.shape;
     mirt__conv_geometry(node, x, k, mirt__rows_of(x, rows), s);
 }
@@ -191,6 +193,49 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
     "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
 
+/* The largest output whose convolution has x's size, as Keras without output padding. */
+static bool mirt__conv2d_transpose_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
+    mirt_shape *y = &node->a.shape;
+    mirt__conv s;
+    char tx[96], tk[96];
+    if (!mirt__need_float(node, 2)) return false;
+    if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3]) {
+        return mirt__fail(MIRT_E_SHAPE, "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, channels) and (height, width, filters, channels)",
+                          mirt__shape_text(x, tx), mirt__shape_text(k, tk)), false;
+    }
+    const int kernel[2] = {(int)k->dim[0], (int)k->dim[1]};
+    if (!mirt__window_check(kernel, node->a.strides, node->a.dilation, node->a.padding)) return false;
+    *y = *x;
+    for (int i = 0; i < 2; i++) {
+        const int64_t stride = node->a.strides[i], reach = (int64_t)(kernel[i] - 1) * node->a.dilation[i] + 1;
+        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride) return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
+        y->dim[1 + i] = x->dim[1 + i] * stride;
+        if (node->a.padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
+    }
+    y->dim[3] = k->dim[2];
+    return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
+}
+
+static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *x = node->in[0], *k = node->in[1], *in[2] = {dy[0], x};
+    mirt__attrs a = node->a;
+    a.shape = k->shape;
+    if (x->needs_grad) dx[0] = mirt__conv2d_op(dy[0], k, &a);
+    if (k->needs_grad) dx[1] = mirt__record(node->graph, MIRT__OP_conv2d_weight_grad, &a, in, 2);
+    return (!x->needs_grad || dx[0]) && (!k->needs_grad || dx[1]);
+}
+
+MIRT__TABLE mirt__op mirt__op_conv2d_transpose = {
+    "conv2d_transpose", mirt__conv2d_transpose_shape, mirt__conv2d_transpose_gradient, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
+    mirt__attrs own = *a;
+    mirt_tensor *in[2] = {x, kernel};
+    own.groups = 1;
+    return x && kernel ? mirt__record(x->node->graph, MIRT__OP_conv2d_transpose, &own, in, 2) : NULL;
+}
+
 static bool mirt__conv2d_pool_shape(mirt__node *node) {
     mirt__conv s;
     mirt_shape y = node->in[0]->shape;
@@ -240,4 +285,21 @@ MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, cons
     if (!x || !kernel) return NULL;
     mirt_tensor *in[2] = {x, kernel};
     return mirt__record(x->node->graph, MIRT__OP_conv2d, a, in, 2);
+}
+
+MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
+    if (!x || !kernel) return NULL;
+    mirt_shape k = kernel->shape;
+    mirt__attrs own = *a;
+    if (k.rank != 4 || k.dim[2] != mirt__last_dim(x) || k.dim[2] > INT_MAX) {
+        char tx[96], tk[96];
+        mirt__fail(MIRT_E_SHAPE, "a depthwise kernel of %s does not fit %s: it is (height, width, channels, multiplier)", mirt__shape_text(&k, tk),
+                   mirt__shape_text(&x->shape, tx));
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    own.groups = (int)k.dim[2];
+    k.dim[3] *= k.dim[2];
+    k.dim[2] = 1;
+    return mirt__conv2d_op(x, mirt__reshape_op(kernel, &k), &own);
 }

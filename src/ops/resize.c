@@ -1,0 +1,66 @@
+#include "ops.h"
+/* resize2d: a.kernel is the height and width to come, a.kind mirt__resize's bilinear. The gradient's
+   a.shape is x's shape. */
+
+static bool mirt__resize2d_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    char text[96];
+    if (!mirt__need_float(node, 1)) return false;
+    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    for (int i = 0; i < 2; i++) {
+        if (node->a.kernel[i] < 1 || y.dim[1 + i] > INT_MAX) {
+            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&y, text), node->a.kernel[0], node->a.kernel[1]), false;
+        }
+        y.dim[1 + i] = node->a.kernel[i];
+    }
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+/* Forward and, with the same sizes, back. */
+static void mirt__resize2d_run(const mirt__call *call) {
+    const mirt__node *node = call->node;
+    const bool grad = node->id == MIRT__OP_resize2d_grad;
+    const mirt_shape *x = grad ? &node->a.shape : &node->in[0]->shape;
+    mirt__resize r;
+    r.rows = mirt__is_batched(x) ? call->rows : x->dim[0];
+    r.h = x->dim[1];
+    r.w = x->dim[2];
+    r.c = x->dim[3];
+    r.oh = node->a.kernel[0];
+    r.ow = node->a.kernel[1];
+    r.bilinear = node->a.kind != 0;
+    r.x = (const mirt__real *)call->in[0];
+    r.y = (mirt__real *)call->out[0];
+    if (grad) call->kernels->resize_grad(&r, &call->where);
+    else call->kernels->resize(&r, &call->where);
+}
+
+static bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt__attrs a = node->a;
+    a.shape = node->in[0]->shape;
+    dx[0] = mirt__record(node->graph, MIRT__OP_resize2d_grad, &a, dy, 1);
+    return dx[0] != NULL;
+}
+
+static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+MIRT__TABLE mirt__op mirt__op_resize2d = {"resize2d", mirt__resize2d_shape, mirt__resize2d_gradient, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_resize2d_grad = {"resize2d_grad", mirt__resize2d_grad_shape, NULL, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kernel[0] = height;
+    a.kernel[1] = width;
+    a.kind = bilinear;
+    return mirt__record(x->node->graph, MIRT__OP_resize2d, &a, &x, 1);
+}
+
+MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], bool bilinear) {
+    int to[2] = {1, 1};
+    for (int i = 0; x && x->shape.rank == 4 && i < 2; i++) {
+        const bool fits = size[i] > 0 && x->shape.dim[1 + i] <= INT_MAX / size[i];
+        to[i] = fits ? (int)x->shape.dim[1 + i] * size[i] : 0;
+    }
+    return mirt__resize2d_op(x, to[0], to[1], bilinear);
+}

@@ -1,0 +1,308 @@
+/* Normalization, transposed and depthwise convolution and upsampling against float64 Keras
+   (golden/norm.h) on every kernel table; and the statistics of numbers far from zero against double. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "golden/norm.h"
+#include "tap.h"
+
+enum { IO_X, IO_DY, IO_Y, IO_DX, IO_MOVING_MEAN, IO_MOVING_VARIANCE, MOST = 1024, WEIGHTS = 5 };
+
+/* A program with all it reads and makes. Weight i is variable i; the last is a zero for every element of x. */
+typedef struct one_op {
+    mirt__program program;
+    mirt__output output[8];
+    int outputs, weights;
+    int64_t rows;
+    mirt_tensor *x, *v[WEIGHTS];
+    float weight[(WEIGHTS + 1) * MOST], gradient[(WEIGHTS + 1) * MOST], io[6][MOST];
+} one_op;
+
+static one_op o; /* too large for the stack */
+
+/* x plus the zero, so that x has a gradient. */
+static void begin(int64_t rows, int64_t h, int64_t w, int64_t c) {
+    mirt__graph *g = &o.program.graph;
+    mirt_shape shape = mirt_make_shape(1, h, w, c, 0, 0), one = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    shape.dim[0] = MIRT_ROWS;
+    memset(&o, 0, sizeof o);
+    mirt__graph_init(g, NULL);
+    o.rows = rows;
+    o.x = mirt_add(mirt__input_op(g, IO_X, MIRT_FLOAT32, &shape), mirt__variable_op(g, WEIGHTS, &one));
+}
+
+static mirt_tensor *weight(mirt_shape shape) {
+    o.v[o.weights] = mirt__variable_op(&o.program.graph, o.weights, &shape);
+    return o.v[o.weights++];
+}
+static float *weight_at(int i) { return o.weight + i * MOST; }
+
+static void output(mirt_tensor *t, mirt__space space, size_t offset) {
+    if (!t) return;
+    o.output[o.outputs].tensor = t;
+    o.output[o.outputs].space = space;
+    o.output[o.outputs++].offset = offset;
+}
+
+static bool always(const void *arg, int variable) {
+    (void)arg;
+    (void)variable;
+    return true;
+}
+
+static bool differentiate(mirt_tensor *y) {
+    mirt__graph *g = &o.program.graph;
+    if (!y) return false;
+    mirt__graph_mark_gradients(g, always, NULL);
+    mirt_tensor *dy = mirt__input_op(g, IO_DY, MIRT_FLOAT32, &y->shape);
+    if (!mirt__gradients(g, &y, &dy, 1)) return false;
+    output(y, MIRT__SPACE_IO, IO_Y);
+    output(o.x->grad, MIRT__SPACE_IO, IO_DX);
+    for (int i = 0; i < o.weights; i++) output(o.v[i]->grad, MIRT__SPACE_GRADIENT, (size_t)i * MOST * sizeof(float));
+    return true;
+}
+
+static bool replay(const mirt__kernels *kernels) {
+    size_t offset[WEIGHTS + 1];
+    mirt__bases b;
+    mirt__step_info run;
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    run.global_rows = o.rows;
+    for (int i = 0; i <= WEIGHTS; i++) offset[i] = (size_t)i * MOST * sizeof(float);
+    if (!mirt__plan(&o.program, o.output, o.outputs, offset, o.rows)) return false;
+    b.arena = (char *)mirt__aligned_alloc(o.program.arena);
+    b.scratch = (char *)mirt__aligned_alloc(o.program.scratch);
+    b.shared = (char *)mirt__aligned_alloc(o.program.shared);
+    b.scratch_per_thread = o.program.scratch;
+    b.weight = (char *)o.weight;
+    b.gradient = (char *)o.gradient;
+    for (int i = 0; i < MIRT__COUNT(o.io); i++) b.io[i] = (char *)o.io[i];
+    mirt__program_run(&o.program, kernels, &run, &b, o.rows);
+    mirt__aligned_free(b.arena);
+    mirt__aligned_free(b.scratch);
+    mirt__aligned_free(b.shared);
+    return true;
+}
+
+static void end(void) { mirt__program_free(&o.program); }
+
+/* The largest difference relative to the largest golden value, at least to 1. */
+static double off_by(const float *a, const double *golden, int64_t count) {
+    double worst = 0, largest = 1;
+    for (int64_t i = 0; golden && i < count; i++) {
+        const double error = fabs((double)a[i] - golden[i]);
+        if (!(error <= DBL_MAX)) return INFINITY;
+        worst = fmax(worst, error);
+        largest = fmax(largest, fabs(golden[i]));
+    }
+    return worst / largest;
+}
+
+static void uniform(float *out, int64_t count, unsigned seed, float times, float plus) {
+    for (int64_t i = 0; i < count; i++) out[i] = golden_uniform(seed, (uint32_t)i) * times + plus;
+}
+static void grid(float *out, int64_t count, unsigned seed) {
+    for (int64_t i = 0; i < count; i++) out[i] = golden_grid(seed, (uint32_t)i);
+}
+
+/* >>batch normalization */
+
+/* The model's node lowered into the program that o holds; assignments[0, 1] of it are the moving statistics. */
+static mirt_tensor *lowered(const golden_batch_norm *c, mirt_tensor **in) {
+    mirt__attrs a = mirt__no_attrs();
+    mirt__mode mode;
+    memset(&mode, 0, sizeof mode);
+    a.gamma = c->scale;
+    a.beta = c->center;
+    a.epsilon = 1e-3f;
+    a.momentum = 0.99;
+    mirt_tensor *y = mirt__batch_norm_op(in, &a);
+    mode.training = c->training;
+    return y ? y->node->op->lower(&o.program.graph, y->node, in, &mode) : NULL;
+}
+
+static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *kernels) {
+    const int64_t count = (int64_t)c->rows * c->h * c->w * c->c;
+    const mirt_shape channels = mirt_make_shape(c->c, 0, 0, 0, 0, 0);
+    begin(c->rows, c->h, c->w, c->c);
+    mirt_tensor *in[5] = {o.x, weight(channels), weight(channels), NULL, NULL};
+    const int gamma = 2, beta = 2 + c->scale;
+    for (int i = 0; i < c->scale + c->center; i++) in[3 + i] = weight(channels);
+    mirt_tensor *y = lowered(c, in);
+    const mirt__assignment *moving = o.program.graph.assignment;
+    bool good = differentiate(y) && o.program.graph.num_assignments == (c->training ? 2 : 0);
+    if (c->training && good) {
+        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN;
+        output(moving[0].value, MIRT__SPACE_IO, IO_MOVING_MEAN);
+        output(moving[1].value, MIRT__SPACE_IO, IO_MOVING_VARIANCE);
+    }
+    uniform(o.io[IO_X], count, c->seed, 2, 0);
+    uniform(o.io[IO_DY], count, c->seed + 3, 1, 0);
+    uniform(weight_at(0), c->c, c->seed + 4, 1, 0);
+    uniform(weight_at(1), c->c, c->seed + 5, 1, 1.5f);
+    if (c->scale) uniform(weight_at(gamma), c->c, c->seed + 1, 1, 1.5f);
+    if (c->center) uniform(weight_at(beta), c->c, c->seed + 2, 1, 0);
+    good = good && replay(kernels);
+    double error = off_by(o.io[IO_Y], c->y, count);
+    error = fmax(error, off_by(o.io[IO_DX], c->dx, count));
+    error = fmax(error, off_by(o.gradient + gamma * MOST, c->dgamma, c->c));
+    error = fmax(error, off_by(o.gradient + beta * MOST, c->dbeta, c->c));
+    error = fmax(error, off_by(o.io[IO_MOVING_MEAN], c->moving_mean, c->c));
+    error = fmax(error, off_by(o.io[IO_MOVING_VARIANCE], c->moving_variance, c->c));
+    ok(good && error < 2e-6, "batch normalization %dx%dx%dx%d%s, %s: off by %.1e", c->rows, c->h, c->w, c->c, c->training ? " in training" : "",
+       kernels->name, error);
+    end();
+}
+
+static bool frozen(const void *arg, int variable) { return variable == *(const int *)arg; }
+
+/* What the lowering makes of training, of a frozen layer, and of a layer called twice. */
+static void check_lowering(void) {
+    const mirt_shape channels = mirt_make_shape(2, 0, 0, 0, 0, 0);
+    const int moving = 0;
+    mirt__attrs a = mirt__no_attrs();
+    mirt__mode mode;
+    a.momentum = 0.5;
+    memset(&mode, 0, sizeof mode);
+    for (int training = 0; training < 2; training++) {
+        for (int use = MIRT_TRAINING_AUTO; use <= MIRT_TRAINING_OFF; use++) {
+            begin(1, 2, 2, 2);
+            mirt_tensor *in[3] = {o.x, weight(channels), weight(channels)};
+            mirt__graph *g = &o.program.graph;
+            a.training = (mirt_training)use;
+            mode.training = training != 0;
+            mode.frozen = NULL;
+            const mirt__node *node = mirt__batch_norm_op(in, &a)->node;
+            node->op->lower(g, node, in, &mode);
+            const bool trains = use == MIRT_TRAINING_ON || (use == MIRT_TRAINING_AUTO && training);
+            ok(g->num_assignments == (trains ? 2 : 0), "a program %s, a layer marked %d: moving statistics %s", training ? "for training" : "of another kind", use,
+               trains ? "move" : "stay");
+            const mirt_tensor *first = trains ? g->assignment[0].value : NULL;
+            node->op->lower(g, node, in, &mode);
+            bool chained = false;
+            for (const mirt_tensor *t = trains ? g->assignment[0].value : NULL; t && !chained && t->node->num_in; t = t->node->in[0]) chained = t->node->in[0] == first;
+            ok(g->num_assignments == (trains ? 2 : 0) && chained == trains, "a second call goes on from the first one's statistics");
+            end();
+        }
+    }
+    begin(1, 2, 2, 2);
+    mirt_tensor *in[3] = {o.x, weight(channels), weight(channels)};
+    a.training = MIRT_TRAINING_AUTO;
+    mode.training = true;
+    mode.frozen = frozen;
+    mode.arg = &moving;
+    const mirt__node *node = mirt__batch_norm_op(in, &a)->node;
+    const mirt_tensor *y = node->op->lower(&o.program.graph, node, in, &mode);
+    ok(y && o.program.graph.num_assignments == 0 && y->node->in[1] == in[1], "a frozen layer uses its moving statistics");
+    end();
+}
+
+/* >>other layers */
+
+static mirt_tensor *record_layer(const golden_layer *c) {
+    const int size[2] = {c->stride_h, c->stride_w};
+    mirt__attrs a = mirt__no_attrs();
+    mirt_tensor *v[2];
+    a.strides[0] = c->stride_h;
+    a.strides[1] = c->stride_w;
+    a.dilation[0] = a.dilation[1] = c->dilation;
+    a.padding = c->padding;
+    switch (c->kind) {
+    case GOLDEN_LAYER_NORM:
+        a.last_axes = c->kh;
+        a.epsilon = 1e-3f;
+        for (int i = 0; i < 2; i++) v[i] = weight(c->kh == 1 ? MIRT_SHAPE(c->c) : c->kh == 2 ? MIRT_SHAPE(c->w, c->c) : MIRT_SHAPE(c->h, c->w, c->c));
+        return mirt__layer_norm_op(o.x, v[0], v[1], &a);
+    case GOLDEN_TRANSPOSE: return mirt__conv2d_transpose_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->co, c->c)), &a);
+    case GOLDEN_DEPTHWISE: return mirt__depthwise_conv2d_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->c, c->co)), &a);
+    default: return mirt__upsampling2d_op(o.x, size, c->kind == GOLDEN_BILINEAR);
+    }
+}
+
+static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
+    static const char *const name[] = {"layer normalization", "transposed convolution", "depthwise convolution", "nearest upsampling", "bilinear upsampling"};
+    const int64_t xs = (int64_t)c->rows * c->h * c->w * c->c, ys = (int64_t)c->rows * c->oh * c->ow * c->oc;
+    const double *gradient[2] = {c->first, c->second};
+    begin(c->rows, c->h, c->w, c->c);
+    mirt_tensor *y = record_layer(c);
+    bool good = y && y->shape.dim[1] == c->oh && y->shape.dim[2] == c->ow && y->shape.dim[3] == c->oc && differentiate(y);
+    int64_t count[WEIGHTS];
+    for (int i = 0; i < o.weights; i++) count[i] = mirt__shape_count(&o.v[i]->shape);
+    if (c->kind == GOLDEN_LAYER_NORM) {
+        uniform(o.io[IO_X], xs, c->seed, 2, 0);
+        uniform(o.io[IO_DY], ys, c->seed + 3, 1, 0);
+        for (int i = 0; i < o.weights; i++) uniform(weight_at(i), count[i], c->seed + 1 + (unsigned)i, 1, i ? 0 : 1.5f);
+    } else {
+        grid(o.io[IO_X], xs, c->seed);
+        grid(o.io[IO_DY], ys, c->seed + 3);
+        for (int i = 0; i < o.weights; i++) grid(weight_at(i), count[i], c->seed + 1 + (unsigned)i);
+    }
+    good = good && replay(kernels);
+    double error = fmax(off_by(o.io[IO_Y], c->y, ys), off_by(o.io[IO_DX], c->dx, xs));
+    for (int i = 0; i < o.weights; i++) error = fmax(error, off_by(o.gradient + i * MOST, gradient[i], count[i]));
+    /* Sums of products on the grid are exact in float32. */
+    const double most = c->kind == GOLDEN_TRANSPOSE || c->kind == GOLDEN_DEPTHWISE || c->kind == GOLDEN_NEAREST ? 0 : 2e-6;
+    ok(good && error <= most, "%s %dx%dx%dx%d, number %u, %s: off by %.1e", name[c->kind], c->rows, c->h, c->w, c->c, c->seed, kernels->name, error);
+    end();
+}
+
+/* >>statistics far from zero */
+
+enum { FAR_ROWS = 1000, FAR_COLUMNS = 7 };
+static float far_x[FAR_ROWS * FAR_COLUMNS], far_mean[FAR_ROWS], far_variance[FAR_ROWS];
+
+/* The largest relative errors of mean and variance, of columns or of rows. */
+static void far_errors(const mirt__kernels *kernels, bool by_row, int64_t rows, int64_t n, double error[2]) {
+    mirt__norm s;
+    mirt__where where;
+    memset(&s, 0, sizeof s);
+    memset(&where, 0, sizeof where);
+    s.rows = rows;
+    s.n = n;
+    s.by_row = by_row;
+    s.x = far_x;
+    s.out[0] = far_mean;
+    s.out[1] = far_variance;
+    where.shared = mirt__aligned_alloc(mirt__norm_shared(&s));
+    kernels->norm_stats(&s, &where);
+    mirt__aligned_free(where.shared);
+    error[0] = error[1] = 0;
+    for (int64_t i = 0; i < (by_row ? rows : n); i++) {
+        const int64_t count = by_row ? n : rows, first = by_row ? i * n : i, step = by_row ? 1 : n;
+        double mean = 0, variance = 0;
+        for (int64_t k = 0; k < count; k++) mean += (double)far_x[first + k * step] / (double)count;
+        for (int64_t k = 0; k < count; k++) variance += pow((double)far_x[first + k * step] - mean, 2) / (double)count;
+        error[0] = fmax(error[0], fabs((double)far_mean[i] - mean) / fabs(mean));
+        error[1] = fmax(error[1], fabs((double)far_variance[i] - variance) / variance);
+    }
+}
+
+static void check_far(const mirt__kernels *kernels) {
+    double error[2];
+    for (int outliers = 0; outliers < 2; outliers++) {
+        /* Mean 1e4, variance 1: deviations of one, 256 of them added in float. Then with the first
+           eighth of the rows of a chunk at zero, which is what a chunk is shifted by: the others
+           deviate by 1e4, sqrt(8) standard deviations of the whole. */
+        const double most[2] = {outliers ? 1e-6 : 1.2e-7, outliers ? 1e-5 : 2e-6};
+        uniform(far_x, FAR_ROWS * FAR_COLUMNS, 700, sqrtf(3), 1e4f);
+        for (int i = 0; outliers && i < FAR_ROWS; i++) {
+            for (int j = 0; i % 256 < 32 && j < FAR_COLUMNS; j++) far_x[i * FAR_COLUMNS + j] = 0;
+        }
+        far_errors(kernels, false, FAR_ROWS, FAR_COLUMNS, error);
+        ok(error[0] < most[0] && error[1] < most[1], "columns far from zero%s, %s: mean off by %.1e, variance by %.1e", outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
+        far_errors(kernels, true, FAR_COLUMNS, FAR_ROWS, error);
+        ok(error[0] < most[0] && error[1] < most[1], "rows far from zero%s, %s: mean off by %.1e, variance by %.1e", outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
+    }
+}
+
+int main(void) {
+    int tables;
+    const mirt__kernels *const *table = mirt__kernel_tables(&tables);
+    for (int t = 0; t < tables; t++) {
+        for (int i = 0; i < MIRT__COUNT(golden_batch_norm_cases); i++) check_batch_norm(&golden_batch_norm_cases[i], table[t]);
+        for (int i = 0; i < MIRT__COUNT(golden_layer_cases); i++) check_layer(&golden_layer_cases[i], table[t]);
+        check_far(table[t]);
+    }
+    check_lowering();
+    return done_testing();
+}
