@@ -47,6 +47,7 @@ extern "C" {
 #endif
 
 /* >>basics -------------------------------------------------------------------------------- */
+/* Threads: any thread may call these at any time; the last error and status are the calling thread's own. */
 
 /* Status codes and their texts. Functions that return a pointer return NULL instead of a code;
    mirt_last_status() then says which one, and mirt_last_error() says it in a sentence. */
@@ -69,10 +70,10 @@ typedef enum mirt_status {
     MIRT__STATUS_COUNT
 } mirt_status;
 
-/* The version the implementation was compiled from, "major.minor.patch". Thread safe. */
+/* The version the implementation was compiled from, "major.minor.patch". */
 MIRT_API const char *mirt_version(void);
 
-/* A short fixed text for a status code. Thread safe. */
+/* A short fixed text for a status code. */
 MIRT_API const char *mirt_status_text(mirt_status status);
 
 /* What went wrong in the calling thread's last failed call, as one sentence that names the
@@ -97,7 +98,7 @@ typedef struct mirt_shape {
 /* MIRT_SHAPE(28, 28, 1): one to six positive dimensions, in C and in C++. */
 #define MIRT_SHAPE(...) MIRT__SHAPE_6(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
 #define MIRT__SHAPE_6(a, b, c, d, e, f, ...) mirt_make_shape(a, b, c, d, e, f)
-/* Six dimensions; the first 0 ends the shape. Thread safe. */
+/* Six dimensions; the first 0 ends the shape. */
 MIRT_API mirt_shape mirt_make_shape(int64_t a, int64_t b, int64_t c, int64_t d, int64_t e, int64_t f);
 
 /* A borrowed, dense, row-major block in host memory; the first dimension counts samples. */
@@ -107,10 +108,12 @@ typedef struct mirt_array {
     mirt_shape shape;
 } mirt_array;
 
-/* mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(n, 28, 28, 1)). Borrows data. Thread safe. */
+/* mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(n, 28, 28, 1)). Borrows data. */
 MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape);
 
 /* >>strategy ------------------------------------------------------------------------------ */
+/* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one;
+   different strategies may be used by different threads at once. Any thread may create one at any time. */
 
 typedef struct mirt_strategy mirt_strategy;
 
@@ -152,9 +155,7 @@ typedef struct mirt_strategy_desc {
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
    defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
-   together, MIRT_E_NOMEM, MIRT_E_THREAD).
-   A strategy and everything created from it belongs to one thread at a time; different
-   strategies may be used by different threads at once. */
+   together, MIRT_E_NOMEM, MIRT_E_THREAD). */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
 /* `device` as "cpu:1"; NULL: every core as one device. MIRT_E_INVALID: several devices. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
@@ -175,15 +176,16 @@ typedef struct mirt_device_info {
     int cores;
 } mirt_device_info;
 /* Fills up to `capacity` entries with what this machine has; returns how many there are.
-   Thread safe. */
+   Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 /* >>data ---------------------------------------------------------------------------------- */
+/* Threads: a dataset, with the stages it owns, is for one thread at a time; during fit, evaluate and predict it
+   is the model's. Different datasets may be used, and any created, by different threads at once. */
 
 /* A stream of samples (inputs, labels, weight) built from stages. A stage takes ownership of the stage it is given
    and hands NULL through, so a chain is checked once, at its end: a stage that fails destroys the
-   stages it was given and returns NULL. A dataset belongs to one thread at a time; destroying the
-   last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
+   stages it was given and returns NULL. Destroying the last stage destroys them all. Errors of all stages: MIRT_E_INVALID, MIRT_E_SHAPE, MIRT_E_NOMEM. */
 typedef struct mirt_dataset mirt_dataset;
 
 typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
@@ -272,6 +274,7 @@ typedef enum mirt_aggregation {
 } mirt_aggregation;
 
 /* >>tensors ------------------------------------------------------------------------------- */
+/* Threads: a model, its tensors and functions are for the one thread at a time that has their strategy. */
 
 /* A model records layers and operations. Recording is sticky: a bad argument marks the model,
    the call returns NULL, calls given NULL hand it on, and mirt_compile returns the first error. */
@@ -363,6 +366,8 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
 /* >>layers (names and defaults as in keras.layers) ---------------------------------------- */
+/* Threads: a model and its layers are for the one thread at a time that has their strategy. Functions without
+   a model or tensor among their arguments: any thread at any time. */
 
 typedef enum mirt_initializer_kind {
     MIRT_INIT_DEFAULT = 0, MIRT_INIT_ZEROS, MIRT_INIT_ONES, MIRT_INIT_CONSTANT, MIRT_INIT_UNIFORM,
@@ -380,6 +385,7 @@ typedef struct mirt_initializer {
     mirt_distribution distribution;
 } mirt_initializer;
 
+/* Every value the same, or drawn; the seed is the strategy's. */
 MIRT_API mirt_initializer mirt_zeros(void);
 MIRT_API mirt_initializer mirt_ones(void);
 MIRT_API mirt_initializer mirt_constant(float value);
@@ -497,6 +503,8 @@ MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 /* >>training ------------------------------------------------------------------------------ */
+/* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
+   by that thread. Functions without either among their arguments: any thread at any time. */
 
 /* The learning rate for 0-based `step`; must depend on its arguments alone. */
 typedef float (*mirt_schedule_fn)(int64_t step, void *user);
@@ -639,6 +647,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
 /* >>weights and files --------------------------------------------------------------------- */
+/* Threads: one at a time, that has the model's strategy; two that save to one path: one of the two files, whole. */
 
 typedef struct mirt_weight_info {
     const char *name; /* "conv2d/kernel"; owned by the model */
@@ -676,6 +685,7 @@ MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data,
 MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
 
 /* >>looking inside ------------------------------------------------------------------------ */
+/* Threads: one at a time, that has the model's strategy. */
 
 /* Bytes a model asks for to train (without a loss: to predict) on global batches of `batch` rows: what
    is planned is what is allocated. Data are taken to be of the dtype seen last, uint8 at first. */
@@ -688,6 +698,7 @@ typedef struct mirt_memory {
     size_t host;        /* labels, losses and metrics of one global batch */
     size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host */
 } mirt_memory;
+/* NULL is an error: MIRT_E_STATE before mirt_compile, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
 
 /* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
