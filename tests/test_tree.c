@@ -128,9 +128,11 @@ static void check_plans(mirt_collective collective, const char *name, int replic
     bool good = true;
     for (int devices = 1; devices <= replicas && devices <= most_devices; devices++) {
         make_plan(collective, devices, replicas);
-        for (int run = 0; run < 4 * replicas * devices && good; run++) { /* also as k times fewer replicas */
-            int active = 1 + run / 4 % replicas, device = run / 4 / replicas;
+        int some = collective == MIRT_RING || devices < 2 ? devices : 2; /* the first and the last, or all that differ */
+        for (int run = 0; run < 4 * replicas * some && good; run++) {
+            int active = 1 + run / 4 % replicas, device = some == devices ? run / 4 / replicas : run / 4 / replicas * (devices - 1);
             bool slot_per_replica = run & 1;
+            /* as all of the strategy's replicas, and as those of two batches */
             plan.num_replicas = run & 2 && replicas % 2 == 0 && replicas / 2 >= devices ? replicas / 2 : replicas;
             if (collective == MIRT_RING) chain_definition(replicas, active, device + 1, want);
             else if (collective == MIRT_REDUCE_TO_ONE_DEVICE) chain_definition(replicas, active, 0, want);
