@@ -548,6 +548,7 @@ MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array);
 /* Over the last axis. */
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x);
 /* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
    side is one matrix of rows; the right side is [k, n] (or [n, k] transposed). */
 MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
@@ -556,6 +557,28 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
 MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims);
 MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims);
 MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims);
+MIRT_API mirt_tensor *mirt_reduce_min(mirt_tensor *x, unsigned axes, bool keepdims);
+/* The mean of squared distances from the mean. */
+MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool keepdims);
+/* Below, `axis` counts as in mirt_tensor_shape, or from the end when negative, and arrays have an entry
+   for every axis. The rows of a batched tensor are axis 0 and stay as they are: it cannot be `axis`.
+   argmax, argmin: int32, the first of equals, with the axis gone; no gradient passes. */
+MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis);
+MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis);
+MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis);
+/* Axis i of the result is axis permutation[i] of x; NULL reverses them (behind the rows). */
+MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation);
+/* Of `n` tensors of one dtype whose shapes are equal but for `axis`. Keras: ops.concatenate. */
+MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis);
+/* Fills out[n] with equal parts and returns the first; all are NULL on error. */
+MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_tensor **out);
+/* size[i] elements from begin[i] on, -1: all that follow; of rows, 0 and -1. */
+MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size);
+/* `value` before and after x, nothing around rows; other dtypes than float32 take the value 0 only. */
+MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value);
+/* Rows of an unbatched `table` [n, ...] by int32 or uint8 indices of any shape -> [indices, ...]; an
+   index outside [0, n) gives zeros. Keras: ops.take(table, indices, axis=0). */
+MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices);
 /* Per sample: the rows of a batched tensor stay first and are not named in `shape`. */
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape);
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
@@ -2454,7 +2477,7 @@ typedef struct mirt__logic {
     void *y;
 } mirt__logic;
 
-typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX } mirt__reduce_kind;
+typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX, MIRT__REDUCE_MIN } mirt__reduce_kind;
 /* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
    elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
 typedef struct mirt__reduce {
@@ -2465,7 +2488,7 @@ typedef struct mirt__reduce {
     const mirt__real *x;
     mirt__real *y;
 } mirt__reduce;
-/* The gradient of MIRT__REDUCE_MAX: dy shared evenly by all equal maxima, as TensorFlow. */
+/* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
 typedef struct mirt__reduce_max_grad {
     mirt__reduce s; /* x and y of the forward call */
     const mirt__real *dy;
@@ -2473,9 +2496,42 @@ typedef struct mirt__reduce_max_grad {
 } mirt__reduce_max_grad;
 #define MIRT__REDUCE_CHUNK 256
 
+/* Along the middle axis of x [outer, n, inner]. */
+typedef enum mirt__scan_kind {
+    MIRT__ARGMAX, MIRT__ARGMIN,   /* y int32 [outer, inner]: the first place of the extreme */
+    MIRT__CUMSUM, MIRT__CUMSUM_BACK /* y as x: one chain of additions, ascending or descending */
+} mirt__scan_kind;
+typedef struct mirt__scan {
+    mirt__scan_kind kind;
+    int64_t outer, n, inner;
+    const mirt__real *x;
+    void *y;
+} mirt__scan;
+
+/* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
+   for every index of `dim`. A stride of 0 in `from` repeats. */
+typedef struct mirt__move {
+    mirt_dtype dtype;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], from[MIRT_MAX_RANK], to[MIRT_MAX_RANK];
+    const void *x;
+    void *y;
+} mirt__move;
+
+/* y [count, width] = rows of x [n, width]; zeros where an index is none of 0 .. n - 1. The gradient
+   (x [count, width] -> y [n, width]) adds up every row's x in ascending order. */
+typedef struct mirt__gather {
+    int64_t n, width, count;
+    mirt_dtype dtype; /* of the indices: int32 or uint8 */
+    const void *indices;
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__gather;
+
 /* Over the last axis of [rows, n]. */
 typedef struct mirt__softmax {
     int64_t rows, n;
+    bool log; /* log(softmax(x)); gradient: dx = dy - exp(x) * sum(dy) */
     const mirt__real *x; /* forward: input; gradient: the softmax's output */
     const mirt__real *dy;
     mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
@@ -2595,6 +2651,10 @@ typedef struct mirt__kernels {
     void (*logic)(const mirt__logic *args, const mirt__where *where);
     void (*reduce)(const mirt__reduce *args, const mirt__where *where);
     void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
+    void (*scan)(const mirt__scan *args, const mirt__where *where);
+    void (*move)(const mirt__move *args, const mirt__where *where);
+    void (*gather)(const mirt__gather *args, const mirt__where *where);
+    void (*gather_grad)(const mirt__gather *args, const mirt__where *where);
     void (*softmax)(const mirt__softmax *args, const mirt__where *where);
     void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
     void (*loss)(const mirt__loss *args, const mirt__where *where);
@@ -2735,6 +2795,10 @@ MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *
 MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *where);
+MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *where);
+MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where);
+MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
@@ -2915,6 +2979,10 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *whe
 MIRT__LIB void mirt__ref_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_scan(const mirt__scan *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_move(const mirt__move *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_gather(const mirt__gather *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_loss(const mirt__loss *args, const mirt__where *where);
@@ -3088,6 +3156,10 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_logic,
     mirt__ref_reduce,
     mirt__ref_reduce_max_grad,
+    mirt__ref_scan,
+    mirt__ref_move,
+    mirt__ref_gather,
+    mirt__ref_gather_grad,
     mirt__ref_softmax,
     mirt__ref_softmax_grad,
     mirt__ref_loss,
@@ -3291,14 +3363,14 @@ MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where)
     (void)where;
     for (int64_t i = 0; i < s.kept; i++) {
         double sum = 0;
-        mirt__real best = (mirt__real)-INFINITY;
+        mirt__real best = (mirt__real)(r->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY);
         for (int64_t j = 0; j < s.gone; j++) {
             mirt__real x = r->x[mirt__ref_place(&s, i, j)];
             sum += x;
-            if (j == 0 || x > best) best = x;
+            if (j == 0 || (r->kind == MIRT__REDUCE_MIN ? x < best : x > best)) best = x;
         }
         if (r->kind == MIRT__REDUCE_MEAN) sum /= (double)s.gone;
-        r->y[i] = r->kind == MIRT__REDUCE_MAX ? best : (mirt__real)sum;
+        r->y[i] = r->kind >= MIRT__REDUCE_MAX ? best : (mirt__real)sum;
     }
 }
 
@@ -3402,6 +3474,65 @@ MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
         u->slot[0][i] = m;
         u->slot[1][i] = v;
         mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));
+    }
+}
+
+/* >>section kernels/reference_move.c */
+
+/* Reference: moves between regular places, rows by index, and what runs along one axis. */
+
+MIRT__LIB void mirt__ref_scan(const mirt__scan *s, const mirt__where *where) {
+    (void)where;
+    for (int64_t at = 0; at < s->outer * s->inner; at++) {
+        const int64_t first = at / s->inner * s->n * s->inner + at % s->inner;
+        const bool back = s->kind == MIRT__CUMSUM_BACK;
+        int64_t best = 0;
+        double sum = 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            const int64_t place = first + (back ? s->n - 1 - i : i) * s->inner;
+            const mirt__real x = s->x[place], most = s->x[first + best * s->inner];
+            sum += x;
+            if (s->kind == MIRT__ARGMIN ? x < most : x > most) best = i;
+            if (s->kind == MIRT__CUMSUM || back) ((mirt__real *)s->y)[place] = (mirt__real)sum;
+        }
+        if (s->kind == MIRT__ARGMAX || s->kind == MIRT__ARGMIN) ((int32_t *)s->y)[at] = (int32_t)best;
+    }
+}
+
+MIRT__LIB void mirt__ref_move(const mirt__move *m, const mirt__where *where) {
+    const size_t size = mirt__dtype_size(m->dtype);
+    int64_t count = 1;
+    (void)where;
+    for (int i = 0; i < m->rank; i++) count *= m->dim[i];
+    for (int64_t at = 0; at < count; at++) {
+        int64_t rest = at, from = 0, to = 0;
+        for (int i = m->rank - 1; i >= 0; rest /= m->dim[i], i--) {
+            from += rest % m->dim[i] * m->from[i];
+            to += rest % m->dim[i] * m->to[i];
+        }
+        memcpy((char *)m->y + (size_t)to * size, (const char *)m->x + (size_t)from * size, size);
+    }
+}
+
+static int64_t mirt__ref_gather_index(const mirt__gather *g, int64_t i) {
+    const int64_t index = g->dtype == MIRT_UINT8 ? ((const uint8_t *)g->indices)[i] : ((const int32_t *)g->indices)[i];
+    return index >= 0 && index < g->n ? index : -1;
+}
+
+MIRT__LIB void mirt__ref_gather(const mirt__gather *g, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < g->count; i++) {
+        const int64_t row = mirt__ref_gather_index(g, i);
+        for (int64_t j = 0; j < g->width; j++) g->y[i * g->width + j] = row < 0 ? 0 : g->x[row * g->width + j];
+    }
+}
+
+MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *g, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < g->n * g->width; i++) g->y[i] = 0;
+    for (int64_t i = 0; i < g->count; i++) {
+        const int64_t row = mirt__ref_gather_index(g, i);
+        for (int64_t j = 0; row >= 0 && j < g->width; j++) g->y[row * g->width + j] += g->x[i * g->width + j];
     }
 }
 
@@ -3770,7 +3901,7 @@ MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *wher
             y[j] = mirt__exp(x[j] - best); /* the largest becomes 1: nothing overflows */
             sum += y[j];
         }
-        for (int64_t j = 0; j < s->n; j++) y[j] /= sum;
+        for (int64_t j = 0; j < s->n; j++) y[j] = s->log ? x[j] - best - mirt__ln(sum) : y[j] / sum;
     }
 }
 
@@ -3779,8 +3910,10 @@ MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *s, const mirt__where 
     for (int64_t r = 0; r < s->rows; r++) {
         const mirt__real *p = s->x + r * s->n, *dy = s->dy + r * s->n;
         double sum = 0;
-        for (int64_t j = 0; j < s->n; j++) sum += (double)dy[j] * p[j];
-        for (int64_t j = 0; j < s->n; j++) s->y[r * s->n + j] = p[j] * (dy[j] - (mirt__real)sum);
+        for (int64_t j = 0; j < s->n; j++) sum += s->log ? (double)dy[j] : (double)dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) {
+            s->y[r * s->n + j] = s->log ? dy[j] - mirt__exp(p[j]) * (mirt__real)sum : p[j] * (dy[j] - (mirt__real)sum);
+        }
     }
 }
 
@@ -4481,6 +4614,138 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #endif
 #endif
 
+/* >>section kernels/common_move.c */
+
+/* Shared by the fast tables: moves between regular places, rows by index, and what runs along one axis. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#endif
+
+/* `count` elements of `size` bytes, `from` and `to` bytes apart. */
+static void mirt__common_move_line(char *y, const char *x, size_t size, int64_t to, int64_t from, int64_t count) {
+    if (from == (int64_t)size && to == from) {
+        memcpy(y, x, (size_t)count * size);
+    } else if (size == 1) {
+        for (int64_t i = 0; i < count; i++) y[i * to] = x[i * from];
+    } else {
+        for (int64_t i = 0; i < count; i++) memcpy(y + i * to, x + i * from, 4); /* float32 or int32 */
+    }
+}
+
+static void mirt__common_move_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_walk *walk = (const mirt__common_walk *)args;
+    const mirt__move *m = (const mirt__move *)walk->args;
+    const int64_t size = (int64_t)mirt__dtype_size(m->dtype);
+    const int last = walk->rank - 1;
+    (void)scratch;
+    for (int64_t at = begin, count, place[3]; at < end; at += count) {
+        count = mirt__common_walk_line(walk, at, end - at, place);
+        mirt__common_move_line((char *)m->y + place[1] * size, (const char *)m->x + place[0] * size, (size_t)size,
+                               walk->stride[1][last] * size, walk->stride[0][last] * size, count);
+    }
+}
+
+MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *where) {
+    const int64_t *const stride[2] = {args->from, args->to};
+    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, 2, stride);
+    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_move_range, &walk);
+}
+
+/* The row that number i names, or -1. */
+static int64_t mirt__common_gather_index(const mirt__gather *g, int64_t i) {
+    const int64_t index = g->dtype == MIRT_UINT8 ? ((const uint8_t *)g->indices)[i] : ((const int32_t *)g->indices)[i];
+    return index >= 0 && index < g->n ? index : -1;
+}
+
+static void mirt__common_gather_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__gather *g = (const mirt__gather *)args;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = mirt__common_gather_index(g, i);
+        if (row < 0) memset(g->y + i * g->width, 0, (size_t)g->width * sizeof(float));
+        else memcpy(g->y + i * g->width, g->x + row * g->width, (size_t)g->width * sizeof(float));
+    }
+}
+
+MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where) {
+    mirt__common_range(where, args->count, mirt__common_step(args->width), mirt__common_gather_range, args);
+}
+
+/* Blocks of columns, so that each sum is one thread's. */
+static void mirt__common_gather_back(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__gather *g = (const mirt__gather *)args;
+    (void)scratch;
+    for (int64_t r = 0; r < g->n; r++) memset(g->y + r * g->width + begin, 0, (size_t)(end - begin) * sizeof(float));
+    for (int64_t i = 0; i < g->count; i++) {
+        const int64_t row = mirt__common_gather_index(g, i);
+        float *y = g->y + row * g->width;
+        const float *x = g->x + i * g->width;
+        if (row < 0) continue;
+        MIRT__INDEPENDENT
+        for (int64_t j = begin; j < end; j++) y[j] += x[j];
+    }
+}
+
+MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where) {
+    mirt__common_range(where, args->width, MIRT__REDUCE_COLUMNS, mirt__common_gather_back, args);
+}
+
+/* Up to MIRT__REDUCE_COLUMNS columns side by side, `place` being the first's first element. */
+static void mirt__common_scan_block(const mirt__scan *s, int64_t place, int64_t outer, int64_t column, int64_t width) {
+    float most[MIRT__REDUCE_COLUMNS];
+    int32_t best[MIRT__REDUCE_COLUMNS];
+    const bool extreme = s->kind == MIRT__ARGMAX || s->kind == MIRT__ARGMIN, back = s->kind == MIRT__CUMSUM_BACK;
+    for (int64_t j = 0; j < width; j++) {
+        most[j] = extreme ? s->x[place + j] : 0;
+        best[j] = 0;
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        const int64_t at = place + (back ? s->n - 1 - i : i) * s->inner;
+        const float *x = s->x + at;
+        if (extreme) {
+            for (int64_t j = 0; j < width; j++) {
+                const bool better = s->kind == MIRT__ARGMIN ? x[j] < most[j] : x[j] > most[j];
+                most[j] = better ? x[j] : most[j];
+                best[j] = better ? (int32_t)i : best[j];
+            }
+        } else {
+            float *y = (float *)s->y + at;
+            for (int64_t j = 0; j < width; j++) y[j] = most[j] += x[j];
+        }
+    }
+    if (extreme) memcpy((int32_t *)s->y + outer * s->inner + column, best, (size_t)width * sizeof best[0]);
+}
+
+static void mirt__common_scan_blocks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__scan *s = (const mirt__scan *)args;
+    const int64_t blocks = (s->inner + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
+    (void)scratch;
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t outer = b / blocks, column = b % blocks * MIRT__REDUCE_COLUMNS, left = s->inner - column;
+        mirt__common_scan_block(s, outer * s->n * s->inner + column, outer, column, left < MIRT__REDUCE_COLUMNS ? left : MIRT__REDUCE_COLUMNS);
+    }
+}
+
+MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *where) {
+    const int64_t blocks = (args->inner + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
+    const int64_t width = args->inner < MIRT__REDUCE_COLUMNS ? args->inner : MIRT__REDUCE_COLUMNS;
+    mirt__common_range(where, args->outer * blocks, mirt__common_step(args->n * width), mirt__common_scan_blocks, args);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
 /* >>section kernels/common_reduce.c */
 
 /* Shared by the fast tables: reductions over any axes. Columns that lie side by side are summed
@@ -4645,13 +4910,16 @@ static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__
 
 static void mirt__common_max_block(const mirt__common_reduction *s, const mirt__common_block *b) {
     float best[MIRT__REDUCE_COLUMNS];
-    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : -INFINITY;
+    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : s->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
     for (int64_t at = 0; at < s->gone.count;) {
         const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, s->gone.count - at);
         const float *x = s->x + b->x + run.place;
         for (int64_t i = 0; i < run.count; i++, x += run.step) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < b->width; j++) best[j] = x[j] > best[j] ? x[j] : best[j];
+            if (s->kind == MIRT__REDUCE_MIN) {
+                for (int64_t j = 0; j < b->width; j++) best[j] = x[j] < best[j] ? x[j] : best[j];
+            } else {
+                for (int64_t j = 0; j < b->width; j++) best[j] = x[j] > best[j] ? x[j] : best[j];
+            }
         }
         at += run.count;
     }
@@ -4662,7 +4930,7 @@ static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t 
     const mirt__common_reduction *s = (const mirt__common_reduction *)args;
     for (int64_t i = begin; i < end; i++) {
         const mirt__common_block b = mirt__common_block_of(s, i);
-        if (s->kind == MIRT__REDUCE_MAX) mirt__common_max_block(s, &b);
+        if (s->kind >= MIRT__REDUCE_MAX) mirt__common_max_block(s, &b);
         else mirt__common_sum_block(s, &b, (float *)scratch);
     }
 }
@@ -4932,10 +5200,26 @@ static void mirt__common_softmax_row(const float *x, float *y, int64_t n) {
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
+/* log(sum of exp(x)), less the largest x. */
+static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
+    float sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
+    return logf(sum);
+}
+
 static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__softmax *s = (const mirt__softmax *)args;
     (void)scratch;
-    for (int64_t r = begin; r < end && s->n > 0; r++) mirt__common_softmax_row(s->x + r * s->n, s->y + r * s->n, s->n);
+    for (int64_t r = begin; r < end && s->n > 0; r++) {
+        const float *x = s->x + r * s->n;
+        float *y = s->y + r * s->n;
+        if (s->log) {
+            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(x, s->n, largest);
+            for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
+        } else {
+            mirt__common_softmax_row(x, y, s->n);
+        }
+    }
 }
 
 static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -4944,8 +5228,8 @@ static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t e
     for (int64_t r = begin; r < end; r++) {
         const float *p = s->x + r * s->n, *dy = s->dy + r * s->n;
         float *dx = s->y + r * s->n, sum = 0;
-        for (int64_t j = 0; j < s->n; j++) sum += dy[j] * p[j];
-        for (int64_t j = 0; j < s->n; j++) dx[j] = p[j] * (dy[j] - sum);
+        for (int64_t j = 0; j < s->n; j++) sum += s->log ? dy[j] : dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) dx[j] = s->log ? dy[j] - expf(p[j]) * sum : p[j] * (dy[j] - sum);
     }
 }
 
@@ -4955,13 +5239,6 @@ MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where
 
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
-}
-
-/* log(sum of exp(x)), less the largest x. */
-static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
-    float sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
-    return logf(sum);
 }
 
 static float mirt__common_sparse(const mirt__loss *l, const float *x, int32_t label) {
@@ -6062,6 +6339,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
@@ -6648,6 +6926,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
@@ -7230,6 +7509,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
@@ -7822,6 +8102,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
     mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
@@ -12031,7 +12312,8 @@ typedef struct mirt__op mirt__op;
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
     X(input) X(variable) X(loss_weight) \
-    X(constant) X(logic) X(stop_gradient) \
+    X(constant) X(logic) X(stop_gradient) X(scan) X(log_softmax) X(log_softmax_grad) \
+    X(transpose) X(concat) X(slice) X(pad) X(gather) X(gather_grad) \
     X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
@@ -12068,6 +12350,8 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    int axis;
+    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
     const void *data;      /* of a constant, in the graph's pool */
     size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
@@ -12408,6 +12692,8 @@ MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation
                                 int64_t *out, int64_t *pad_before);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
+/* Makes a.axis count from the front; false, with the error set, when x has no such axis or it is the rows. */
+MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 /* Output 0 becomes the bytes of input 0. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
@@ -13001,7 +13287,7 @@ static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
 
 static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0];
-    if (node->a.kind == MIRT__REDUCE_MAX) {
+    if (node->a.kind >= MIRT__REDUCE_MAX) {
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
         dx[0] = mirt__record(node->graph, MIRT__OP_reduce_max_grad, &node->a, in, 3);
     } else {
@@ -13051,6 +13337,75 @@ MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepd
 MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims) {
     return mirt__public_reduce(MIRT__REDUCE_MAX, x, axes, keepdims);
 }
+MIRT_API mirt_tensor *mirt_reduce_min(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_MIN, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool keepdims) {
+    mirt_tensor *mean = mirt_reduce_mean(x, axes, true);
+    return mirt_reduce_mean(mirt_square(mirt_subtract(x, mean)), axes, keepdims);
+}
+
+/* >>section ops/scan.c */
+
+/* scan: a.kind (mirt__scan_kind) along a.axis. */
+
+MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
+    const int axis = node->a.axis < 0 ? node->a.axis + x->rank : node->a.axis;
+    char text[96];
+    if (axis < 0 || axis >= x->rank) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), node->a.axis), false;
+    }
+    if (x->dim[axis] == MIRT_ROWS) return mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", node->a.axis), false;
+    node->a.axis = axis;
+    return true;
+}
+
+static bool mirt__scan_finds(const mirt__node *node) { return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN; }
+
+static bool mirt__scan_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__need_float(node, 1) || !mirt__take_axis(node, &y)) return false;
+    if (!mirt__scan_finds(node)) return mirt__declare(node, MIRT_FLOAT32, &y);
+    if (y.dim[node->a.axis] > INT32_MAX) return mirt__fail(MIRT_E_SHAPE, "an axis of %lld is too long for int32", (long long)y.dim[node->a.axis]), false;
+    y.rank--;
+    for (int i = node->a.axis; i < y.rank; i++) y.dim[i] = y.dim[i + 1];
+    return mirt__declare(node, MIRT_INT32, &y);
+}
+
+static void mirt__scan_run(const mirt__call *call) {
+    const mirt_shape *x = &call->node->in[0]->shape;
+    mirt__scan s;
+    s.kind = (mirt__scan_kind)call->node->a.kind;
+    s.outer = s.inner = 1;
+    s.n = x->dim[call->node->a.axis];
+    for (int i = 0; i < x->rank; i++) {
+        if (i < call->node->a.axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
+        if (i > call->node->a.axis) s.inner *= x->dim[i];
+    }
+    s.x = (const mirt__real *)call->in[0];
+    s.y = call->out[0];
+    call->kernels->scan(&s, &call->where);
+}
+
+static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.axis = axis;
+    return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
+}
+
+/* Only sums pass gradients on: places are int32. */
+static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__scan_op(node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM, dy[0], node->a.axis);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_scan = {"scan", mirt__scan_shape, mirt__scan_gradient, mirt__scan_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
+MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }
+MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__CUMSUM, x, axis); }
 
 /* >>section ops/shape.c */
 
@@ -13161,6 +13516,318 @@ MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
     return x ? x->shape : none;
 }
 MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtype : MIRT_FLOAT32; }
+
+/* >>section ops/move.c */
+
+/* transpose: output axis i is input axis a.begin[i]. concat: along a.axis. slice: from a.begin on, a.shape
+   elements. pad: a.begin before and a.shape after, with a.scale. gather: rows of the first input by the
+   indices of the second; gather_grad: a.shape is the table's. All keep rows where they are. */
+
+/* One move of a call's bytes; the caller sets dimensions, strides and places. */
+static mirt__move mirt__move_of(const mirt__call *call, const mirt_shape *shape) {
+    mirt__move m;
+    memset(&m, 0, sizeof m);
+    m.dtype = call->node->out[0]->dtype;
+    m.rank = shape->rank;
+    for (int i = 0; i < shape->rank; i++) m.dim[i] = shape->dim[i] == MIRT_ROWS ? call->rows : shape->dim[i];
+    m.y = call->out[0];
+    return m;
+}
+
+static void mirt__move_strides(const mirt_shape *x, int64_t *stride) { mirt__broadcast_strides(x, x, stride); }
+
+/* `base` moved by `place` along the axes with these strides. */
+static void *mirt__move_at(void *base, const int64_t *stride, const int64_t *place, int rank, mirt_dtype dtype) {
+    int64_t at = 0;
+    for (int i = 0; i < rank; i++) at += stride[i] * place[i];
+    return (char *)base + (size_t)at * mirt__dtype_size(dtype);
+}
+
+static bool mirt__move_keeps_rows(const mirt__node *node, bool kept) {
+    if (mirt__is_batched(&node->in[0]->shape) && !kept) return mirt__fail(MIRT_E_SHAPE, "axis 0 is the rows of a batch and stays as it is"), false;
+    return true;
+}
+
+static bool mirt__transpose_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    mirt_shape y = *x;
+    unsigned seen = 0;
+    for (int i = 0; i < x->rank; i++) {
+        const int64_t from = node->a.begin[i];
+        if (from < 0 || from >= x->rank || seen >> from & 1) {
+            return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1), false;
+        }
+        seen |= 1u << from;
+        y.dim[i] = x->dim[from];
+    }
+    return mirt__move_keeps_rows(node, node->a.begin[0] == 0) && mirt__declare(node, node->in[0]->dtype, &y);
+}
+
+static void mirt__transpose_run(const mirt__call *call) {
+    int64_t stride[MIRT_MAX_RANK];
+    mirt__move m = mirt__move_of(call, &call->node->out[0]->shape);
+    mirt__move_strides(&call->node->in[0]->shape, stride);
+    mirt__move_strides(&call->node->out[0]->shape, m.to);
+    for (int i = 0; i < m.rank; i++) m.from[i] = stride[call->node->a.begin[i]];
+    m.x = call->in[0];
+    call->kernels->move(&m, &call->where);
+}
+
+static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt__attrs a = mirt__no_attrs();
+    for (int i = 0; i < node->in[0]->shape.rank; i++) a.begin[node->a.begin[i]] = i;
+    dx[0] = mirt__record(node->graph, MIRT__OP_transpose, &a, dy, 1);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_transpose = {"transpose", mirt__transpose_shape, mirt__transpose_gradient, mirt__transpose_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    const int first = mirt__is_batched(&x->shape); /* behind which axes are reversed */
+    for (int i = 0; i < x->shape.rank; i++) a.begin[i] = permutation ? permutation[i] : i < first ? i : x->shape.rank - 1 + first - i;
+    return mirt__record(x->node->graph, MIRT__OP_transpose, &a, &x, 1);
+}
+
+static bool mirt__concat_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__take_axis(node, &y)) return false;
+    for (int k = 1; k < node->num_in; k++) {
+        const mirt_tensor *x = node->in[k];
+        mirt_shape same = x->shape;
+        if (same.rank == y.rank) same.dim[node->a.axis] = y.dim[node->a.axis];
+        if (!mirt__shape_equal(&same, &y)) {
+            char tx[96], ty[96];
+            return mirt__fail(MIRT_E_SHAPE, "%s and %s differ in more than axis %d", mirt__shape_text(&node->in[0]->shape, ty),
+                              mirt__shape_text(&x->shape, tx), node->a.axis), false;
+        }
+        if (x->dtype != node->in[0]->dtype) {
+            return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(node->in[0]->dtype),
+                              mirt__dtype_name(x->dtype)), false;
+        }
+        if (y.dim[node->a.axis] > MIRT__MAX_ELEMENTS - x->shape.dim[node->a.axis]) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        y.dim[node->a.axis] += x->shape.dim[node->a.axis];
+    }
+    return mirt__declare(node, node->in[0]->dtype, &y);
+}
+
+static void mirt__concat_run(const mirt__call *call) {
+    int64_t place[MIRT_MAX_RANK] = {0};
+    for (int k = 0; k < call->node->num_in; k++) {
+        const mirt_shape *x = &call->node->in[k]->shape;
+        mirt__move m = mirt__move_of(call, x);
+        mirt__move_strides(x, m.from);
+        mirt__move_strides(&call->node->out[0]->shape, m.to);
+        m.x = call->in[k];
+        m.y = mirt__move_at(call->out[0], m.to, place, m.rank, m.dtype);
+        call->kernels->move(&m, &call->where);
+        place[call->node->a.axis] += x->dim[call->node->a.axis];
+    }
+}
+
+static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
+    mirt__attrs a = mirt__no_attrs();
+    if (!x) return NULL;
+    a.shape.rank = x->shape.rank;
+    for (int i = 0; i < x->shape.rank; i++) {
+        a.begin[i] = begin[i];
+        a.shape.dim[i] = size[i];
+    }
+    return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
+}
+
+static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    int64_t begin[MIRT_MAX_RANK] = {0};
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_shape *x = &node->in[k]->shape;
+        if (node->in[k]->needs_grad && !(dx[k] = mirt__slice_op(dy[0], begin, x->dim))) return false;
+        begin[node->a.axis] += x->dim[node->a.axis];
+    }
+    return true;
+}
+
+MIRT__TABLE mirt__op mirt__op_concat = {"concat", mirt__concat_shape, mirt__concat_gradient, mirt__concat_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt__attrs a = mirt__no_attrs();
+    a.axis = axis;
+    if (n < 1 || !x) return mirt__fail(MIRT_E_INVALID, "concat: there is nothing to join"), (mirt_tensor *)NULL;
+    in[0] = x[0];
+    for (int at = 1; at < n && in[0];) { /* as many at a time as a node takes */
+        int count = 1;
+        while (at < n && count < MIRT__MAX_IN) in[count++] = x[at++];
+        in[0] = mirt__record(x[0]->node->graph, MIRT__OP_concat, &a, in, count);
+    }
+    return in[0];
+}
+
+static bool mirt__slice_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    mirt__attrs *a = &node->a;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dim[i] == MIRT_ROWS) {
+            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == -1)) return false;
+            continue;
+        }
+        if (a->shape.dim[i] == -1) a->shape.dim[i] = x->dim[i] - a->begin[i];
+        if (a->begin[i] < 0 || a->shape.dim[i] < 1 || a->begin[i] > x->dim[i] - a->shape.dim[i]) {
+            return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d", (long long)a->shape.dim[i],
+                              (long long)a->begin[i], (long long)x->dim[i], i), false;
+        }
+    }
+    return mirt__declare(node, node->in[0]->dtype, &a->shape);
+}
+
+static void mirt__slice_run(const mirt__call *call) {
+    const mirt_shape *y = &call->node->out[0]->shape;
+    mirt__move m = mirt__move_of(call, y);
+    mirt__move_strides(&call->node->in[0]->shape, m.from);
+    mirt__move_strides(y, m.to);
+    m.x = mirt__move_at(call->in[0], m.from, call->node->a.begin, m.rank, m.dtype);
+    call->kernels->move(&m, &call->where);
+}
+
+static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
+    mirt__attrs a = mirt__no_attrs();
+    if (!x) return NULL;
+    a.scale = value;
+    a.shape.rank = x->shape.rank;
+    for (int i = 0; i < x->shape.rank; i++) {
+        a.begin[i] = before[i];
+        a.shape.dim[i] = after[i];
+    }
+    return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
+}
+
+static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const mirt_shape *x = &node->in[0]->shape;
+    int64_t after[MIRT_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - node->a.begin[i] - node->out[0]->shape.dim[i];
+    dx[0] = mirt__pad_op(dy[0], node->a.begin, after, 0);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_slice = {"slice", mirt__slice_shape, mirt__slice_gradient, mirt__slice_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) { return mirt__slice_op(x, begin, size); }
+
+MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_tensor **out) {
+    int64_t begin[MIRT_MAX_RANK] = {0}, size[MIRT_MAX_RANK];
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    if (!x) return NULL;
+    const int at = axis < 0 ? axis + x->shape.rank : axis;
+    for (int i = 0; i < MIRT_MAX_RANK; i++) size[i] = -1;
+    const int64_t whole = at >= 0 && at < x->shape.rank ? x->shape.dim[at] : 0;
+    if (n < 1 || whole < n || whole % n) {
+        char text[96];
+        mirt__fail(MIRT_E_SHAPE, "split: %s does not divide into %d equal parts along axis %d", mirt__shape_text(&x->shape, text), n, axis);
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    size[at] = whole / n;
+    for (int i = 0; i < n; i++, begin[at] += size[at]) out[i] = mirt__slice_op(x, begin, size);
+    for (int i = 0; i < n && !out[n - 1]; i++) out[i] = NULL;
+    return out[0];
+}
+
+static bool mirt__pad_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    const mirt__attrs *a = &node->a;
+    for (int i = 0; i < y.rank; i++) {
+        if (y.dim[i] == MIRT_ROWS) {
+            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == 0)) return false;
+            continue;
+        }
+        if (a->begin[i] < 0 || a->shape.dim[i] < 0) return mirt__fail(MIRT_E_INVALID, "an axis cannot be padded by less than nothing; mirt_slice cuts"), false;
+        if (a->begin[i] > MIRT__MAX_ELEMENTS || a->shape.dim[i] > MIRT__MAX_ELEMENTS) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        y.dim[i] += a->begin[i] + a->shape.dim[i];
+    }
+    if (node->in[0]->dtype != MIRT_FLOAT32 && a->scale != 0) {
+        return mirt__fail(MIRT_E_INVALID, "pads %s with 0 only", mirt__dtype_name(node->in[0]->dtype)), false;
+    }
+    return mirt__declare(node, node->in[0]->dtype, &y);
+}
+
+/* All becomes the value, then x goes into its place. */
+static void mirt__pad_run(const mirt__call *call) {
+    const mirt_shape *x = &call->node->in[0]->shape, *y = &call->node->out[0]->shape;
+    const mirt__real value = (mirt__real)call->node->a.scale;
+    mirt__move m = mirt__move_of(call, y);
+    mirt__move_strides(y, m.to);
+    m.x = &value; /* a zero of any dtype is made of zero bytes */
+    call->kernels->move(&m, &call->where);
+    m = mirt__move_of(call, x);
+    mirt__move_strides(x, m.from);
+    mirt__move_strides(y, m.to);
+    m.x = call->in[0];
+    m.y = mirt__move_at(call->out[0], m.to, call->node->a.begin, m.rank, m.dtype);
+    call->kernels->move(&m, &call->where);
+}
+
+static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__slice_op(dy[0], node->a.begin, node->in[0]->shape.dim);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_pad = {"pad", mirt__pad_shape, mirt__pad_gradient, mirt__pad_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) { return mirt__pad_op(x, before, after, value); }
+
+static bool mirt__gather_shape(mirt__node *node) {
+    const mirt_tensor *table = node->in[0], *indices = node->in[1];
+    mirt_shape y = indices->shape;
+    if (!mirt__need_float(node, 1)) return false;
+    if (indices->dtype != MIRT_INT32 && indices->dtype != MIRT_UINT8) {
+        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not %s", mirt__dtype_name(indices->dtype)), false;
+    }
+    if (table->shape.rank < 1 || mirt__is_batched(&table->shape)) return mirt__fail(MIRT_E_SHAPE, "takes rows of a table, not of a batch"), false;
+    if (y.rank + table->shape.rank - 1 > MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
+    for (int i = 1; i < table->shape.rank; i++) y.dim[y.rank++] = table->shape.dim[i];
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+/* `x` and `y` are the bytes read and written. */
+static mirt__gather mirt__gather_of(const mirt__call *call, const mirt_shape *table, const void *x) {
+    mirt__gather g;
+    g.n = table->dim[0];
+    g.width = g.n ? mirt__shape_count(table) / g.n : 0;
+    g.count = mirt__elements(call->node->in[1], call->rows);
+    g.dtype = call->node->in[1]->dtype;
+    g.indices = call->in[1];
+    g.x = (const mirt__real *)x;
+    g.y = (mirt__real *)call->out[0];
+    return g;
+}
+
+static void mirt__gather_run(const mirt__call *call) {
+    const mirt__gather g = mirt__gather_of(call, &call->node->in[0]->shape, call->in[0]);
+    call->kernels->gather(&g, &call->where);
+}
+
+static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[2] = {dy[0], node->in[1]};
+    mirt__attrs a = mirt__no_attrs();
+    a.shape = node->in[0]->shape;
+    dx[0] = mirt__record(node->graph, MIRT__OP_gather_grad, &a, in, 2);
+    return dx[0] != NULL;
+}
+
+static bool mirt__gather_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+static void mirt__gather_grad_run(const mirt__call *call) {
+    const mirt__gather g = mirt__gather_of(call, &call->node->a.shape, call->in[0]);
+    call->kernels->gather_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_gather = {"gather", mirt__gather_shape, mirt__gather_gradient, mirt__gather_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_gather_grad = {"gather_grad", mirt__gather_grad_shape, NULL, mirt__gather_grad_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
+    mirt_tensor *in[2] = {table, indices};
+    return table && indices ? mirt__record(table->node->graph, MIRT__OP_gather, NULL, in, 2) : NULL;
+}
 
 /* >>section ops/matmul.c */
 
@@ -13709,7 +14376,7 @@ MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs
 
 /* >>section ops/loss.c */
 
-/* softmax over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -13721,6 +14388,7 @@ static void mirt__softmax_args(const mirt__call *call, mirt__softmax *s) {
     s->n = mirt__last_dim(call->node->in[0]);
     s->rows = mirt__elements(call->node->in[0], call->rows) / (s->n ? s->n : 1);
     s->y = (mirt__real *)call->out[0];
+    s->log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
 }
 
 static void mirt__softmax_run(const mirt__call *call) {
@@ -13732,7 +14400,7 @@ static void mirt__softmax_run(const mirt__call *call) {
 
 static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->out[0]};
-    dx[0] = mirt__record(node->graph, MIRT__OP_softmax_grad, NULL, in, 2);
+    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad, NULL, in, 2);
     return dx[0] != NULL;
 }
 
@@ -13747,6 +14415,11 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
 MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
 
+MIRT__TABLE mirt__op mirt__op_log_softmax = {"log_softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_log_softmax_grad = {
+    "log_softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
 
 static bool mirt__per_sample_shape(mirt__node *node) {

@@ -351,6 +351,7 @@ MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x);
 MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array);
 /* Over the last axis. */
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x);
+MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x);
 /* [.., m, k] x [k, n]; transposes swap the last two axes first. Keras: ops.matmul. A batched left
    side is one matrix of rows; the right side is [k, n] (or [n, k] transposed). */
 MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b);
@@ -359,6 +360,28 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
 MIRT_API mirt_tensor *mirt_reduce_sum(mirt_tensor *x, unsigned axes, bool keepdims);
 MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepdims);
 MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims);
+MIRT_API mirt_tensor *mirt_reduce_min(mirt_tensor *x, unsigned axes, bool keepdims);
+/* The mean of squared distances from the mean. */
+MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool keepdims);
+/* Below, `axis` counts as in mirt_tensor_shape, or from the end when negative, and arrays have an entry
+   for every axis. The rows of a batched tensor are axis 0 and stay as they are: it cannot be `axis`.
+   argmax, argmin: int32, the first of equals, with the axis gone; no gradient passes. */
+MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis);
+MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis);
+MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis);
+/* Axis i of the result is axis permutation[i] of x; NULL reverses them (behind the rows). */
+MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation);
+/* Of `n` tensors of one dtype whose shapes are equal but for `axis`. Keras: ops.concatenate. */
+MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis);
+/* Fills out[n] with equal parts and returns the first; all are NULL on error. */
+MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_tensor **out);
+/* size[i] elements from begin[i] on, -1: all that follow; of rows, 0 and -1. */
+MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size);
+/* `value` before and after x, nothing around rows; other dtypes than float32 take the value 0 only. */
+MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value);
+/* Rows of an unbatched `table` [n, ...] by int32 or uint8 indices of any shape -> [indices, ...]; an
+   index outside [0, n) gives zeros. Keras: ops.take(table, indices, axis=0). */
+MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices);
 /* Per sample: the rows of a batched tensor stay first and are not named in `shape`. */
 MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape);
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);

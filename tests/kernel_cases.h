@@ -589,7 +589,8 @@ static const int32_t reduce_shapes[][MAX_NUMBERS] = {
     {MIRT__REDUCE_SUM, 1, 2, 0, 5}, {MIRT__REDUCE_SUM, 2, 2, 0, 5}, {MIRT__REDUCE_SUM, 21, 6, 2, 3, 2, 3, 2, 3},
     {MIRT__REDUCE_MEAN, 6, 4, 4, 7, 7, 65}, {MIRT__REDUCE_MEAN, 3, 2, 13, 17}, {MIRT__REDUCE_MEAN, 4, 3, 2, 5, 257},
     {MIRT__REDUCE_MEAN, 1, 2, 0, 3}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 300, 130},
-    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 0, 5}, {SHAPE_END}};
+    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 0, 5},
+    {MIRT__REDUCE_MIN, 2, 2, 9, 33}, {MIRT__REDUCE_MIN, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MIN, 1, 2, 0, 5}, {SHAPE_END}};
 
 static void reduce_args(const job *j, mirt__reduce *r) {
     memset(r, 0, sizeof *r);
@@ -613,14 +614,15 @@ static void reduce_plan(job *j) {
         else if (i > 0) outputs *= r.dim[i];
     }
     /* The mean divides a sum's roundings by as many elements. */
-    double roundings = r.kind == MIRT__REDUCE_MAX ? 0 : r.kind == MIRT__REDUCE_MEAN ? 3 : (double)gone;
+    const bool extreme = r.kind == MIRT__REDUCE_MAX || r.kind == MIRT__REDUCE_MIN;
+    double roundings = extreme ? 0 : r.kind == MIRT__REDUCE_MEAN ? 3 : (double)gone;
     j->scratch = mirt__reduce_scratch(&r);
     if (by_row) {
         j->rows = r.dim[0];
-        row_input(j, r.kind == MIRT__REDUCE_MAX ? GRID : UNIT, elements);
+        row_input(j, extreme ? GRID : UNIT, elements);
         row_output(j, roundings, outputs);
     } else {
-        input(j, r.kind == MIRT__REDUCE_MAX ? GRID : UNIT, elements);
+        input(j, extreme ? GRID : UNIT, elements);
         output(j, roundings, outputs);
     }
 }
@@ -633,7 +635,7 @@ static void reduce_run(const job *j, const mirt__kernels *k, const mirt__where *
 
 static const int32_t reduce_max_grad_shapes[][MAX_NUMBERS] = {
     {MIRT__REDUCE_MAX, 1, 1, 1}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 30, 130},
-    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5}, {SHAPE_END}};
+    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5}, {MIRT__REDUCE_MIN, 10, 4, 3, 4, 5, 6}, {SHAPE_END}};
 static void reduce_max_grad_plan(job *j) {
     reduce_plan(j);
     prepare(j, reduce_run);
@@ -650,9 +652,99 @@ static void reduce_max_grad_run(const job *j, const mirt__kernels *k, const mirt
     k->reduce_max_grad(&g, where);
 }
 
+/* ---- moves, rows by index, and what runs along one axis */
+
+static const int32_t scan_shapes[][MAX_NUMBERS] = {
+    /* kind, outer, n, inner */
+    {MIRT__ARGMAX, 1, 1, 1}, {MIRT__ARGMAX, 5, 33, 1}, {MIRT__ARGMIN, 3, 9, 130}, {MIRT__ARGMAX, 7, 4, 6}, {MIRT__ARGMIN, 400, 60, 1},
+    {MIRT__CUMSUM, 1, 1, 1}, {MIRT__CUMSUM, 4, 40, 3}, {MIRT__CUMSUM, 9, 70, 1}, {MIRT__CUMSUM_BACK, 3, 30, 130}, {MIRT__CUMSUM_BACK, 300, 70, 1},
+    {MIRT__CUMSUM, 0, 4, 5}, {SHAPE_END}};
+static void scan_plan(job *j) {
+    const int64_t n = j->s[2], inner = j->s[3];
+    j->rows = j->s[1];
+    row_input(j, j->s[0] >= MIRT__CUMSUM ? UNIT : GRID, n * inner);
+    if (j->s[0] >= MIRT__CUMSUM) row_output(j, (double)n, n * inner);
+    else add_buffer(j, OUT, MIRT_INT32, WORDS, inner, inner * j->rows);
+}
+static void scan_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__scan s;
+    s.kind = (mirt__scan_kind)j->s[0];
+    s.outer = j->count;
+    s.n = j->s[2];
+    s.inner = j->s[3];
+    s.x = (const float *)j->at[0];
+    s.y = j->at[1];
+    k->scan(&s, where);
+}
+
+/* From a dense block of `dim`, its axes in reverse where so asked, into every `step`-th element of the output. */
+enum { M_DTYPE, M_REVERSED, M_STEP, M_RANK, M_DIM };
+static const int32_t move_shapes[][MAX_NUMBERS] = {
+    {MIRT_FLOAT32, 0, 1, 1, 1}, {MIRT_FLOAT32, 0, 1, 2, 300, 130}, {MIRT_FLOAT32, 1, 1, 4, 3, 7, 5, 9}, {MIRT_FLOAT32, 1, 2, 3, 4, 33, 5},
+    {MIRT_INT32, 1, 1, 2, 130, 200}, {MIRT_INT32, 0, 3, 2, 5, 6}, {MIRT_UINT8, 1, 1, 3, 20, 9, 11}, {MIRT_BOOL, 0, 2, 2, 7, 9},
+    {MIRT_FLOAT32, 0, 1, 2, 0, 5}, {SHAPE_END}};
+static void move_plan(job *j) {
+    int64_t count = 1;
+    const mirt_dtype dtype = (mirt_dtype)j->s[M_DTYPE];
+    for (int i = 0; i < j->s[M_RANK]; i++) count *= j->s[M_DIM + i];
+    add_buffer(j, IN, dtype, UNIT, 0, count);
+    add_buffer(j, INOUT, dtype, UNIT, 0, count * j->s[M_STEP]);
+}
+static void move_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__move m;
+    int64_t from = 1, to = j->s[M_STEP];
+    memset(&m, 0, sizeof m);
+    m.dtype = (mirt_dtype)j->s[M_DTYPE];
+    m.rank = j->s[M_RANK];
+    for (int i = m.rank - 1; i >= 0; i--) {
+        m.dim[i] = j->s[M_DIM + i];
+        m.to[i] = to;
+        to *= m.dim[i];
+    }
+    for (int i = 0; i < m.rank; i++) {
+        const int axis = j->s[M_REVERSED] ? i : m.rank - 1 - i;
+        m.from[axis] = from;
+        from *= m.dim[axis];
+    }
+    m.x = j->at[0];
+    m.y = j->at[1];
+    k->move(&m, where);
+}
+
+static const int32_t gather_shapes[][MAX_NUMBERS] = {
+    /* n, width, count, dtype */
+    {1, 1, 1, MIRT_INT32}, {100, 3, 40, MIRT_INT32}, {30, 130, 500, MIRT_UINT8}, {128, 70, 33, MIRT_INT32}, {9, 5, 0, MIRT_UINT8}, {SHAPE_END}};
+static void gather_plan(job *j) {
+    j->rows = j->s[2];
+    input(j, UNIT, (int64_t)j->s[0] * j->s[1]);
+    add_buffer(j, IN, (mirt_dtype)j->s[3], WORDS, 1, j->rows); /* some of them name no row */
+    row_output(j, 0, j->s[1]);
+}
+static void gather_grad_plan(job *j) {
+    input(j, UNIT, (int64_t)j->s[2] * j->s[1]);
+    add_buffer(j, IN, (mirt_dtype)j->s[3], WORDS, 0, j->s[2]);
+    output(j, 0, (int64_t)j->s[0] * j->s[1]);
+    j->count = j->s[2];
+}
+static void gather_call(const job *j, void (*kernel)(const mirt__gather *, const mirt__where *), const mirt__where *where) {
+    mirt__gather g;
+    g.n = j->s[0];
+    g.width = j->s[1];
+    g.count = j->rows ? j->count : j->s[2];
+    g.dtype = (mirt_dtype)j->s[3];
+    g.x = (const float *)j->at[0];
+    g.indices = j->at[1];
+    g.y = out_at(j, 2);
+    kernel(&g, where);
+}
+static void gather_run(const job *j, const mirt__kernels *k, const mirt__where *where) { gather_call(j, k->gather, where); }
+static void gather_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { gather_call(j, k->gather_grad, where); }
+
 /* ---- softmax, losses, accuracy */
 
-static const int32_t softmax_shapes[][MAX_NUMBERS] = {{10, 7}, {1, 3}, {1000, 2}, {17, 65}, {64, 400}, {10, 0}, {SHAPE_END}};
+static const int32_t softmax_shapes[][MAX_NUMBERS] = {
+    /* n, rows, logarithm */
+    {10, 7}, {1, 3}, {1000, 2}, {17, 65}, {64, 400}, {10, 0}, {10, 7, 1}, {1, 3, 1}, {1000, 2, 1}, {64, 400, 1}, {SHAPE_END}};
 static void softmax_plan(job *j) {
     j->rows = j->s[1];
     row_input(j, WIDE, j->s[0]);
@@ -662,6 +754,7 @@ static void softmax_run(const job *j, const mirt__kernels *k, const mirt__where 
     mirt__softmax s;
     s.rows = j->count;
     s.n = j->s[0];
+    s.log = j->s[2] != 0;
     s.x = (const float *)j->at[0];
     s.y = out_at(j, 1);
     s.dy = j->buffers > 2 ? (const float *)j->at[2] : NULL;
@@ -939,6 +1032,10 @@ static const kernel_case kernel_cases[] = {
     {"logic", logic_plan, logic_run, logic_shapes},
     {"reduce", reduce_plan, reduce_run, reduce_shapes},
     {"reduce_max_grad", reduce_max_grad_plan, reduce_max_grad_run, reduce_max_grad_shapes},
+    {"scan", scan_plan, scan_run, scan_shapes},
+    {"move", move_plan, move_run, move_shapes},
+    {"gather", gather_plan, gather_run, gather_shapes},
+    {"gather_grad", gather_grad_plan, gather_grad_run, gather_shapes},
     {"softmax", softmax_plan, softmax_run, softmax_shapes},
     {"softmax_grad", softmax_grad_plan, softmax_run, softmax_shapes},
     {"loss", loss_plan, loss_run, loss_shapes},

@@ -88,6 +88,49 @@ CASE(logical) {
 }
 CASE(stop_gradient) { UNUSED; return mirt_multiply(v[0], mirt_stop_gradient(mirt_floor(v[0]))); }
 CASE(one_hot_of_bools) { UNUSED; return mirt_multiply(v[0], mirt_one_hot(mirt_less(x, v[0]), 2)); }
+CASE(reduce_min) { UNUSED; return mirt_reduce_min(v[0], 5, true); }
+CASE(reduce_min_ties) { UNUSED; return mirt_reduce_min(mirt_relu(batch(x, v[0])), 4, false); }
+CASE(reduce_variance) { UNUSED; return mirt_reduce_variance(v[0], 5, false); }
+CASE(argmax) { UNUSED; return mirt_cast(mirt_argmax(batch(x, v[0]), 1), MIRT_FLOAT32); }
+CASE(argmin) { UNUSED; return mirt_cast(mirt_argmin(mirt_relu(batch(x, v[0])), -1), MIRT_FLOAT32); }
+CASE(cumsum) { UNUSED; return mirt_cumsum(v[0], 0); }
+CASE(cumsum_batched) { UNUSED; return mirt_cumsum(batch(x, v[0]), -1); }
+CASE(log_softmax) { UNUSED; return mirt_log_softmax(v[0]); }
+CASE(transpose) { UNUSED; static const int axes[] = {2, 0, 3, 1}; return mirt_transpose(v[0], axes); }
+CASE(transpose_batched) { UNUSED; static const int axes[] = {0, 3, 1, 2}; return mirt_transpose(batch(x, v[0]), axes); }
+CASE(transpose_reversed) { UNUSED; return mirt_multiply(mirt_transpose(batch(x, v[0]), NULL), mirt_transpose(v[1], NULL)); }
+CASE(concat) { UNUSED; return mirt_concat(v, 3, 1); }
+CASE(concat_last) {
+    UNUSED;
+    mirt_tensor *all[10] = {x, batch(x, v[0]), x, batch(x, v[1]), x, batch(x, v[0]), x, x, x, batch(x, v[1])};
+    return mirt_concat(all, 10, -1);
+}
+CASE(split) {
+    UNUSED;
+    mirt_tensor *part[3];
+    mirt_split_tensor(batch(x, v[0]), 3, -1, part);
+    return mirt_add(mirt_multiply(part[0], part[2]), part[1]);
+}
+CASE(slice) { UNUSED; static const int64_t begin[] = {1, 0, 2}, size[] = {2, -1, 2}; return mirt_slice(v[0], begin, size); }
+CASE(slice_batched) { UNUSED; static const int64_t begin[] = {0, 1, 0}, size[] = {-1, 1, -1}; return mirt_slice(batch(x, v[0]), begin, size); }
+CASE(pad) { UNUSED; static const int64_t before[] = {1, 0, 2}, after[] = {0, 3, 1}; return mirt_pad(v[0], before, after, -1.5f); }
+CASE(pad_batched) { UNUSED; static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 2}; return mirt_pad(batch(x, v[0]), before, after, 0); }
+CASE(gather) { UNUSED; return mirt_gather(v[0], mirt_cast(x, MIRT_INT32)); } /* indices from 0 to 4 */
+CASE(gather_bytes) { UNUSED; return mirt_gather(mirt_square(v[0]), x); }
+CASE(moves_of_integers) {
+    UNUSED;
+    static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 1}, begin[] = {0, 0, 1}, size[] = {-1, -1, -1};
+    static const int axes[] = {0, 2, 1};
+    mirt_tensor *two[2] = {mirt_cast(x, MIRT_INT32), mirt_cast(mirt_transpose(mirt_transpose(mirt_cast(x, MIRT_UINT8), axes), axes), MIRT_INT32)};
+    mirt_tensor *b = mirt_cast(mirt_slice(mirt_pad(mirt_less(x, v[0]), before, after, 0), begin, size), MIRT_FLOAT32);
+    return mirt_add(mirt_reduce_sum(b, 0, false), mirt_reduce_sum(mirt_cast(mirt_concat(two, 2, 1), MIRT_FLOAT32), 0, false));
+}
+CASE(huber) { /* composed as Keras composes it */
+    UNUSED;
+    mirt_tensor *error = mirt_abs(mirt_subtract(batch(x, v[0]), mirt_scale(x, 0.5f, 1)));
+    return mirt_reduce_mean(mirt_where(mirt_less_equal(error, mirt_constant_tensor(x, mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))),
+                                       mirt_scale(mirt_square(error), 0.5f, 0), mirt_scale(error, 0.5f, -0.125f)), 0, false);
+}
 CASE(affine) { UNUSED; return mirt__unary_op(MIRT__AFFINE, v[0], -0.5f, 2); }
 CASE(copy) { UNUSED; return mirt__unary_op(MIRT__COPY, v[0], 0, 0); }
 CASE(softmax) { UNUSED; return mirt_softmax(v[0]); }
@@ -299,6 +342,28 @@ static const op_case op_cases[] = {
     {ROW(logical), 1, {{3, 1}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
     {ROW(stop_gradient), 1, {{3, 7}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(one_hot_of_bools), 1, {{5, 1}}, {5, 1}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(reduce_min), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(reduce_min_ties), 1, {{3, 5}}, {3, 5}, MIRT_FLOAT32, -6.0, -2.0},
+    {ROW(reduce_variance), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(argmax), 1, {{7, 3}}, {7, 3}, MIRT_FLOAT32, WIDE},
+    {ROW(argmin), 1, {{3, 7}}, {3, 7}, MIRT_FLOAT32, -4.0, 0.0},
+    {ROW(cumsum), 1, {{9, 70}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(cumsum_batched), 1, {{3, 7}}, {3, 7}, MIRT_FLOAT32, WIDE},
+    {ROW(log_softmax), 1, {{5, 11}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(transpose), 1, {{3, 2, 5, 4}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(transpose_batched), 1, {{3, 2, 5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(transpose_reversed), 2, {{3, 1, 5}, {3, 7, 1}}, {3, 7, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(concat), 3, {{3, 2, 5}, {3, 1, 5}, {3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(concat_last), 2, {{3, 2}, {1, 2}}, {3, 2}, MIRT_FLOAT32, WIDE},
+    {ROW(split), 1, {{5, 6}}, {5, 6}, MIRT_FLOAT32, WIDE},
+    {ROW(slice), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(slice_batched), 1, {{3, 5}}, {3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(pad), 1, {{3, 4, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(pad_batched), 1, {{3, 5}}, {3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(gather), 1, {{4, 3, 70}}, {5}, MIRT_FLOAT32, WIDE},
+    {ROW(gather_bytes), 1, {{200, 3}}, {70}, MIRT_UINT8, WIDE},
+    {ROW(moves_of_integers), 1, {{3, 5}}, {3, 5}, MIRT_FLOAT32, 0.0, 5.0},
+    {ROW(huber), 1, {{3, 5}}, {3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(affine), 1, {{5, 13}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(copy), 1, {{70}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(softmax), 1, {{5, 11}}, {0}, MIRT_FLOAT32, WIDE},

@@ -21,7 +21,8 @@ typedef struct mirt__op mirt__op;
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
     X(input) X(variable) X(loss_weight) \
-    X(constant) X(logic) X(stop_gradient) \
+    X(constant) X(logic) X(stop_gradient) X(scan) X(log_softmax) X(log_softmax_grad) \
+    X(transpose) X(concat) X(slice) X(pad) X(gather) X(gather_grad) \
     X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
@@ -58,6 +59,8 @@ typedef struct mirt__attrs {
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
+    int axis;
+    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
     const void *data;      /* of a constant, in the graph's pool */
     size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */

@@ -48,6 +48,10 @@ MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *
 MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *where);
+MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *where);
+MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where);
+MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);

@@ -42,10 +42,26 @@ static void mirt__common_softmax_row(const float *x, float *y, int64_t n) {
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
+/* log(sum of exp(x)), less the largest x. */
+static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
+    float sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
+    return logf(sum);
+}
+
 static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__softmax *s = (const mirt__softmax *)args;
     (void)scratch;
-    for (int64_t r = begin; r < end && s->n > 0; r++) mirt__common_softmax_row(s->x + r * s->n, s->y + r * s->n, s->n);
+    for (int64_t r = begin; r < end && s->n > 0; r++) {
+        const float *x = s->x + r * s->n;
+        float *y = s->y + r * s->n;
+        if (s->log) {
+            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(x, s->n, largest);
+            for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
+        } else {
+            mirt__common_softmax_row(x, y, s->n);
+        }
+    }
 }
 
 static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -54,8 +70,8 @@ static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t e
     for (int64_t r = begin; r < end; r++) {
         const float *p = s->x + r * s->n, *dy = s->dy + r * s->n;
         float *dx = s->y + r * s->n, sum = 0;
-        for (int64_t j = 0; j < s->n; j++) sum += dy[j] * p[j];
-        for (int64_t j = 0; j < s->n; j++) dx[j] = p[j] * (dy[j] - sum);
+        for (int64_t j = 0; j < s->n; j++) sum += s->log ? dy[j] : dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) dx[j] = s->log ? dy[j] - expf(p[j]) * sum : p[j] * (dy[j] - sum);
     }
 }
 
@@ -65,13 +81,6 @@ MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where
 
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
-}
-
-/* log(sum of exp(x)), less the largest x. */
-static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
-    float sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
-    return logf(sum);
 }
 
 static float mirt__common_sparse(const mirt__loss *l, const float *x, int32_t label) {

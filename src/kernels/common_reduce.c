@@ -156,13 +156,16 @@ static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__
 
 static void mirt__common_max_block(const mirt__common_reduction *s, const mirt__common_block *b) {
     float best[MIRT__REDUCE_COLUMNS];
-    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : -INFINITY;
+    for (int64_t j = 0; j < b->width; j++) best[j] = s->gone.count > 0 ? s->x[b->x + j] : s->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
     for (int64_t at = 0; at < s->gone.count;) {
         const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, s->gone.count - at);
         const float *x = s->x + b->x + run.place;
         for (int64_t i = 0; i < run.count; i++, x += run.step) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < b->width; j++) best[j] = x[j] > best[j] ? x[j] : best[j];
+            if (s->kind == MIRT__REDUCE_MIN) {
+                for (int64_t j = 0; j < b->width; j++) best[j] = x[j] < best[j] ? x[j] : best[j];
+            } else {
+                for (int64_t j = 0; j < b->width; j++) best[j] = x[j] > best[j] ? x[j] : best[j];
+            }
         }
         at += run.count;
     }
@@ -173,7 +176,7 @@ static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t 
     const mirt__common_reduction *s = (const mirt__common_reduction *)args;
     for (int64_t i = begin; i < end; i++) {
         const mirt__common_block b = mirt__common_block_of(s, i);
-        if (s->kind == MIRT__REDUCE_MAX) mirt__common_max_block(s, &b);
+        if (s->kind >= MIRT__REDUCE_MAX) mirt__common_max_block(s, &b);
         else mirt__common_sum_block(s, &b, (float *)scratch);
     }
 }

@@ -177,7 +177,7 @@ typedef struct mirt__logic {
     void *y;
 } mirt__logic;
 
-typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX } mirt__reduce_kind;
+typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX, MIRT__REDUCE_MIN } mirt__reduce_kind;
 /* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
    elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
 typedef struct mirt__reduce {
@@ -188,7 +188,7 @@ typedef struct mirt__reduce {
     const mirt__real *x;
     mirt__real *y;
 } mirt__reduce;
-/* The gradient of MIRT__REDUCE_MAX: dy shared evenly by all equal maxima, as TensorFlow. */
+/* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
 typedef struct mirt__reduce_max_grad {
     mirt__reduce s; /* x and y of the forward call */
     const mirt__real *dy;
@@ -196,9 +196,42 @@ typedef struct mirt__reduce_max_grad {
 } mirt__reduce_max_grad;
 #define MIRT__REDUCE_CHUNK 256
 
+/* Along the middle axis of x [outer, n, inner]. */
+typedef enum mirt__scan_kind {
+    MIRT__ARGMAX, MIRT__ARGMIN,   /* y int32 [outer, inner]: the first place of the extreme */
+    MIRT__CUMSUM, MIRT__CUMSUM_BACK /* y as x: one chain of additions, ascending or descending */
+} mirt__scan_kind;
+typedef struct mirt__scan {
+    mirt__scan_kind kind;
+    int64_t outer, n, inner;
+    const mirt__real *x;
+    void *y;
+} mirt__scan;
+
+/* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
+   for every index of `dim`. A stride of 0 in `from` repeats. */
+typedef struct mirt__move {
+    mirt_dtype dtype;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], from[MIRT_MAX_RANK], to[MIRT_MAX_RANK];
+    const void *x;
+    void *y;
+} mirt__move;
+
+/* y [count, width] = rows of x [n, width]; zeros where an index is none of 0 .. n - 1. The gradient
+   (x [count, width] -> y [n, width]) adds up every row's x in ascending order. */
+typedef struct mirt__gather {
+    int64_t n, width, count;
+    mirt_dtype dtype; /* of the indices: int32 or uint8 */
+    const void *indices;
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__gather;
+
 /* Over the last axis of [rows, n]. */
 typedef struct mirt__softmax {
     int64_t rows, n;
+    bool log; /* log(softmax(x)); gradient: dx = dy - exp(x) * sum(dy) */
     const mirt__real *x; /* forward: input; gradient: the softmax's output */
     const mirt__real *dy;
     mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
@@ -318,6 +351,10 @@ typedef struct mirt__kernels {
     void (*logic)(const mirt__logic *args, const mirt__where *where);
     void (*reduce)(const mirt__reduce *args, const mirt__where *where);
     void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
+    void (*scan)(const mirt__scan *args, const mirt__where *where);
+    void (*move)(const mirt__move *args, const mirt__where *where);
+    void (*gather)(const mirt__gather *args, const mirt__where *where);
+    void (*gather_grad)(const mirt__gather *args, const mirt__where *where);
     void (*softmax)(const mirt__softmax *args, const mirt__where *where);
     void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
     void (*loss)(const mirt__loss *args, const mirt__where *where);

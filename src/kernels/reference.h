@@ -59,6 +59,10 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *whe
 MIRT__LIB void mirt__ref_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_scan(const mirt__scan *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_move(const mirt__move *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_gather(const mirt__gather *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_loss(const mirt__loss *args, const mirt__where *where);

@@ -182,14 +182,14 @@ MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where)
     (void)where;
     for (int64_t i = 0; i < s.kept; i++) {
         double sum = 0;
-        mirt__real best = (mirt__real)-INFINITY;
+        mirt__real best = (mirt__real)(r->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY);
         for (int64_t j = 0; j < s.gone; j++) {
             mirt__real x = r->x[mirt__ref_place(&s, i, j)];
             sum += x;
-            if (j == 0 || x > best) best = x;
+            if (j == 0 || (r->kind == MIRT__REDUCE_MIN ? x < best : x > best)) best = x;
         }
         if (r->kind == MIRT__REDUCE_MEAN) sum /= (double)s.gone;
-        r->y[i] = r->kind == MIRT__REDUCE_MAX ? best : (mirt__real)sum;
+        r->y[i] = r->kind >= MIRT__REDUCE_MAX ? best : (mirt__real)sum;
     }
 }
 

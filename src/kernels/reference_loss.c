@@ -24,7 +24,7 @@ MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *wher
             y[j] = mirt__exp(x[j] - best); /* the largest becomes 1: nothing overflows */
             sum += y[j];
         }
-        for (int64_t j = 0; j < s->n; j++) y[j] /= sum;
+        for (int64_t j = 0; j < s->n; j++) y[j] = s->log ? x[j] - best - mirt__ln(sum) : y[j] / sum;
     }
 }
 
@@ -33,8 +33,10 @@ MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *s, const mirt__where 
     for (int64_t r = 0; r < s->rows; r++) {
         const mirt__real *p = s->x + r * s->n, *dy = s->dy + r * s->n;
         double sum = 0;
-        for (int64_t j = 0; j < s->n; j++) sum += (double)dy[j] * p[j];
-        for (int64_t j = 0; j < s->n; j++) s->y[r * s->n + j] = p[j] * (dy[j] - (mirt__real)sum);
+        for (int64_t j = 0; j < s->n; j++) sum += s->log ? (double)dy[j] : (double)dy[j] * p[j];
+        for (int64_t j = 0; j < s->n; j++) {
+            s->y[r * s->n + j] = s->log ? dy[j] - mirt__exp(p[j]) * (mirt__real)sum : p[j] * (dy[j] - (mirt__real)sum);
+        }
     }
 }
 

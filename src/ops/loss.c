@@ -1,5 +1,5 @@
 #include "ops.h"
-/* softmax over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -11,6 +11,7 @@ static void mirt__softmax_args(const mirt__call *call, mirt__softmax *s) {
     s->n = mirt__last_dim(call->node->in[0]);
     s->rows = mirt__elements(call->node->in[0], call->rows) / (s->n ? s->n : 1);
     s->y = (mirt__real *)call->out[0];
+    s->log = call->node->id == MIRT__OP_log_softmax || call->node->id == MIRT__OP_log_softmax_grad;
 }
 
 static void mirt__softmax_run(const mirt__call *call) {
@@ -22,7 +23,7 @@ static void mirt__softmax_run(const mirt__call *call) {
 
 static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->out[0]};
-    dx[0] = mirt__record(node->graph, MIRT__OP_softmax_grad, NULL, in, 2);
+    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad, NULL, in, 2);
     return dx[0] != NULL;
 }
 
@@ -37,6 +38,11 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
 MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
 
+MIRT__TABLE mirt__op mirt__op_log_softmax = {"log_softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_log_softmax_grad = {
+    "log_softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
 
 static bool mirt__per_sample_shape(mirt__node *node) {

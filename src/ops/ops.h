@@ -116,6 +116,8 @@ MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation
                                 int64_t *out, int64_t *pad_before);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
 MIRT__LIB int64_t mirt__last_dim(const mirt_tensor *x);
+/* Makes a.axis count from the front; false, with the error set, when x has no such axis or it is the rows. */
+MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x);
 MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 /* Output 0 becomes the bytes of input 0. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);

@@ -49,7 +49,7 @@ static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
 
 static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0];
-    if (node->a.kind == MIRT__REDUCE_MAX) {
+    if (node->a.kind >= MIRT__REDUCE_MAX) {
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
         dx[0] = mirt__record(node->graph, MIRT__OP_reduce_max_grad, &node->a, in, 3);
     } else {
@@ -98,4 +98,11 @@ MIRT_API mirt_tensor *mirt_reduce_mean(mirt_tensor *x, unsigned axes, bool keepd
 }
 MIRT_API mirt_tensor *mirt_reduce_max(mirt_tensor *x, unsigned axes, bool keepdims) {
     return mirt__public_reduce(MIRT__REDUCE_MAX, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_min(mirt_tensor *x, unsigned axes, bool keepdims) {
+    return mirt__public_reduce(MIRT__REDUCE_MIN, x, axes, keepdims);
+}
+MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool keepdims) {
+    mirt_tensor *mean = mirt_reduce_mean(x, axes, true);
+    return mirt_reduce_mean(mirt_square(mirt_subtract(x, mean)), axes, keepdims);
 }

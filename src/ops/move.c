@@ -1,0 +1,310 @@
+#include "ops.h"
+/* transpose: output axis i is input axis a.begin[i]. concat: along a.axis. slice: from a.begin on, a.shape
+   elements. pad: a.begin before and a.shape after, with a.scale. gather: rows of the first input by the
+   indices of the second; gather_grad: a.shape is the table's. All keep rows where they are. */
+
+/* One move of a call's bytes; the caller sets dimensions, strides and places. */
+static mirt__move mirt__move_of(const mirt__call *call, const mirt_shape *shape) {
+    mirt__move m;
+    memset(&m, 0, sizeof m);
+    m.dtype = call->node->out[0]->dtype;
+    m.rank = shape->rank;
+    for (int i = 0; i < shape->rank; i++) m.dim[i] = shape->dim[i] == MIRT_ROWS ? call->rows : shape->dim[i];
+    m.y = call->out[0];
+    return m;
+}
+
+static void mirt__move_strides(const mirt_shape *x, int64_t *stride) { mirt__broadcast_strides(x, x, stride); }
+
+/* `base` moved by `place` along the axes with these strides. */
+static void *mirt__move_at(void *base, const int64_t *stride, const int64_t *place, int rank, mirt_dtype dtype) {
+    int64_t at = 0;
+    for (int i = 0; i < rank; i++) at += stride[i] * place[i];
+    return (char *)base + (size_t)at * mirt__dtype_size(dtype);
+}
+
+static bool mirt__move_keeps_rows(const mirt__node *node, bool kept) {
+    if (mirt__is_batched(&node->in[0]->shape) && !kept) return mirt__fail(MIRT_E_SHAPE, "axis 0 is the rows of a batch and stays as it is"), false;
+    return true;
+}
+
+static bool mirt__transpose_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    mirt_shape y = *x;
+    unsigned seen = 0;
+    for (int i = 0; i < x->rank; i++) {
+        const int64_t from = node->a.begin[i];
+        if (from < 0 || from >= x->rank || seen >> from & 1) {
+            return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1), false;
+        }
+        seen |= 1u << from;
+        y.dim[i] = x->dim[from];
+    }
+    return mirt__move_keeps_rows(node, node->a.begin[0] == 0) && mirt__declare(node, node->in[0]->dtype, &y);
+}
+
+static void mirt__transpose_run(const mirt__call *call) {
+    int64_t stride[MIRT_MAX_RANK];
+    mirt__move m = mirt__move_of(call, &call->node->out[0]->shape);
+    mirt__move_strides(&call->node->in[0]->shape, stride);
+    mirt__move_strides(&call->node->out[0]->shape, m.to);
+    for (int i = 0; i < m.rank; i++) m.from[i] = stride[call->node->a.begin[i]];
+    m.x = call->in[0];
+    call->kernels->move(&m, &call->where);
+}
+
+static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt__attrs a = mirt__no_attrs();
+    for (int i = 0; i < node->in[0]->shape.rank; i++) a.begin[node->a.begin[i]] = i;
+    dx[0] = mirt__record(node->graph, MIRT__OP_transpose, &a, dy, 1);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_transpose = {"transpose", mirt__transpose_shape, mirt__transpose_gradient, mirt__transpose_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    const int first = mirt__is_batched(&x->shape); /* behind which axes are reversed */
+    for (int i = 0; i < x->shape.rank; i++) a.begin[i] = permutation ? permutation[i] : i < first ? i : x->shape.rank - 1 + first - i;
+    return mirt__record(x->node->graph, MIRT__OP_transpose, &a, &x, 1);
+}
+
+static bool mirt__concat_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__take_axis(node, &y)) return false;
+    for (int k = 1; k < node->num_in; k++) {
+        const mirt_tensor *x = node->in[k];
+        mirt_shape same = x->shape;
+        if (same.rank == y.rank) same.dim[node->a.axis] = y.dim[node->a.axis];
+        if (!mirt__shape_equal(&same, &y)) {
+            char tx[96], ty[96];
+            return mirt__fail(MIRT_E_SHAPE, "%s and %s differ in more than axis %d", mirt__shape_text(&node->in[0]->shape, ty),
+                              mirt__shape_text(&x->shape, tx), node->a.axis), false;
+        }
+        if (x->dtype != node->in[0]->dtype) {
+            return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(node->in[0]->dtype),
+                              mirt__dtype_name(x->dtype)), false;
+        }
+        if (y.dim[node->a.axis] > MIRT__MAX_ELEMENTS - x->shape.dim[node->a.axis]) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        y.dim[node->a.axis] += x->shape.dim[node->a.axis];
+    }
+    return mirt__declare(node, node->in[0]->dtype, &y);
+}
+
+static void mirt__concat_run(const mirt__call *call) {
+    int64_t place[MIRT_MAX_RANK] = {0};
+    for (int k = 0; k < call->node->num_in; k++) {
+        const mirt_shape *x = &call->node->in[k]->shape;
+        mirt__move m = mirt__move_of(call, x);
+        mirt__move_strides(x, m.from);
+        mirt__move_strides(&call->node->out[0]->shape, m.to);
+        m.x = call->in[k];
+        m.y = mirt__move_at(call->out[0], m.to, place, m.rank, m.dtype);
+        call->kernels->move(&m, &call->where);
+        place[call->node->a.axis] += x->dim[call->node->a.axis];
+    }
+}
+
+static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
+    mirt__attrs a = mirt__no_attrs();
+    if (!x) return NULL;
+    a.shape.rank = x->shape.rank;
+    for (int i = 0; i < x->shape.rank; i++) {
+        a.begin[i] = begin[i];
+        a.shape.dim[i] = size[i];
+    }
+    return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
+}
+
+static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    int64_t begin[MIRT_MAX_RANK] = {0};
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_shape *x = &node->in[k]->shape;
+        if (node->in[k]->needs_grad && !(dx[k] = mirt__slice_op(dy[0], begin, x->dim))) return false;
+        begin[node->a.axis] += x->dim[node->a.axis];
+    }
+    return true;
+}
+
+MIRT__TABLE mirt__op mirt__op_concat = {"concat", mirt__concat_shape, mirt__concat_gradient, mirt__concat_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt__attrs a = mirt__no_attrs();
+    a.axis = axis;
+    if (n < 1 || !x) return mirt__fail(MIRT_E_INVALID, "concat: there is nothing to join"), (mirt_tensor *)NULL;
+    in[0] = x[0];
+    for (int at = 1; at < n && in[0];) { /* as many at a time as a node takes */
+        int count = 1;
+        while (at < n && count < MIRT__MAX_IN) in[count++] = x[at++];
+        in[0] = mirt__record(x[0]->node->graph, MIRT__OP_concat, &a, in, count);
+    }
+    return in[0];
+}
+
+static bool mirt__slice_shape(mirt__node *node) {
+    const mirt_shape *x = &node->in[0]->shape;
+    mirt__attrs *a = &node->a;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->dim[i] == MIRT_ROWS) {
+            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == -1)) return false;
+            continue;
+        }
+        if (a->shape.dim[i] == -1) a->shape.dim[i] = x->dim[i] - a->begin[i];
+        if (a->begin[i] < 0 || a->shape.dim[i] < 1 || a->begin[i] > x->dim[i] - a->shape.dim[i]) {
+            return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d", (long long)a->shape.dim[i],
+                              (long long)a->begin[i], (long long)x->dim[i], i), false;
+        }
+    }
+    return mirt__declare(node, node->in[0]->dtype, &a->shape);
+}
+
+static void mirt__slice_run(const mirt__call *call) {
+    const mirt_shape *y = &call->node->out[0]->shape;
+    mirt__move m = mirt__move_of(call, y);
+    mirt__move_strides(&call->node->in[0]->shape, m.from);
+    mirt__move_strides(y, m.to);
+    m.x = mirt__move_at(call->in[0], m.from, call->node->a.begin, m.rank, m.dtype);
+    call->kernels->move(&m, &call->where);
+}
+
+static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
+    mirt__attrs a = mirt__no_attrs();
+    if (!x) return NULL;
+    a.scale = value;
+    a.shape.rank = x->shape.rank;
+    for (int i = 0; i < x->shape.rank; i++) {
+        a.begin[i] = before[i];
+        a.shape.dim[i] = after[i];
+    }
+    return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
+}
+
+static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const mirt_shape *x = &node->in[0]->shape;
+    int64_t after[MIRT_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - node->a.begin[i] - node->out[0]->shape.dim[i];
+    dx[0] = mirt__pad_op(dy[0], node->a.begin, after, 0);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_slice = {"slice", mirt__slice_shape, mirt__slice_gradient, mirt__slice_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) { return mirt__slice_op(x, begin, size); }
+
+MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_tensor **out) {
+    int64_t begin[MIRT_MAX_RANK] = {0}, size[MIRT_MAX_RANK];
+    for (int i = 0; i < n; i++) out[i] = NULL;
+    if (!x) return NULL;
+    const int at = axis < 0 ? axis + x->shape.rank : axis;
+    for (int i = 0; i < MIRT_MAX_RANK; i++) size[i] = -1;
+    const int64_t whole = at >= 0 && at < x->shape.rank ? x->shape.dim[at] : 0;
+    if (n < 1 || whole < n || whole % n) {
+        char text[96];
+        mirt__fail(MIRT_E_SHAPE, "split: %s does not divide into %d equal parts along axis %d", mirt__shape_text(&x->shape, text), n, axis);
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    size[at] = whole / n;
+    for (int i = 0; i < n; i++, begin[at] += size[at]) out[i] = mirt__slice_op(x, begin, size);
+    for (int i = 0; i < n && !out[n - 1]; i++) out[i] = NULL;
+    return out[0];
+}
+
+static bool mirt__pad_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    const mirt__attrs *a = &node->a;
+    for (int i = 0; i < y.rank; i++) {
+        if (y.dim[i] == MIRT_ROWS) {
+            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == 0)) return false;
+            continue;
+        }
+        if (a->begin[i] < 0 || a->shape.dim[i] < 0) return mirt__fail(MIRT_E_INVALID, "an axis cannot be padded by less than nothing; mirt_slice cuts"), false;
+        if (a->begin[i] > MIRT__MAX_ELEMENTS || a->shape.dim[i] > MIRT__MAX_ELEMENTS) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        y.dim[i] += a->begin[i] + a->shape.dim[i];
+    }
+    if (node->in[0]->dtype != MIRT_FLOAT32 && a->scale != 0) {
+        return mirt__fail(MIRT_E_INVALID, "pads %s with 0 only", mirt__dtype_name(node->in[0]->dtype)), false;
+    }
+    return mirt__declare(node, node->in[0]->dtype, &y);
+}
+
+/* All becomes the value, then x goes into its place. */
+static void mirt__pad_run(const mirt__call *call) {
+    const mirt_shape *x = &call->node->in[0]->shape, *y = &call->node->out[0]->shape;
+    const mirt__real value = (mirt__real)call->node->a.scale;
+    mirt__move m = mirt__move_of(call, y);
+    mirt__move_strides(y, m.to);
+    m.x = &value; /* a zero of any dtype is made of zero bytes */
+    call->kernels->move(&m, &call->where);
+    m = mirt__move_of(call, x);
+    mirt__move_strides(x, m.from);
+    mirt__move_strides(y, m.to);
+    m.x = call->in[0];
+    m.y = mirt__move_at(call->out[0], m.to, call->node->a.begin, m.rank, m.dtype);
+    call->kernels->move(&m, &call->where);
+}
+
+static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__slice_op(dy[0], node->a.begin, node->in[0]->shape.dim);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_pad = {"pad", mirt__pad_shape, mirt__pad_gradient, mirt__pad_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) { return mirt__pad_op(x, before, after, value); }
+
+static bool mirt__gather_shape(mirt__node *node) {
+    const mirt_tensor *table = node->in[0], *indices = node->in[1];
+    mirt_shape y = indices->shape;
+    if (!mirt__need_float(node, 1)) return false;
+    if (indices->dtype != MIRT_INT32 && indices->dtype != MIRT_UINT8) {
+        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not %s", mirt__dtype_name(indices->dtype)), false;
+    }
+    if (table->shape.rank < 1 || mirt__is_batched(&table->shape)) return mirt__fail(MIRT_E_SHAPE, "takes rows of a table, not of a batch"), false;
+    if (y.rank + table->shape.rank - 1 > MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
+    for (int i = 1; i < table->shape.rank; i++) y.dim[y.rank++] = table->shape.dim[i];
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+/* `x` and `y` are the bytes read and written. */
+static mirt__gather mirt__gather_of(const mirt__call *call, const mirt_shape *table, const void *x) {
+    mirt__gather g;
+    g.n = table->dim[0];
+    g.width = g.n ? mirt__shape_count(table) / g.n : 0;
+    g.count = mirt__elements(call->node->in[1], call->rows);
+    g.dtype = call->node->in[1]->dtype;
+    g.indices = call->in[1];
+    g.x = (const mirt__real *)x;
+    g.y = (mirt__real *)call->out[0];
+    return g;
+}
+
+static void mirt__gather_run(const mirt__call *call) {
+    const mirt__gather g = mirt__gather_of(call, &call->node->in[0]->shape, call->in[0]);
+    call->kernels->gather(&g, &call->where);
+}
+
+static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[2] = {dy[0], node->in[1]};
+    mirt__attrs a = mirt__no_attrs();
+    a.shape = node->in[0]->shape;
+    dx[0] = mirt__record(node->graph, MIRT__OP_gather_grad, &a, in, 2);
+    return dx[0] != NULL;
+}
+
+static bool mirt__gather_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+static void mirt__gather_grad_run(const mirt__call *call) {
+    const mirt__gather g = mirt__gather_of(call, &call->node->a.shape, call->in[0]);
+    call->kernels->gather_grad(&g, &call->where);
+}
+
+MIRT__TABLE mirt__op mirt__op_gather = {"gather", mirt__gather_shape, mirt__gather_gradient, mirt__gather_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_gather_grad = {"gather_grad", mirt__gather_grad_shape, NULL, mirt__gather_grad_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
+    mirt_tensor *in[2] = {table, indices};
+    return table && indices ? mirt__record(table->node->graph, MIRT__OP_gather, NULL, in, 2) : NULL;
+}

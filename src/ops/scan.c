@@ -1,0 +1,60 @@
+#include "ops.h"
+/* scan: a.kind (mirt__scan_kind) along a.axis. */
+
+MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
+    const int axis = node->a.axis < 0 ? node->a.axis + x->rank : node->a.axis;
+    char text[96];
+    if (axis < 0 || axis >= x->rank) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), node->a.axis), false;
+    }
+    if (x->dim[axis] == MIRT_ROWS) return mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", node->a.axis), false;
+    node->a.axis = axis;
+    return true;
+}
+
+static bool mirt__scan_finds(const mirt__node *node) { return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN; }
+
+static bool mirt__scan_shape(mirt__node *node) {
+    mirt_shape y = node->in[0]->shape;
+    if (!mirt__need_float(node, 1) || !mirt__take_axis(node, &y)) return false;
+    if (!mirt__scan_finds(node)) return mirt__declare(node, MIRT_FLOAT32, &y);
+    if (y.dim[node->a.axis] > INT32_MAX) return mirt__fail(MIRT_E_SHAPE, "an axis of %lld is too long for int32", (long long)y.dim[node->a.axis]), false;
+    y.rank--;
+    for (int i = node->a.axis; i < y.rank; i++) y.dim[i] = y.dim[i + 1];
+    return mirt__declare(node, MIRT_INT32, &y);
+}
+
+static void mirt__scan_run(const mirt__call *call) {
+    const mirt_shape *x = &call->node->in[0]->shape;
+    mirt__scan s;
+    s.kind = (mirt__scan_kind)call->node->a.kind;
+    s.outer = s.inner = 1;
+    s.n = x->dim[call->node->a.axis];
+    for (int i = 0; i < x->rank; i++) {
+        if (i < call->node->a.axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
+        if (i > call->node->a.axis) s.inner *= x->dim[i];
+    }
+    s.x = (const mirt__real *)call->in[0];
+    s.y = call->out[0];
+    call->kernels->scan(&s, &call->where);
+}
+
+static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
+    if (!x) return NULL;
+    mirt__attrs a = mirt__no_attrs();
+    a.kind = kind;
+    a.axis = axis;
+    return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
+}
+
+/* Only sums pass gradients on: places are int32. */
+static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    dx[0] = mirt__scan_op(node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM, dy[0], node->a.axis);
+    return dx[0] != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_scan = {"scan", mirt__scan_shape, mirt__scan_gradient, mirt__scan_run, NULL, NULL, false, 0, NULL};
+
+MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
+MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }
+MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__CUMSUM, x, axis); }
