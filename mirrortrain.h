@@ -4229,12 +4229,13 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 typedef struct mirt__common_pieces {
@@ -4620,12 +4621,13 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* `count` elements of `size` bytes, `from` and `to` bytes apart. */
@@ -4753,12 +4755,13 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* A set of dimensions: sizes and steps in x, outermost first. */
@@ -4981,12 +4984,13 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* The part [*first, *last) of a window's kernel that lies inside the input. */
@@ -5156,12 +5160,13 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 #define MIRT__SMALLEST 1e-7f
@@ -5412,12 +5417,13 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* Rows whose mean a chunk is shifted by: what is left to add up then has the size of the
@@ -5690,12 +5696,13 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t oy, float *y) {
@@ -5771,12 +5778,13 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 #ifndef MIRT__REAL_DOUBLE
 
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 /* The vectors are written out and the loops unrolled: more passes only take longer. */
@@ -8159,12 +8167,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #ifndef MIRT__REAL_DOUBLE
 
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
@@ -8477,12 +8486,13 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #ifndef MIRT__REAL_DOUBLE
 
 /* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. */
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,fp-contract=off")
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
