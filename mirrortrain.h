@@ -25,7 +25,8 @@
    - the mirrored strategy: any number of replicas on any number of devices; a
      CPU device is a set of cores with threads of its own
    - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
-     library; cache, shuffle, batch, prefetch
+     library: several inputs, several labels, sample weights; cache, shuffle,
+     take, skip, repeat, map, batch, accumulate, prefetch
    - fit, evaluate, predict, callbacks, history; one step by hand
    - one .safetensors file a model, with its architecture: loading needs no model
      code
@@ -9131,7 +9132,7 @@ typedef struct mirt__stage {
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
-    /* Samples in the first `batches` batches; NULL: as many as in those of the stage before. */
+    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage before. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
@@ -9169,7 +9170,7 @@ MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
-/* Samples in the first `batches` batches of a data set with a batch stage. */
+/* Samples in the first `batches` batches of a data set that has as many. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
 /* Calls the classes "0" to "9"; hands NULL through. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
@@ -9910,7 +9911,6 @@ static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
 
 static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
-    if (window->count >= 0 && batches > window->count) batches = window->count;
     return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
 }
 

@@ -398,6 +398,13 @@ static void test_endless(void) {
         mirt_dataset_destroy(d);
     }
     ok(good == 40, "prefetched streams without end, destroyed at any time");
+    mirt_dataset *moving = mirt_batch(mirt_shuffle(arrays(9), 9), 2), *lying = mirt_batch(arrays(9), 2);
+    moving = mirt_take(mirt_repeat(moving, 2), 3);
+    lying = mirt_take(mirt_repeat(lying, 2), 3);
+    mirt_dataset *ahead = mirt_prefetch(moving, 1), *as_was = mirt_prefetch(lying, 1);
+    ok(ahead && ahead != moving && as_was && as_was == lying, "a thread prepares batches that are copied, none those that lie in arrays");
+    mirt_dataset_destroy(ahead);
+    mirt_dataset_destroy(as_was);
 }
 
 static void test_names(void) {

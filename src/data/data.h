@@ -72,7 +72,7 @@ typedef struct mirt__stage {
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
-    /* Samples in the first `batches` batches; NULL: as many as in those of the stage before. */
+    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage before. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
@@ -110,7 +110,7 @@ MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
-/* Samples in the first `batches` batches of a data set with a batch stage. */
+/* Samples in the first `batches` batches of a data set that has as many. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
 /* Calls the classes "0" to "9"; hands NULL through. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);

@@ -43,7 +43,6 @@ static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
 
 static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
-    if (window->count >= 0 && batches > window->count) batches = window->count;
     return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
 }
 
