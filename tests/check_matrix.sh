@@ -86,6 +86,10 @@ E
 compile "two units with a private copy each" gcc -std=c11 $warnings -O0 -I. "$tmp/both.c" "$tmp/first.c" "$tmp/second.c" -o "$tmp/both" -lm -lpthread
 compile "and run" "$tmp/both"
 
+# Without threads no library of threads is needed.
+compile "a program without threads" gcc -O1 -DMIRRORTRAIN_NO_THREADS examples/embed.c examples/embed_other.c -o "$tmp/alone" -lm
+tap_check "and runs" sh -c "cd '$tmp' && ./alone"
+
 # What an object asks for: hooks replace all of what they are for, and a build without threads needs none.
 cat >"$tmp/hooks.c" <<'E'
 #define _POSIX_C_SOURCE 200809L

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What including the header costs: CPU seconds, best of three.
+# What the header costs: CPU seconds to compile it, best of three; size of a program; time of one prediction.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 
@@ -37,4 +37,12 @@ limit() { # DESCRIPTION LIMIT COMMAND...
 
 limit "gcc -O2 of the whole header" 400 gcc -O2 -I. -c mirrortrain.c -o "$tmp/object.o"
 limit "declarations only" 10 gcc -O2 -I. -c "$tmp/declarations.c" -o "$tmp/object.o"
+
+tap_check "a program that predicts compiles" gcc -O2 examples/embed.c examples/embed_other.c -o "$tmp/embed" -lm -lpthread
+strip "$tmp/embed"
+bytes=$(wc -c <"$tmp/embed")
+tap_check "stripped it has at most 1500000 bytes: $bytes" test "$bytes" -le 1500000
+(cd "$tmp" && ./embed >embed.log)
+best=$(sed -n 's/.* sure), \([0-9]*\)\.[0-9]* us per call.*/\1/p' "$tmp/embed.log")
+tap_check "one image takes at most 60 us: ${best:-nothing}" test "${best:-61}" -lt 60
 tap_done
