@@ -10136,14 +10136,16 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
 
 /* Prepares batches ahead of their use in a worker thread. */
 
+static mirt_status mirt__prefetch_check(int depth) {
+    const int most = 4096;
+    if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: 1 to %d are possible, or MIRT_AUTOTUNE", depth, most);
+}
+
 #ifdef MIRRORTRAIN_NO_THREADS
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
-    if (dataset && depth < 1 && depth != MIRT_AUTOTUNE) {
-        mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: at least 1 is needed, or MIRT_AUTOTUNE", depth);
-        return mirt__dataset_give_up(dataset, false);
-    }
-    return dataset;
+    return dataset && mirt__prefetch_check(depth) != MIRT_OK ? mirt__dataset_give_up(dataset, false) : dataset;
 }
 
 #else
@@ -10296,18 +10298,13 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 }
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
-    const int most = 4096;
     if (!dataset) return NULL;
-    if (depth == MIRT_AUTOTUNE) depth = 2;
-    if (depth < 1 || depth > most) {
-        mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: 1 to %d are possible, or MIRT_AUTOTUNE", depth, most);
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (dataset->contiguous || dataset->pointing) return dataset; /* nothing to prepare */
+    if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    if (dataset->stage->at || dataset->pointing) return dataset; /* nothing to prepare */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
-    prefetch->slots = depth + 1;
+    prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
     dataset->lent = dataset->stage->fill != NULL;
     if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
         return mirt__dataset_give_up(stage, false);
