@@ -29,6 +29,9 @@ typedef struct mirt__pool_row {
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
 
+/* Taps of a kernel that a depthwise convolution takes one by one. */
+#define MIRT__MAX_TAPS 64
+
 /* Weight gradient of windows: block holds, for each window and k, the four values that the
    window's four places see. */
 typedef struct mirt__pool_windows {
@@ -58,6 +61,10 @@ typedef struct mirt__simd {
     /* For each window and k the values at the window's four places, side by side. */
     void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
+    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
+    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
+    /* dk[t][j] += x[t][j] * dy[j], fused */
+    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
     void (*accumulate)(float *into, const float *from, int64_t count);
 } mirt__simd;
 
