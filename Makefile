@@ -33,7 +33,7 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
-ARM64_TESTS = $(filter test_kernels test_ops test_golden test_team test_tree,$(TESTS))
+ARM64_TESTS = $(filter test_kernels test_ops test_tensors test_golden test_team test_tree,$(TESTS))
 TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
 CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/show.c
 
