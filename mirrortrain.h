@@ -651,12 +651,79 @@ typedef struct mirt_conv2d_desc {
     const char *name;
 } mirt_conv2d_desc;
 
+typedef struct mirt_depthwise_conv2d_desc {
+    int kernel[2], strides[2], dilation[2]; /* as in mirt_conv2d_desc */
+    int depth_multiplier;                   /* filters for each channel; default 1 */
+    mirt_padding padding;
+    mirt_activation_kind activation;
+    bool no_bias;
+    mirt_initializer depthwise_initializer; /* default glorot_uniform */
+    mirt_initializer bias_initializer;      /* default zeros */
+    mirt_regularizer depthwise_regularizer, bias_regularizer;
+    const char *name;
+} mirt_depthwise_conv2d_desc;
+
+typedef struct mirt_separable_conv2d_desc {
+    int filters;
+    mirt_depthwise_conv2d_desc depthwise;   /* the first part, and bias, activation and name of the whole */
+    mirt_initializer pointwise_initializer; /* default glorot_uniform */
+    mirt_regularizer pointwise_regularizer;
+} mirt_separable_conv2d_desc;
+
 typedef struct mirt_pool2d_desc {
     int size[2];    /* default 2, 2; {k, 0} means {k, k} */
     int strides[2]; /* default: size; {s, 0} means {s, s} */
     mirt_padding padding;
     const char *name;
 } mirt_pool2d_desc;
+
+typedef struct mirt_global_pool2d_desc {
+    bool max;      /* GlobalMaxPooling2D; otherwise GlobalAveragePooling2D */
+    bool keepdims; /* (rows, 1, 1, c) */
+    const char *name;
+} mirt_global_pool2d_desc;
+
+typedef struct mirt_up_sampling2d_desc {
+    int size[2];   /* default 2, 2; {k, 0} means {k, k} */
+    bool bilinear; /* otherwise the nearest pixel */
+    const char *name;
+} mirt_up_sampling2d_desc;
+
+typedef struct mirt_batch_norm_desc {
+    float momentum;    /* of the moving statistics; default 0.99: a momentum of 0 cannot be had */
+    float epsilon;     /* default 1e-3 */
+    bool no_center;    /* without beta */
+    bool no_scale;     /* without gamma */
+    bool synchronized; /* normalizes with the statistics of the global batch, not with a replica's own */
+    mirt_initializer beta_initializer, gamma_initializer;                  /* default zeros, ones */
+    mirt_initializer moving_mean_initializer, moving_variance_initializer; /* default zeros, ones */
+    mirt_regularizer beta_regularizer, gamma_regularizer;
+    const char *name;
+} mirt_batch_norm_desc;
+
+typedef struct mirt_layer_norm_desc {
+    int axes;       /* how many of the last axes; default 1 */
+    float epsilon;  /* default 1e-3 */
+    bool no_center; /* without beta */
+    bool no_scale;  /* without gamma */
+    mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
+    mirt_regularizer beta_regularizer, gamma_regularizer;
+    const char *name;
+} mirt_layer_norm_desc;
+
+typedef struct mirt_relu_desc {
+    float max_value;      /* 0: none */
+    float negative_slope;
+    float threshold;
+    const char *name;
+} mirt_relu_desc;
+
+typedef struct mirt_prelu_desc {
+    mirt_initializer alpha_initializer; /* default zeros */
+    mirt_regularizer alpha_regularizer;
+    int shared_axes;                    /* bits: 6 is height and width of images */
+    const char *name;
+} mirt_prelu_desc;
 
 /* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
    Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
@@ -672,12 +739,28 @@ MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset);
 MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc);
 /* NHWC, kernel HWIO. SAME pads as TensorFlow: the odd pixel at the bottom and right. */
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
+/* The transpose of a convolution: (rows, h, w, c) -> (rows, h * stride, w * stride, filters) with SAME. Kernel
+   [h, w, filters, channels]; no groups. Keras: Conv2DTranspose without output_padding. */
+MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc);
+/* Every channel by itself, kernel [h, w, channels, depth_multiplier]. Keras: DepthwiseConv2D. */
+MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc);
+/* A depthwise convolution and a 1x1 one over its channels. Keras: SeparableConv2D. */
+MIRT_API mirt_tensor *mirt_separable_conv2d(mirt_tensor *x, const mirt_separable_conv2d_desc *desc);
 /* Of equal values in a window the first wins the gradient. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
 /* Padding is not counted in the mean. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
 /* (rows, h, w, c) -> (rows, c). */
 MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
+/* Of equal values the first has the gradient. */
+MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x);
+/* Either of them with what it may be told. NULL desc: the average. */
+MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc);
+/* Zeros around an image; or the pixels at its edges taken off. Keras: ZeroPadding2D, Cropping2D. */
+MIRT_API mirt_tensor *mirt_zero_padding2d(mirt_tensor *x, int top, int bottom, int left, int right);
+MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int left, int right);
+/* NULL desc: all defaults. Keras: UpSampling2D. */
+MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2d_desc *desc);
 /* (rows, ...) -> (rows, all the rest). */
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 /* Inverted dropout, active in training only; 0 <= rate <= 1. Masks are keyed by (seed, step,
@@ -685,6 +768,33 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
+/* Keras: ReLU, LeakyReLU, ELU, PReLU, Softmax over the last axis. The operations without _layer do the same without
+   being a layer of the model. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_relu_layer(mirt_tensor *x, const mirt_relu_desc *desc);
+MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope);
+MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha);
+MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc);
+MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
+/* Over all axes but the last. In training with the batch's statistics, of each replica's own rows unless
+   synchronized; otherwise with the moving ones. Weights gamma, beta, moving_mean, moving_variance; the last two
+   are not trained, and all replicas' statistics, weighted by rows, move them in every step. Ioffe & Szegedy 2015.
+   NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
+/* Ba et al. 2016. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
+/* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
+MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
+/* Axis i + 1 becomes axis dims[i], counted from 1 behind the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
+MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims);
+/* `count` tensors, 1 to 8, that differ in `axis` alone, -1 being the last. Keras: Concatenate. */
+MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis);
+/* `count` tensors, 1 to 8 (Subtract: 2), that broadcast. Keras: Add, Subtract, Multiply, Average, Maximum, Minimum. */
+MIRT_API mirt_tensor *mirt_add_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_subtract_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_multiply_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_maximum_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_minimum_layer(mirt_tensor *const *in, int count);
 /* The name of the model's next layer, for those whose description has none: valid UTF-8 without '/', copied.
    Keras: layer(name=...). */
 MIRT_API void mirt_next_name(mirt_model *model, const char *name);
@@ -16290,7 +16400,12 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_INT, MIRT__FIELD_SIGNED, /* an int that may be negative */
     MIRT__FIELD_INT2, MIRT__FIELD_INT2X2, /* two positive ints; int[2][2], none negative */
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
-    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER, MIRT__FIELD_SHAPE
+    MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
+    MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
+    /* Of operations: */
+    MIRT__FIELD_INT64, MIRT__FIELD_DOUBLE, MIRT__FIELD_LIMIT, /* a float that may be infinite */
+    MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_DIMS, /* mirt_shape: any */
+    MIRT__FIELD_AXES /* int64_t[MIRT_MAX_RANK] */
 } mirt__field_kind;
 typedef struct mirt__field {
     const char *name; /* as in Keras's config */
@@ -16719,8 +16834,13 @@ MIRT__LIB int mirt__num_metrics(const mirt_model *model) {
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
-    X(input) X(rescaling) X(dense) X(flatten) X(dropout) X(activation) \
-    X(conv2d) X(max_pool2d) X(average_pool2d) X(global_average_pool2d)
+    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) \
+    X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
+    X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
+    X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
+    X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
+    X(batch_norm) X(layer_norm) \
+    X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LAYER_EXTERN(name) extern const mirt__layer_class mirt__##name##_layer;
@@ -16728,6 +16848,8 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
+/* A member of the description `desc`. */
+#define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member)}
 /* Class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a description. */
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
@@ -16762,7 +16884,7 @@ MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor
 typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
 typedef struct mirt__dropout_desc { float rate; } mirt__dropout_desc;
-typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
+typedef struct mirt__reshape_desc { mirt_shape shape; } mirt__reshape_desc;
 
 static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_model *model = layer->model;
@@ -16814,30 +16936,56 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void
     return mirt__dropout_op(x, ((const mirt__dropout_desc *)desc)->rate, mirt__hash(layer->name));
 }
 
-static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+/* At most one dimension of the target is -1: what is left. */
+static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
+    int64_t count = mirt__shape_count(&x->shape), known = 1;
+    int open = -1;
     (void)layer;
-    return mirt__activation_op(((const mirt__activation_desc *)desc)->activation, x);
+    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] == -1 && open < 0) open = i;
+        else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
+        else return mirt__fail(MIRT_E_SHAPE, "a dimension of the target is %lld; it must be positive, one may be -1, and all fit %lld elements",
+                               (long long)shape->dim[i], (long long)count), (mirt_tensor *)NULL;
+    }
+    if (open >= 0) shape->dim[open] = count / known;
+    return mirt_reshape(x, *shape);
 }
 
-static const mirt__field mirt__input_fields[] = {{"shape", MIRT__FIELD_SHAPE, offsetof(mirt__input_desc, shape)}};
-static const mirt__field mirt__rescaling_fields[] = {{"scale", MIRT__FIELD_FLOAT, offsetof(mirt__rescaling_desc, scale)},
-                                                     {"offset", MIRT__FIELD_FLOAT, offsetof(mirt__rescaling_desc, offset)}};
-static const mirt__field mirt__dense_fields[] = {{"units", MIRT__FIELD_INT, offsetof(mirt_dense_desc, units)},
-                                                 {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_dense_desc, activation)},
-                                                 {"use_bias", MIRT__FIELD_NO, offsetof(mirt_dense_desc, no_bias)},
-                                                 {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, kernel_initializer)},
-                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)},
-                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, kernel_regularizer)},
-                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, bias_regularizer)}};
-static const mirt__field mirt__dropout_fields[] = {{"rate", MIRT__FIELD_FLOAT, offsetof(mirt__dropout_desc, rate)}};
-static const mirt__field mirt__activation_fields[] = {{"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt__activation_desc, activation)}};
+/* Keras counts the axes from 1 and leaves the rows out. */
+static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt_shape *dims = &((const mirt__reshape_desc *)desc)->shape;
+    int permutation[MIRT_MAX_RANK] = {0};
+    (void)layer;
+    if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
+        return mirt__fail(MIRT_E_SHAPE, "%d dims; it must be a batch, and every axis but the rows be named once", dims->rank), (mirt_tensor *)NULL;
+    }
+    for (int i = 0; i < dims->rank; i++) permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;
+    return mirt_transpose(x, permutation);
+}
+
+static const mirt__field mirt__input_fields[] = {MIRT__FIELD(mirt__input_desc, "shape", SHAPE, shape)};
+static const mirt__field mirt__rescaling_fields[] = {MIRT__FIELD(mirt__rescaling_desc, "scale", FLOAT, scale),
+                                                     MIRT__FIELD(mirt__rescaling_desc, "offset", FLOAT, offset)};
+static const mirt__field mirt__dense_fields[] = {MIRT__FIELD(mirt_dense_desc, "units", INT, units),
+                                                 MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
+                                                 MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
+                                                 MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
+                                                 MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
+                                                  MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
+                                                  MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt__dropout_desc, "rate", FLOAT, rate)};
+static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
+static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 
 MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__input_desc);
 MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt__dropout_desc);
-MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
+MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt__reshape_desc);
+MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt__reshape_desc);
 
 MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape) {
     mirt__input_desc d;
@@ -16865,39 +17013,257 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
     return mirt__layer_on(&mirt__dropout_layer, x, &d, NULL);
 }
 
+MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
+    mirt__reshape_desc d;
+    d.shape = shape;
+    return mirt__layer_on(&mirt__reshape_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims) {
+    mirt__reshape_desc d;
+    d.shape = dims;
+    return mirt__layer_on(&mirt__permute_layer, x, &d, NULL);
+}
+
+/* >>section nn/layers_activation.c */
+
+/* Activations as layers. */
+
+typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
+typedef struct mirt__slope_desc { float slope; } mirt__slope_desc;
+
+static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__activation_op(((const mirt__activation_desc *)desc)->activation, x);
+}
+
+static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
+    float slope = ((const mirt__slope_desc *)desc)->slope;
+    if (!isfinite(slope)) return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
+    return mirt__unary_op(kind, x, slope, 0);
+}
+
+static mirt_tensor *mirt__leaky_relu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__slope_build(MIRT__ACT_LEAKY_RELU, x, desc);
+}
+
+static mirt_tensor *mirt__elu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__slope_build(MIRT__ACT_ELU, x, desc);
+}
+
+static mirt_tensor *mirt__softmax_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    (void)desc;
+    return mirt_softmax(x);
+}
+
+static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt_relu_desc *d = (const mirt_relu_desc *)desc;
+    const float slope = d->negative_slope, threshold = d->threshold;
+    (void)layer;
+    if (!(d->max_value >= 0 && slope >= 0 && threshold >= 0 && isfinite(d->max_value + slope + threshold))) {
+        return mirt__fail(MIRT_E_INVALID, "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative", (double)d->max_value,
+                          (double)slope, (double)threshold), (mirt_tensor *)NULL;
+    }
+    mirt_tensor *y;
+    if (threshold > 0) {
+        mirt_tensor *limit = mirt__scalar_op(x->node->graph, threshold);
+        y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x, mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
+    } else {
+        y = slope > 0 ? mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0) : mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
+    }
+    return d->max_value > 0 ? mirt__unary_op(MIRT__CLIP, y, -INFINITY, d->max_value) : y;
+}
+
+/* max(x, 0) - alpha * max(-x, 0). */
+static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_prelu_desc *d = (mirt_prelu_desc *)desc;
+    mirt_shape shape;
+    memset(&shape, 0, sizeof shape);
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (d->shared_axes < 0 || d->shared_axes & 1 || d->shared_axes >> x->shape.rank) {
+        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes, x->shape.rank - 1), (mirt_tensor *)NULL;
+    }
+    shape.rank = x->shape.rank - 1;
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];
+    mirt_tensor *alpha = mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
+    mirt_tensor *negative = mirt__unary_op(MIRT__ACT_RELU, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0);
+    return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0), mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
+}
+
+static const mirt__field mirt__activation_fields[] = {MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
+static const mirt__field mirt__leaky_relu_fields[] = {MIRT__FIELD(mirt__slope_desc, "negative_slope", FLOAT, slope)};
+static const mirt__field mirt__elu_fields[] = {MIRT__FIELD(mirt__slope_desc, "alpha", FLOAT, slope)};
+static const mirt__field mirt__relu_fields[] = {MIRT__FIELD(mirt_relu_desc, "max_value", FLOAT, max_value),
+                                                MIRT__FIELD(mirt_relu_desc, "negative_slope", FLOAT, negative_slope),
+                                                MIRT__FIELD(mirt_relu_desc, "threshold", FLOAT, threshold)};
+static const mirt__field mirt__prelu_fields[] = {MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
+                                                 MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
+                                                 MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
+
+MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
+MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, mirt__slope_desc);
+MIRT__LAYER(elu, "ELU", "elu", 1, 1, mirt__elu_fields, mirt__slope_desc);
+MIRT__PLAIN_LAYER(softmax, "Softmax", "softmax", 1, 1);
+MIRT__LAYER(relu, "ReLU", "re_lu", 1, 1, mirt__relu_fields, mirt_relu_desc);
+MIRT__LAYER(prelu, "PReLU", "p_re_lu", 1, 1, mirt__prelu_fields, mirt_prelu_desc);
+
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind) {
     mirt__activation_desc d;
     d.activation = kind;
     return mirt__layer_on(&mirt__activation_layer, x, &d, NULL);
 }
 
+MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope) {
+    mirt__slope_desc d;
+    d.slope = slope;
+    return mirt__layer_on(&mirt__leaky_relu_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha) {
+    mirt__slope_desc d;
+    d.slope = alpha;
+    return mirt__layer_on(&mirt__elu_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x) { return mirt__layer_on(&mirt__softmax_layer, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_relu_layer(mirt_tensor *x, const mirt_relu_desc *desc) {
+    return mirt__layer_on(&mirt__relu_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc) {
+    return mirt__layer_on(&mirt__prelu_layer, x, desc, desc ? desc->name : NULL);
+}
+
 /* >>section nn/layers_conv.c */
 
-/* Layers on images: convolution and pooling. */
+/* Convolutions. */
+
+/* Fills in the defaults and the attributes the ops read. */
+static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], mirt_padding padding, const mirt_tensor *x, mirt__attrs *a) {
+    mirt__default_pair(kernel, 0);
+    mirt__default_pair(strides, 1);
+    mirt__default_pair(dilation, 1);
+    *a = mirt__no_attrs();
+    for (int i = 0; i < 2; i++) {
+        a->strides[i] = strides[i];
+        a->dilation[i] = dilation[i];
+    }
+    a->groups = 1;
+    a->padding = padding;
+    if (kernel[0] < 1 || kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
+    return mirt__layer_takes_images(x);
+}
+
+static bool mirt__conv_filters(int filters) {
+    return filters > 0 || (mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", filters), false);
+}
 
 static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
-    mirt__default_pair(d->kernel, 0);
-    mirt__default_pair(d->strides, 1);
-    mirt__default_pair(d->dilation, 1);
+    mirt__attrs a;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
     if (!d->groups) d->groups = 1;
-    if (d->filters < 1) return mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", d->filters), (mirt_tensor *)NULL;
-    if (d->kernel[0] < 1 || d->kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", d->kernel[0], d->kernel[1]), (mirt_tensor *)NULL;
-    if (!mirt__layer_takes_images(x)) return NULL;
     if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
         return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
     }
-    mirt__attrs a = mirt__no_attrs();
-    for (int i = 0; i < 2; i++) {
-        a.strides[i] = d->strides[i];
-        a.dilation[i] = d->dilation[i];
-    }
     a.groups = d->groups;
-    a.padding = d->padding;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
     return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
+
+static mirt_tensor *mirt__conv2d_transpose_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
+    mirt__attrs a;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!d->groups) d->groups = 1;
+    if (d->groups != 1) return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution has none", d->groups), (mirt_tensor *)NULL;
+    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], d->filters, x->shape.dim[3], 0, 0);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+}
+
+/* The depthwise part of either: a weight `name`. */
+static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const char *name, mirt_depthwise_conv2d_desc *d) {
+    mirt__attrs a;
+    if (!mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!d->depth_multiplier) d->depth_multiplier = 1;
+    if (d->depth_multiplier < 0) return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier), (mirt_tensor *)NULL;
+    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier, 0, 0);
+    mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(), &d->depthwise_regularizer);
+    return mirt__depthwise_conv2d_op(x, kernel, &a);
+}
+
+static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)desc;
+    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+}
+
+static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
+    mirt__attrs a = mirt__no_attrs();
+    a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = a.groups = 1;
+    if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise))) return NULL;
+    mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);
+    mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer, mirt_glorot_uniform(), &d->pointwise_regularizer);
+    x = mirt__conv2d_op(x, kernel, &a);
+    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer, &d->depthwise.bias_regularizer, d->depthwise.activation);
+}
+
+static const mirt__field mirt__conv2d_fields[] = {
+    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters), MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides), MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
+    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation), MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
+    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation), MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
+    MIRT__FIELD(mirt_conv2d_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
+    MIRT__FIELD(mirt_conv2d_desc, "bias_initializer", INITIALIZER, bias_initializer),
+    MIRT__FIELD(mirt_conv2d_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
+    MIRT__FIELD(mirt_conv2d_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+
+/* Of the description `type`, whose member `at` is (or, with nothing, which is) a mirt_depthwise_conv2d_desc. */
+#define MIRT__DEPTHWISE_FIELDS(type, at) \
+    MIRT__FIELD(type, "kernel_size", INT2, at kernel), MIRT__FIELD(type, "strides", INT2, at strides), MIRT__FIELD(type, "padding", PADDING, at padding), \
+    MIRT__FIELD(type, "depth_multiplier", INT, at depth_multiplier), MIRT__FIELD(type, "dilation_rate", INT2, at dilation), \
+    MIRT__FIELD(type, "activation", ACTIVATION, at activation), MIRT__FIELD(type, "use_bias", NO, at no_bias), \
+    MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
+    MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
+static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
+static const mirt__field mirt__separable_conv2d_fields[] = {
+    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters), MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
+    MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_initializer", INITIALIZER, pointwise_initializer),
+    MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_regularizer", REGULARIZER, pointwise_regularizer)};
+#undef MIRT__DEPTHWISE_FIELDS
+
+MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
+MIRT__LAYER(conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
+MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt__depthwise_conv2d_fields, mirt_depthwise_conv2d_desc);
+MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields, mirt_separable_conv2d_desc);
+
+MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__conv2d_transpose_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__depthwise_conv2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_separable_conv2d(mirt_tensor *x, const mirt_separable_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__separable_conv2d_layer, x, desc, desc ? desc->depthwise.name : NULL);
+}
+
+/* >>section nn/layers_image.c */
+
+/* Layers that change the size of images. */
+
+typedef struct mirt__border_desc { int border[2][2]; } mirt__border_desc; /* top, bottom; left, right */
 
 static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
     mirt__default_pair(d->size, 2);
@@ -16925,36 +17291,65 @@ static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *
     return mirt__average_pool2d_op(x, &a);
 }
 
+static mirt_tensor *mirt__global_pool(mirt__reduce_kind kind, mirt_tensor *x, const void *desc) {
+    return mirt__layer_takes_images(x) ? mirt__reduce_op(kind, x, 6u, ((const mirt_global_pool2d_desc *)desc)->keepdims) : NULL;
+}
+
 static mirt_tensor *mirt__global_average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     (void)layer;
-    (void)desc;
-    if (!mirt__layer_takes_images(x)) return NULL;
-    return mirt__reduce_op(MIRT__REDUCE_MEAN, x, 6u, false);
+    return mirt__global_pool(MIRT__REDUCE_MEAN, x, desc);
 }
 
-static const mirt__field mirt__conv2d_fields[] = {{"filters", MIRT__FIELD_INT, offsetof(mirt_conv2d_desc, filters)},
-                                                  {"kernel_size", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, kernel)},
-                                                  {"strides", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, strides)},
-                                                  {"padding", MIRT__FIELD_PADDING, offsetof(mirt_conv2d_desc, padding)},
-                                                  {"dilation_rate", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, dilation)},
-                                                  {"groups", MIRT__FIELD_INT, offsetof(mirt_conv2d_desc, groups)},
-                                                  {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_conv2d_desc, activation)},
-                                                  {"use_bias", MIRT__FIELD_NO, offsetof(mirt_conv2d_desc, no_bias)},
-                                                  {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, kernel_initializer)},
-                                                  {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, bias_initializer)},
-                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_conv2d_desc, kernel_regularizer)},
-                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_conv2d_desc, bias_regularizer)}};
-static const mirt__field mirt__pool_fields[] = {{"pool_size", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, size)},
-                                                {"strides", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, strides)},
-                                                {"padding", MIRT__FIELD_PADDING, offsetof(mirt_pool2d_desc, padding)}};
-MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
+static mirt_tensor *mirt__global_max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__global_pool(MIRT__REDUCE_MAX, x, desc);
+}
+
+static mirt_tensor *mirt__zero_padding2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__border_desc *d = (const mirt__border_desc *)desc;
+    const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0}, after[4] = {0, d->border[0][1], d->border[1][1], 0};
+    (void)layer;
+    return mirt__layer_takes_images(x) ? mirt_pad(x, before, after, 0) : NULL;
+}
+
+static mirt_tensor *mirt__cropping2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__border_desc *d = (const mirt__border_desc *)desc;
+    int64_t begin[4] = {0, d->border[0][0], d->border[1][0], 0}, size[4] = {-1, 0, 0, -1};
+    (void)layer;
+    if (!mirt__layer_takes_images(x)) return NULL;
+    for (int i = 0; i < 2; i++) {
+        size[1 + i] = x->shape.dim[1 + i] - d->border[i][0] - d->border[i][1];
+        if (d->border[i][0] >= 0 && d->border[i][1] >= 0 && size[1 + i] > 0) continue;
+        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or less than nothing is cropped", (long long)x->shape.dim[1 + i],
+                          d->border[i][0], d->border[i][1]), (mirt_tensor *)NULL;
+    }
+    return mirt_slice(x, begin, size);
+}
+
+static mirt_tensor *mirt__up_sampling2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_up_sampling2d_desc *d = (mirt_up_sampling2d_desc *)desc;
+    (void)layer;
+    mirt__default_pair(d->size, 2);
+    if (d->size[0] < 1 || d->size[1] < 1) return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]), (mirt_tensor *)NULL;
+    return mirt__layer_takes_images(x) ? mirt__upsampling2d_op(x, d->size, d->bilinear) : NULL;
+}
+
+static const mirt__field mirt__pool_fields[] = {MIRT__FIELD(mirt_pool2d_desc, "pool_size", INT2, size),
+                                                MIRT__FIELD(mirt_pool2d_desc, "strides", INT2, strides),
+                                                MIRT__FIELD(mirt_pool2d_desc, "padding", PADDING, padding)};
+static const mirt__field mirt__global_pool_fields[] = {MIRT__FIELD(mirt_global_pool2d_desc, "keepdims", BOOL, keepdims)};
+static const mirt__field mirt__zero_padding_fields[] = {MIRT__FIELD(mirt__border_desc, "padding", INT2X2, border)};
+static const mirt__field mirt__cropping_fields[] = {MIRT__FIELD(mirt__border_desc, "cropping", INT2X2, border)};
+static const mirt__field mirt__up_sampling_fields[] = {MIRT__FIELD(mirt_up_sampling2d_desc, "size", INT2, size),
+                                                       MIRT__FIELD(mirt_up_sampling2d_desc, "bilinear", BOOL, bilinear)};
+
 MIRT__LAYER(max_pool2d, "MaxPooling2D", "max_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
 MIRT__LAYER(average_pool2d, "AveragePooling2D", "average_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
-MIRT__PLAIN_LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1);
-
-MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
-    return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);
-}
+MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
+MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
+MIRT__LAYER(zero_padding2d, "ZeroPadding2D", "zero_padding2d", 1, 1, mirt__zero_padding_fields, mirt__border_desc);
+MIRT__LAYER(cropping2d, "Cropping2D", "cropping2d", 1, 1, mirt__cropping_fields, mirt__border_desc);
+MIRT__LAYER(up_sampling2d, "UpSampling2D", "up_sampling2d", 1, 1, mirt__up_sampling_fields, mirt_up_sampling2d_desc);
 
 MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
     return mirt__layer_on(&mirt__max_pool2d_layer, x, desc, desc ? desc->name : NULL);
@@ -16965,6 +17360,175 @@ MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc
 }
 
 MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL); }
+MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_max_pool2d_layer, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
+    return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left, int right) {
+    mirt__border_desc d;
+    d.border[0][0] = top;
+    d.border[0][1] = bottom;
+    d.border[1][0] = left;
+    d.border[1][1] = right;
+    return mirt__layer_on(cls, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_zero_padding2d(mirt_tensor *x, int top, int bottom, int left, int right) {
+    return mirt__border_layer(&mirt__zero_padding2d_layer, x, top, bottom, left, right);
+}
+
+MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int left, int right) {
+    return mirt__border_layer(&mirt__cropping2d_layer, x, top, bottom, left, right);
+}
+
+MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2d_desc *desc) {
+    return mirt__layer_on(&mirt__up_sampling2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+/* >>section nn/layers_norm.c */
+
+/* Batch and layer normalization. */
+
+/* gamma or beta, or NULL when the layer has none; *ok: no error. */
+static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none, mirt_initializer *initializer,
+                                      mirt_initializer fallback, const mirt_regularizer *regularizer, bool *ok) {
+    mirt__default_initializer(initializer, fallback);
+    if (none || !*ok) return NULL;
+    mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer);
+    *ok = w != NULL;
+    return w;
+}
+
+static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)desc;
+    mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
+    mirt__attrs a = mirt__no_attrs();
+    mirt_tensor *in[5] = {x, NULL, NULL, NULL, NULL};
+    bool good = true;
+    if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)"), (mirt_tensor *)NULL;
+    if (d->momentum == 0) d->momentum = 0.99f;
+    if (d->epsilon == 0) d->epsilon = 1e-3f;
+    a.gamma = !d->no_scale;
+    a.beta = !d->no_center;
+    a.epsilon = d->epsilon;
+    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
+    a.synchronized = d->synchronized;
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(), &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(), &d->beta_regularizer, &good);
+    mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
+    mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
+    if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
+    if (in[1]) in[2] = mirt__variable_add(layer, "moving_variance", &shape, &d->moving_variance_initializer, false);
+    in[3] = gamma ? gamma : beta;
+    in[4] = beta;
+    return in[2] ? mirt__batch_norm_op(in, &a) : NULL;
+}
+
+static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)desc;
+    mirt__attrs a = mirt__no_attrs();
+    mirt_shape shape;
+    bool good = true;
+    memset(&shape, 0, sizeof shape);
+    if (!d->axes) d->axes = 1;
+    if (d->epsilon == 0) d->epsilon = 1e-3f;
+    if (d->axes < 0 || d->axes > x->shape.rank - mirt__is_batched(&x->shape)) {
+        return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input of %d axes beside its rows has no such last axes", d->axes, x->shape.rank - mirt__is_batched(&x->shape)), (mirt_tensor *)NULL;
+    }
+    if (!(d->epsilon > 0 && isfinite(d->epsilon))) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)d->epsilon), (mirt_tensor *)NULL;
+    a.last_axes = shape.rank = d->axes;
+    a.epsilon = d->epsilon;
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(), &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(), &d->beta_regularizer, &good);
+    return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
+}
+
+static const mirt__field mirt__batch_norm_fields[] = {MIRT__FIELD(mirt_batch_norm_desc, "momentum", FLOAT, momentum),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "epsilon", FLOAT, epsilon),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "moving_mean_initializer", INITIALIZER, moving_mean_initializer),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "moving_variance_initializer", INITIALIZER, moving_variance_initializer),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer),
+                                                      MIRT__FIELD(mirt_batch_norm_desc, "synchronized", BOOL, synchronized)};
+static const mirt__field mirt__layer_norm_fields[] = {MIRT__FIELD(mirt_layer_norm_desc, "axes", INT, axes),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "epsilon", FLOAT, epsilon),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
+                                                      MIRT__FIELD(mirt_layer_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer)};
+
+MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields, mirt_batch_norm_desc);
+MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields, mirt_layer_norm_desc);
+
+MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc) {
+    return mirt__layer_on(&mirt__batch_norm_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc) {
+    return mirt__layer_on(&mirt__layer_norm_layer, x, desc, desc ? desc->name : NULL);
+}
+
+/* >>section nn/layers_merge.c */
+
+/* Layers that join tensors. */
+
+typedef struct mirt__axis_desc { int axis; } mirt__axis_desc;
+
+/* ((in[0] op in[1]) op in[2]) ... */
+static mirt_tensor *mirt__merge(mirt__layer *layer, mirt__binary_kind kind) {
+    mirt_tensor *y = layer->in[0];
+    for (int i = 1; i < layer->num_in; i++) y = mirt__binary_op(kind, y, layer->in[i]);
+    return y;
+}
+
+#define MIRT__MERGE(name, kind, class_name, min_in, max_in) \
+    static mirt_tensor *mirt__##name##_build(mirt__layer *layer, mirt_tensor *x, void *desc) { \
+        (void)x; \
+        (void)desc; \
+        return mirt__merge(layer, kind); \
+    } \
+    MIRT__PLAIN_LAYER(name, class_name, #name, min_in, max_in); \
+    MIRT_API mirt_tensor *mirt_##name##_layer(mirt_tensor *const *in, int count) { return mirt__layer_add(NULL, &mirt__##name##_layer, in, count, NULL, NULL); }
+
+MIRT__MERGE(add, MIRT__ADD, "Add", 1, MIRT__MAX_IN)
+MIRT__MERGE(subtract, MIRT__SUBTRACT, "Subtract", 2, 2)
+MIRT__MERGE(multiply, MIRT__MULTIPLY, "Multiply", 1, MIRT__MAX_IN)
+MIRT__MERGE(maximum, MIRT__MAXIMUM, "Maximum", 1, MIRT__MAX_IN)
+MIRT__MERGE(minimum, MIRT__MINIMUM, "Minimum", 1, MIRT__MAX_IN)
+#undef MIRT__MERGE
+
+static mirt_tensor *mirt__average_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)x;
+    (void)desc;
+    return mirt__unary_op(MIRT__AFFINE, mirt__merge(layer, MIRT__ADD), 1.0f / (float)layer->num_in, 0);
+}
+
+MIRT__PLAIN_LAYER(average, "Average", "average", 1, MIRT__MAX_IN);
+
+MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) { return mirt__layer_add(NULL, &mirt__average_layer, in, count, NULL, NULL); }
+
+static mirt_tensor *mirt__concatenate_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)x;
+    return mirt_concat(layer->in, layer->num_in, ((const mirt__axis_desc *)desc)->axis);
+}
+
+static const mirt__field mirt__concatenate_fields[] = {MIRT__FIELD(mirt__axis_desc, "axis", SIGNED, axis)};
+MIRT__LAYER(concatenate, "Concatenate", "concatenate", 1, MIRT__MAX_IN, mirt__concatenate_fields, mirt__axis_desc);
+
+MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis) {
+    mirt__axis_desc d;
+    d.axis = axis;
+    return mirt__layer_add(NULL, &mirt__concatenate_layer, in, count, &d, NULL);
+}
 
 /* >>section nn/layers.c */
 
@@ -17090,6 +17654,7 @@ static bool mirt__layer_inputs(mirt__layer *layer, mirt_tensor *const *in, int n
 }
 
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name) {
+    if (num_in > 0 && !in) return mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name), (mirt_tensor *)NULL;
     for (int i = 0; !model && i < num_in && i < MIRT__MAX_IN; i++) {
         if (!in[i]) continue;
         model = in[i]->node->graph->model;
@@ -17595,20 +18160,34 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
 
 #ifndef MIRT__CONFIG_H
 #define MIRT__CONFIG_H
-/* Layers and compile settings as JSON, in Keras's words, and back. */
+/* Models and compile settings as JSON, in Keras's words, and back. */
 
-/* {"name", "layers": [{"class_name", "name", "input", "config"}], "output"}; an error when the model
-   holds operations outside of layers. */
-MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out);
-/* Records the layers into an empty model. */
-MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
+/* --- config.c --- */
+/* `"key":`, behind a comma unless it is the object's first. */
+MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
+MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
+/* A member of `object`, whose `field` it is. */
+MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
+MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
 MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out);
+
+/* --- architecture.c --- */
+/* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
+     {"class_name": "Conv2D", "name", "input", "config"}
+     {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has "data"
+     {"class_name": "Variable", "name", "config"}: made outside of layers.
+   A tensor is the name of what made it, or [name, number of its output]; several are "inputs": [...], and
+   "outputs". "losses": terms of the loss that are no layer's. */
+MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out);
+/* Records all that into an empty model. */
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
 
 #endif
 
 /* >>section nn/config.c */
 
+static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
@@ -17621,13 +18200,13 @@ static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL, NULL, NU
 
 /* >>writing */
 
-static void mirt__write_key(mirt__text *out, const char *key, bool first) {
+MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first) {
     mirt__text_add(out, first ? "" : ",");
     mirt__json_write_string(out, key);
     mirt__text_add(out, ":");
 }
 
-static void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
+MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
     mirt__write_key(out, key, first);
     mirt__json_write_string(out, value);
 }
@@ -17652,6 +18231,12 @@ static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) 
     mirt__text_add(out, "}}");
 }
 
+static void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
+    mirt__text_add(out, "[");
+    for (int i = 0; i < count; i++) mirt__text_add(out, "%s%lld", i ? "," : "", (long long)dim[i]);
+    mirt__text_add(out, "]");
+}
+
 static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
     if (r->l1 == 0 && r->l2 == 0) {
         mirt__text_add(out, "null");
@@ -17663,7 +18248,7 @@ static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) 
     mirt__text_add(out, "}}");
 }
 
-static void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
+MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
     const void *at = desc + field->offset;
     mirt__write_key(out, field->name, first);
     switch (field->kind) {
@@ -17671,57 +18256,25 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
     case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
     case MIRT__FIELD_INT2X2: mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2], ((const int *)at)[3]); break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
+    case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_LIMIT:
+        if (isfinite(*(const float *)at)) mirt__json_write_number(out, (double)*(const float *)at);
+        else mirt__json_write_string(out, isnan(*(const float *)at) ? "nan" : *(const float *)at > 0 ? "inf" : "-inf");
+        break;
+    case MIRT__FIELD_DOUBLE: mirt__json_write_number(out, *(const double *)at); break;
+    case MIRT__FIELD_DTYPE: mirt__json_write_string(out, mirt__dtype_name(*(const mirt_dtype *)at)); break;
+    case MIRT__FIELD_TRAINING: mirt__json_write_string(out, mirt__training_names[*(const mirt_training *)at]); break;
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
-    case MIRT__FIELD_SHAPE: {
-        const mirt_shape *shape = (const mirt_shape *)at;
-        for (int i = 0; i < shape->rank; i++) mirt__text_add(out, "%s%lld", i ? "," : "[", (long long)shape->dim[i]);
-        mirt__text_add(out, "]");
-        break;
+    case MIRT__FIELD_SHAPE:
+    case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
+    case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
     }
-    }
-}
-
-/* The layer whose output is `t`, or NULL. */
-static const mirt__layer *mirt__layer_of(const mirt_model *model, const mirt_tensor *t, int before) {
-    for (int i = before - 1; i >= 0; i--) {
-        if (model->layer[i]->out[0] == t) return model->layer[i];
-    }
-    return NULL;
-}
-
-static mirt_status mirt__no_layer(const char *reader) {
-    return mirt__fail(MIRT_E_STATE, "%s reads a tensor made by a bare operation; only models made of layers can be saved whole (weights alone can)", reader);
-}
-
-MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out) {
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "name", model->name, true);
-    mirt__write_key(out, "layers", false);
-    mirt__text_add(out, "[");
-    for (int i = 0; i < model->num_layers; i++) {
-        const mirt__layer *layer = model->layer[i], *from = layer->num_in ? mirt__layer_of(model, layer->in[0], i) : NULL;
-        if (layer->num_in && !from) return mirt__no_layer(layer->name);
-        mirt__text_add(out, i ? ",{" : "{");
-        mirt__write_name(out, "class_name", layer->cls->class_name, true);
-        mirt__write_name(out, "name", layer->name, false);
-        if (from) mirt__write_name(out, "input", from->name, false);
-        mirt__write_key(out, "config", false);
-        mirt__text_add(out, "{");
-        for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc, f == 0);
-        mirt__text_add(out, "}}");
-    }
-    const mirt__layer *last = mirt__layer_of(model, model->output[0], model->num_layers);
-    if (!last) return mirt__no_layer("the output");
-    mirt__text_add(out, "]");
-    mirt__write_name(out, "output", last->name, false);
-    mirt__text_add(out, "}");
-    return out->failed ? mirt_last_status() : MIRT_OK;
 }
 
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
@@ -17777,20 +18330,37 @@ static mirt_status mirt__read_int(const mirt__json *object, const char *key, int
     return MIRT_OK;
 }
 
-/* An array of `minimum` to `maximum` positive integers; returns how many, or -1. */
-static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum) {
+/* An array of `minimum` to `maximum` integers, each from `low` to `high`; returns how many, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum, int64_t low, int64_t high) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    const char *what = low == 1 ? "positive integers" : low == 0 ? "integers, none negative" : "integers in range";
     if (!array) return -1;
     bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
     for (size_t i = 0; good && i < array->count; i++) {
         const mirt__json *item = array->item[i];
-        good = item->type == MIRT__JSON_NUMBER && item->integral && item->integer > 0 && item->integer <= INT_MAX;
+        good = item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= low && item->integer <= high;
         if (good) out[i] = item->integer;
     }
     if (good) return (int)array->count;
-    if (minimum == maximum) mirt__fail(MIRT_E_FORMAT, "%s must be %d positive integers", key, minimum);
-    else mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
+    if (minimum == maximum) mirt__fail(MIRT_E_FORMAT, "%s must be %d %s", key, minimum, what);
+    else mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d %s", key, minimum, maximum, what);
     return -1;
+}
+
+/* An int64_t of any size, which JSON holds exactly. */
+static mirt_status mirt__read_int64(const mirt__json *object, const char *key, int64_t *out) {
+    return mirt__json_get_int(object, key, INT64_MIN, INT64_MAX, out);
+}
+
+static mirt_status mirt__read_limit(const mirt__json *object, const char *key, float *out) {
+    static const char *const names[] = {"inf", "-inf", "nan"};
+    const mirt__json *value = mirt__json_member(object, key);
+    if (!value || value->type != MIRT__JSON_STRING) return mirt__read_float(object, key, out);
+    *out = value->string[0] == '-' ? -INFINITY : value->string[0] == 'n' ? NAN : INFINITY;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(names[i], value->string) == 0) return MIRT_OK;
+    }
+    return mirt__fail(MIRT_E_FORMAT, "%s is neither a number nor \"inf\"", key);
 }
 
 static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
@@ -17843,24 +18413,43 @@ static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int
     return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
 }
 
-static mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
+/* Where any rank will do the rows of a batch may come first. */
+static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum, mirt_shape *out) {
+    int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS, minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
+    if (rank < 0) return mirt_last_status();
+    out->rank = rank;
+    for (int i = 0; i < rank; i++) {
+        if (out->dim[i] < 1 && (i > 0 || out->dim[i] != MIRT_ROWS)) return mirt__fail(MIRT_E_FORMAT, "%s: a dimension is %lld", key, (long long)out->dim[i]);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
     void *at = desc + field->offset;
     int64_t values[MIRT_MAX_RANK];
     int index;
     bool truth = false;
     mirt_status status = MIRT_OK;
-    const char *activations[MIRT__ACTIVATION_COUNT];
+    const char *activations[MIRT__ACTIVATION_COUNT], *dtypes[MIRT__DTYPE_COUNT];
     switch (field->kind) {
     case MIRT__FIELD_INT: return mirt__read_int(config, field->name, 0, (int *)at);
     case MIRT__FIELD_SIGNED: return mirt__read_int(config, field->name, INT_MIN, (int *)at);
     case MIRT__FIELD_INT2X2: return mirt__read_2x2(config, field->name, (int *)at);
     case MIRT__FIELD_INT2:
-        if (mirt__read_ints(config, field->name, values, 2, 2) < 0) return mirt_last_status();
+        if (mirt__read_ints(config, field->name, values, 2, 2, 1, INT_MAX) < 0) return mirt_last_status();
         ((int *)at)[0] = (int)values[0];
         ((int *)at)[1] = (int)values[1];
         return MIRT_OK;
     case MIRT__FIELD_FLOAT: return mirt__read_float(config, field->name, (float *)at);
-    case MIRT__FIELD_BOOL: return mirt__read_bool(config, field->name, (bool *)at);
+    case MIRT__FIELD_LIMIT: return mirt__read_limit(config, field->name, (float *)at);
+    case MIRT__FIELD_DOUBLE: {
+        const mirt__json *value = mirt__json_get(config, field->name, MIRT__JSON_NUMBER);
+        if (value) *(double *)at = value->number;
+        return value ? MIRT_OK : mirt_last_status();
+    }
+    case MIRT__FIELD_INT64: return mirt__read_int64(config, field->name, (int64_t *)at);
+    case MIRT__FIELD_BOOL: /* missing in files older than the field */
+        return mirt__json_member(config, field->name) ? mirt__read_bool(config, field->name, (bool *)at) : MIRT_OK;
     case MIRT__FIELD_NO:
         status = mirt__read_bool(config, field->name, &truth);
         if (status == MIRT_OK) *(bool *)at = !truth;
@@ -17876,62 +18465,21 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         return status;
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
     case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, field->name, (mirt_regularizer *)at);
-    case MIRT__FIELD_SHAPE: {
-        mirt_shape *shape = (mirt_shape *)at;
-        shape->rank = mirt__read_ints(config, field->name, shape->dim, 1, MIRT_MAX_RANK - 1);
-        return shape->rank < 0 ? mirt_last_status() : MIRT_OK;
-    }
+    case MIRT__FIELD_TRAINING:
+        status = mirt__read_name(config, field->name, mirt__training_names, MIRT__COUNT(mirt__training_names), &index);
+        if (status == MIRT_OK) *(mirt_training *)at = (mirt_training)index;
+        return status;
+    case MIRT__FIELD_DTYPE:
+        for (int i = 0; i < MIRT__DTYPE_COUNT; i++) dtypes[i] = mirt__dtype_name((mirt_dtype)i);
+        status = mirt__read_name(config, field->name, dtypes, MIRT__DTYPE_COUNT, &index);
+        if (status == MIRT_OK) *(mirt_dtype *)at = (mirt_dtype)index;
+        return status;
+    case MIRT__FIELD_SHAPE: return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
+    case MIRT__FIELD_DIMS: return mirt__read_shape(config, field->name, 0, MIRT_MAX_RANK, (mirt_shape *)at);
+    case MIRT__FIELD_AXES:
+        return mirt__read_ints(config, field->name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1, MIRT__MAX_ELEMENTS) < 0 ? mirt_last_status() : MIRT_OK;
     }
     return status;
-}
-
-static const mirt__layer *mirt__layer_named(const mirt_model *model, const char *name) {
-    for (int i = 0; i < model->num_layers; i++) {
-        if (strcmp(model->layer[i]->name, name) == 0) return model->layer[i];
-    }
-    return NULL;
-}
-
-/* Layer number `number` of the file. */
-static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, size_t number) {
-    char label[MIRT__JSON_LABEL];
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number);
-    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
-    const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
-    if (!class_name || !name || !config) return mirt__fail_at("layer number %zu", number);
-    mirt__json_label(name->string, label);
-    const mirt__layer_class *cls = mirt__layer_class_by_name(model->strategy, class_name->string);
-    if (!cls) {
-        char other[MIRT__JSON_LABEL];
-        return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));
-    }
-    char *desc = (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size);
-    if (!desc) return mirt_last_status();
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return mirt__fail_at("layer %s", label);
-    }
-    const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
-    bool is_input = strcmp(class_name->string, "InputLayer") == 0;
-    if (is_input ? input != NULL : !from) {
-        return mirt__fail(MIRT_E_FORMAT, "layer %s: %s", label, is_input ? "an InputLayer has no input" : "its input is not a layer before it");
-    }
-    return mirt__layer_add(model, cls, from ? from->out : NULL, from != NULL, desc, name->string) ? MIRT_OK : mirt_last_status();
-}
-
-MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
-    if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
-    const mirt__json *layers = mirt__json_get(architecture, "layers", MIRT__JSON_ARRAY);
-    const mirt__json *output = mirt__json_get(architecture, "output", MIRT__JSON_STRING), *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
-    char label[MIRT__JSON_LABEL];
-    if (!layers || !output || !name) return mirt_last_status();
-    if (!(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
-    for (size_t i = 0; i < layers->count; i++) {
-        if (mirt__layer_read(model, layers->item[i], i + 1) != MIRT_OK) return mirt_last_status();
-    }
-    const mirt__layer *last = mirt__layer_named(model, output->string);
-    if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));
-    mirt_model_output(model, last->out[0]);
-    return MIRT_OK;
 }
 
 static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
@@ -17980,6 +18528,417 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
     out->reduction = (mirt_reduction)reduction;
     return mirt__metrics_read(metrics, out->metrics);
 }
+
+/* >>section nn/architecture.c */
+
+#define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
+
+/* Operations that a file may hold: those that public functions record. */
+typedef struct mirt__file_op {
+    mirt__op_id id;
+    int min_in, max_in;
+    int kinds; /* a.kind is below */
+} mirt__file_op;
+static const mirt__file_op mirt__file_ops[] = {
+    {MIRT__OP_constant, 0, 0, 1},
+    {MIRT__OP_logic, 1, 3, MIRT__WHERE + 1},
+    {MIRT__OP_stop_gradient, 1, 1, 1},
+    {MIRT__OP_unary, 1, 1, MIRT__ACT_SOFTPLUS + 1},
+    {MIRT__OP_binary, 2, 2, MIRT__MINIMUM + 1},
+    {MIRT__OP_reduce, 1, 1, MIRT__REDUCE_MIN + 1},
+    {MIRT__OP_reshape, 1, 1, 1},
+    {MIRT__OP_cast, 1, 1, 1},
+    {MIRT__OP_one_hot, 1, 1, 1},
+    {MIRT__OP_matmul, 2, 2, 1},
+    {MIRT__OP_softmax, 1, 1, 1},
+    {MIRT__OP_log_softmax, 1, 1, 1},
+    {MIRT__OP_scan, 1, 1, MIRT__CUMSUM + 1},
+    {MIRT__OP_transpose, 1, 1, 1},
+    {MIRT__OP_concat, 1, MIRT__MAX_IN, 1},
+    {MIRT__OP_slice, 1, 1, 1},
+    {MIRT__OP_pad, 1, 1, 1},
+    {MIRT__OP_gather, 2, 2, 1},
+};
+
+/* Attributes that these read. Kinds are saved by their numbers: new ones come last. */
+typedef struct mirt__file_attr {
+    mirt__field field;
+    size_t size;
+} mirt__file_attr;
+#define MIRT__ATTR(name, kind) {{#name, kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name)}
+static const mirt__file_attr mirt__file_attrs[] = {
+    MIRT__ATTR(kind, MIRT__FIELD_INT), MIRT__ATTR(dtype, MIRT__FIELD_DTYPE), MIRT__ATTR(shape, MIRT__FIELD_DIMS),
+    MIRT__ATTR(transpose_a, MIRT__FIELD_BOOL), MIRT__ATTR(transpose_b, MIRT__FIELD_BOOL), MIRT__ATTR(axes, MIRT__FIELD_INT),
+    MIRT__ATTR(keepdims, MIRT__FIELD_BOOL), MIRT__ATTR(scale, MIRT__FIELD_LIMIT), MIRT__ATTR(offset, MIRT__FIELD_LIMIT),
+    MIRT__ATTR(depth, MIRT__FIELD_INT64), MIRT__ATTR(axis, MIRT__FIELD_SIGNED), MIRT__ATTR(begin, MIRT__FIELD_AXES),
+};
+#undef MIRT__ATTR
+
+static const mirt__file_op *mirt__file_op_of(const char *name) {
+    for (int i = 0; i < MIRT__COUNT(mirt__file_ops); i++) {
+        if (strcmp(mirt__op_get(mirt__file_ops[i].id)->name, name) == 0) return &mirt__file_ops[i];
+    }
+    return NULL;
+}
+
+/* A variable made outside of layers. */
+typedef struct mirt__variable_desc {
+    mirt_shape shape;
+    mirt_initializer initializer;
+    bool trainable;
+} mirt__variable_desc;
+static const mirt__field mirt__variable_fields[] = {{"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
+                                                    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
+                                                    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
+
+/* >>writing */
+
+/* The name of operation number `index`: no layer's, which have no '/' of their own. */
+static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {
+    snprintf(out, 64, "%s/%d", model->graph.node[index]->op->name, index);
+    return out;
+}
+
+/* How an entry names the tensor `t`. A layer that hands its input on names it too. */
+static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers, const char *reader) {
+    const mirt__node *node = t->node;
+    const char *name = NULL;
+    char label[64];
+    int slot = t->slot, index = node->out[0]->first;
+    for (int i = layers - 1; i >= 0 && !name; i--) {
+        const mirt__layer *layer = model->layer[i];
+        for (int k = 0; k < layer->num_out && !name; k++) {
+            if (layer->out[k] == t) name = layer->name, slot = k;
+        }
+        if (!name && index >= layer->first_node && index < layer->first_node + layer->num_nodes) {
+            mirt__fail(MIRT_E_STATE, "%s reads a tensor from inside of %s; such a model cannot be saved whole (weights alone can)", reader, layer->name);
+            return false;
+        }
+    }
+    if (!name) name = node->id == MIRT__OP_variable ? model->variable[node->a.index].name : mirt__op_label(model, index, label);
+    if (slot) mirt__text_add(out, "[");
+    mirt__json_write_string(out, name);
+    if (slot) mirt__text_add(out, ",%d]", slot);
+    return true;
+}
+
+/* "input" or "inputs", whatever `key` is. */
+static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t, int count, int layers, const char *reader) {
+    bool good = true;
+    mirt__text_add(out, count == 1 ? ",\"%s\":" : ",\"%ss\":[", key);
+    for (int i = 0; good && i < count; i++) {
+        if (i) mirt__text_add(out, ",");
+        good = mirt__write_tensor(model, out, t[i], layers, reader);
+    }
+    if (count != 1) mirt__text_add(out, "]");
+    return good;
+}
+
+static void mirt__write_begin(mirt__text *out, const char *class_name, const char *name, bool first) {
+    mirt__text_add(out, first ? "{" : ",{");
+    mirt__write_name(out, "class_name", class_name, true);
+    mirt__write_name(out, "name", name, false);
+}
+
+static void mirt__write_config(mirt__text *out, const mirt__field *fields, int count, const char *desc) {
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < count; i++) mirt__write_field(out, &fields[i], desc, i == 0);
+    mirt__text_add(out, "}");
+}
+
+static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
+    const mirt__layer *layer = model->layer[index];
+    mirt__write_begin(out, layer->cls->class_name, layer->name, first);
+    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name)) return false;
+    mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
+    mirt__text_add(out, "}");
+    return true;
+}
+
+static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool first) {
+    mirt__variable_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = v->shape;
+    desc.initializer = v->initializer;
+    desc.trainable = v->trainable;
+    mirt__write_begin(out, "Variable", v->name, first);
+    mirt__write_config(out, mirt__variable_fields, MIRT__COUNT(mirt__variable_fields), (const char *)&desc);
+    mirt__text_add(out, "}");
+}
+
+/* As hexadecimal digits of the bytes, numbers as float32. */
+static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
+    const size_t size = mirt__dtype_size(a->dtype);
+    mirt__text_add(out, ",\"data\":\"");
+    for (size_t i = 0; i < a->bytes / size; i++) {
+        const unsigned char *at = (const unsigned char *)a->data + i * size;
+        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)a->data)[i] : 0;
+        if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
+        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++) mirt__text_add(out, "%02x", at[k]);
+    }
+    mirt__text_add(out, "\"");
+}
+
+static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int index, int layers, bool first) {
+    const mirt__node *node = model->graph.node[index];
+    const mirt__attrs none = mirt__no_attrs();
+    char label[64];
+    bool plain = true;
+    mirt__op_label(model, index, label);
+    if (node->id == MIRT__OP_variable) {
+        mirt__write_variable(&model->variable[node->a.index], out, first);
+        return true;
+    }
+    if (!mirt__file_op_of(node->op->name)) return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+    mirt__write_begin(out, "Operation", label, first);
+    mirt__write_name(out, "op", node->op->name, false);
+    if (node->num_in && !mirt__write_tensors(model, out, "input", node->in, node->num_in, layers, label)) return false;
+    mirt__text_add(out, ",\"attributes\":{");
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__file_attr *a = &mirt__file_attrs[i];
+        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0) continue;
+        mirt__write_field(out, &a->field, (const char *)&node->a, plain);
+        plain = false;
+    }
+    mirt__text_add(out, "}");
+    if (node->a.data) mirt__write_data(out, &node->a);
+    mirt__text_add(out, "}");
+    return true;
+}
+
+/* Layers, and the nodes before, between and behind them. */
+static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
+    bool first = true;
+    int node = 0;
+    for (int i = 0; i <= model->num_layers; i++) {
+        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
+        for (; node < (layer ? layer->first_node : model->graph.count); node++, first = false) {
+            if (!mirt__write_operation(model, out, node, i, first)) return false;
+        }
+        if (!layer) return true;
+        if (!mirt__write_layer(model, out, i, first)) return false;
+        node = layer->first_node + layer->num_nodes;
+        first = false;
+    }
+    return true;
+}
+
+/* Terms of the loss that no layer makes again. */
+static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
+    int term = 0, written = 0;
+    for (int i = 0; i <= model->num_layers; i++) {
+        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
+        for (; term < (layer ? layer->first_term : model->num_terms); term++, written++) {
+            mirt__text_add(out, written ? "," : ",\"losses\":[");
+            if (!mirt__write_tensor(model, out, model->term[term], model->num_layers, "a term of the loss")) return false;
+        }
+        if (layer) term = layer->first_term + layer->num_terms;
+    }
+    if (written) mirt__text_add(out, "]");
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out) {
+    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->first = i;
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "name", model->name, true);
+    mirt__text_add(out, ",\"layers\":[");
+    if (!mirt__write_entries(model, out)) return mirt_last_status();
+    mirt__text_add(out, "]");
+    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) {
+        return mirt_last_status();
+    }
+    mirt__text_add(out, "}");
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+/* >>reading */
+
+/* What has been recorded so far. */
+typedef struct mirt__entry {
+    const char *name; /* the file's */
+    mirt_tensor *const *out;
+    int num_out;
+} mirt__entry;
+typedef struct mirt__reading {
+    mirt_model *model;
+    mirt__entry *entry;
+    int count;
+} mirt__reading;
+
+/* A name, or [name, number]; NULL, without an error, when there is no such tensor. */
+static mirt_tensor *mirt__read_tensor(const mirt__reading *r, const mirt__json *json) {
+    int64_t slot = 0;
+    if (json->type == MIRT__JSON_ARRAY) {
+        if (json->count != 2 || json->item[1]->type != MIRT__JSON_NUMBER || !json->item[1]->integral) return NULL;
+        slot = json->item[1]->integer;
+        json = json->item[0];
+    }
+    for (int i = r->count - 1; json->type == MIRT__JSON_STRING && i >= 0; i--) {
+        if (strcmp(r->entry[i].name, json->string) == 0) return slot >= 0 && slot < r->entry[i].num_out ? r->entry[i].out[slot] : NULL;
+    }
+    return NULL;
+}
+
+/* The members "input" or "inputs" of `json`, for key "input"; how many, or -1 without an error. */
+static int mirt__read_tensors(const mirt__reading *r, const mirt__json *json, const char *key, mirt_tensor **out, int capacity) {
+    char plural[16];
+    snprintf(plural, sizeof plural, "%ss", key);
+    const mirt__json *one = mirt__json_member(json, key), *all = mirt__json_member(json, plural);
+    if (one && all) return -1;
+    if (one) return (out[0] = mirt__read_tensor(r, one)) ? 1 : -1;
+    if (!all) return 0;
+    if (all->type != MIRT__JSON_ARRAY || all->count > (size_t)capacity) return -1;
+    for (size_t i = 0; i < all->count; i++) {
+        if (!(out[i] = mirt__read_tensor(r, all->item[i]))) return -1;
+    }
+    return (int)all->count;
+}
+
+static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *const *out, int num_out) {
+    mirt__entry *e = &r->entry[r->count++];
+    e->name = name;
+    e->out = out;
+    e->num_out = num_out;
+    return true;
+}
+
+static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const char *class_name, const char *name) {
+    mirt_model *model = r->model;
+    const mirt__layer_class *cls = mirt__layer_class_by_name(model->strategy, class_name);
+    const mirt__json *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
+    mirt_tensor *in[MIRT__MAX_IN];
+    char other[MIRT__JSON_LABEL];
+    if (!cls) {
+        mirt__fail(MIRT_E_FORMAT, "class %s is neither the library's nor known by mirt_register_layer", mirt__json_label(class_name, other));
+        return false;
+    }
+    char *desc = config ? (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size) : NULL;
+    if (!desc) return false;
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return false;
+    }
+    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
+    if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
+    if (num_in < 0 || (num_in == 0 && cls->min_in > 0)) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
+    if (!mirt__layer_add(model, cls, in, num_in, desc, name)) return false;
+    const mirt__layer *layer = model->layer[model->num_layers - 1];
+    return mirt__read_done(r, name, layer->out, layer->num_out);
+}
+
+static int mirt__hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
+    const mirt__json *data = mirt__json_get(json, "data", MIRT__JSON_STRING);
+    const size_t size = a->dtype == MIRT_FLOAT32 || a->dtype == MIRT_INT32 ? 4 : 1;
+    if (!data) return NULL;
+    int64_t count = mirt__shape_count(&a->shape);
+    bool good = count > 0 && !mirt__is_batched(&a->shape) && strlen(data->string) / 2 / size == (size_t)count && strlen(data->string) == 2 * size * (size_t)count;
+    unsigned char *bytes = good ? (unsigned char *)mirt__pool_alloc(&r->model->graph.pool, (size_t)count * size) : NULL;
+    if (good && !bytes) return NULL;
+    for (size_t i = 0; good && i < (size_t)count * size; i++) {
+        int high = mirt__hex_digit(data->string[2 * i]), low = mirt__hex_digit(data->string[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        if (good) bytes[i] = (unsigned char)(16 * high + low);
+        good = good && (a->dtype != MIRT_BOOL || bytes[i] <= 1);
+    }
+    if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
+    return mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (mirt_tensor *)NULL;
+}
+
+static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
+    char label[MIRT__JSON_LABEL];
+    size_t known = 0;
+    *a = mirt__no_attrs();
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__field *field = &mirt__file_attrs[i].field;
+        if (!mirt__json_member(json, field->name)) continue;
+        if (mirt__read_field(json, field, (char *)a) != MIRT_OK) return mirt_last_status();
+        known++;
+    }
+    for (size_t i = 0; known < json->count && i < json->count; i++) {
+        bool found = false;
+        for (int k = 0; k < MIRT__COUNT(mirt__file_attrs); k++) found = found || strcmp(mirt__file_attrs[k].field.name, json->item[i]->key) == 0;
+        if (!found) return mirt__fail(MIRT_E_FORMAT, "attribute \"%s\" is not known to this version", mirt__json_label(json->item[i]->key, label));
+    }
+    return MIRT_OK;
+}
+
+static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
+    const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING), *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
+    mirt_tensor *in[MIRT__MAX_IN], *out;
+    char label[MIRT__JSON_LABEL];
+    mirt__attrs a;
+    if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
+    const mirt__file_op *row = mirt__file_op_of(op->string);
+    if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
+    if (a.kind >= row->kinds) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", label, a.kind), false;
+    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
+    if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
+    if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
+    if (num_in < min_in || num_in > max_in) return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
+    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
+    return out && mirt__read_done(r, name, out->node->out, out->node->num_out);
+}
+
+static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const char *name) {
+    const mirt__json *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
+    mirt__variable_desc desc;
+    memset(&desc, 0, sizeof desc);
+    for (int i = 0; i < MIRT__COUNT(mirt__variable_fields); i++) {
+        if (!config || mirt__read_field(config, &mirt__variable_fields[i], (char *)&desc) != MIRT_OK) return false;
+    }
+    mirt_tensor *v = NULL; (void)name;/*TEMP*/
+    return v && mirt__read_done(r, name, v->node->out, 1);
+}
+
+static bool mirt__read_entry(mirt__reading *r, const mirt__json *json, size_t number) {
+    char label[MIRT__JSON_LABEL];
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number), false;
+    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
+    if (!class_name || !name) return mirt__fail_at("layer number %zu", number), false;
+    bool operation = strcmp(class_name->string, "Operation") == 0;
+    bool good = operation ? mirt__read_operation(r, json, name->string) :
+                strcmp(class_name->string, "Variable") == 0 ? mirt__read_variable(r, json, name->string) :
+                mirt__read_layer(r, json, class_name->string, name->string);
+    if (!good && (operation || r->model->graph.status == MIRT_OK)) mirt__fail_at("layer %s", mirt__json_label(name->string, label));
+    return good;
+}
+
+static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) {
+    const mirt__json *layers = mirt__json_get(json, "layers", MIRT__JSON_ARRAY), *losses = mirt__json_member(json, "losses");
+    mirt_tensor *out[MIRT_MAX_OUTPUTS], *term;
+    if (!layers) return mirt_last_status();
+    if (layers->count > MIRT__MAX_ENTRIES) return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count, MIRT__MAX_ENTRIES);
+    if (!mirt__grow((void **)&r->entry, 0, layers->count + 1, sizeof *r->entry)) return mirt_last_status();
+    for (size_t i = 0; i < layers->count; i++) {
+        if (!mirt__read_entry(r, layers->item[i], i + 1)) return mirt_last_status();
+    }
+    int count = mirt__read_tensors(r, json, "output", out, MIRT_MAX_OUTPUTS);
+    if (count == 0) return mirt__fail(MIRT_E_FORMAT, "\"output\" is missing");
+    if (count < 0) return mirt__fail(MIRT_E_FORMAT, "the output is not a layer");
+    mirt_model_outputs(r->model, out, count);
+    if (losses && losses->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the losses are not an array");
+    for (size_t i = 0; losses && i < losses->count; i++) {
+        if (!(term = mirt__read_tensor(r, losses->item[i]))) return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not an operation's");
+        if (!mirt__term_add(r->model, term)) return mirt_last_status();
+    }
+    return r->model->graph.status == MIRT_OK ? MIRT_OK : mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
+}
+
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+    mirt__reading r;
+    memset(&r, 0, sizeof r);
+    r.model = model;
+    if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
+    const mirt__json *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
+    if (!name || !(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
+    mirt_status status = mirt__read_entries(&r, architecture);
+    mirt__free(r.entry);
+    return status;
+}
+
+#undef MIRT__MAX_ENTRIES
 
 /* >>section train/trainer.h */
 

@@ -453,12 +453,79 @@ typedef struct mirt_conv2d_desc {
     const char *name;
 } mirt_conv2d_desc;
 
+typedef struct mirt_depthwise_conv2d_desc {
+    int kernel[2], strides[2], dilation[2]; /* as in mirt_conv2d_desc */
+    int depth_multiplier;                   /* filters for each channel; default 1 */
+    mirt_padding padding;
+    mirt_activation_kind activation;
+    bool no_bias;
+    mirt_initializer depthwise_initializer; /* default glorot_uniform */
+    mirt_initializer bias_initializer;      /* default zeros */
+    mirt_regularizer depthwise_regularizer, bias_regularizer;
+    const char *name;
+} mirt_depthwise_conv2d_desc;
+
+typedef struct mirt_separable_conv2d_desc {
+    int filters;
+    mirt_depthwise_conv2d_desc depthwise;   /* the first part, and bias, activation and name of the whole */
+    mirt_initializer pointwise_initializer; /* default glorot_uniform */
+    mirt_regularizer pointwise_regularizer;
+} mirt_separable_conv2d_desc;
+
 typedef struct mirt_pool2d_desc {
     int size[2];    /* default 2, 2; {k, 0} means {k, k} */
     int strides[2]; /* default: size; {s, 0} means {s, s} */
     mirt_padding padding;
     const char *name;
 } mirt_pool2d_desc;
+
+typedef struct mirt_global_pool2d_desc {
+    bool max;      /* GlobalMaxPooling2D; otherwise GlobalAveragePooling2D */
+    bool keepdims; /* (rows, 1, 1, c) */
+    const char *name;
+} mirt_global_pool2d_desc;
+
+typedef struct mirt_up_sampling2d_desc {
+    int size[2];   /* default 2, 2; {k, 0} means {k, k} */
+    bool bilinear; /* otherwise the nearest pixel */
+    const char *name;
+} mirt_up_sampling2d_desc;
+
+typedef struct mirt_batch_norm_desc {
+    float momentum;    /* of the moving statistics; default 0.99: a momentum of 0 cannot be had */
+    float epsilon;     /* default 1e-3 */
+    bool no_center;    /* without beta */
+    bool no_scale;     /* without gamma */
+    bool synchronized; /* normalizes with the statistics of the global batch, not with a replica's own */
+    mirt_initializer beta_initializer, gamma_initializer;                  /* default zeros, ones */
+    mirt_initializer moving_mean_initializer, moving_variance_initializer; /* default zeros, ones */
+    mirt_regularizer beta_regularizer, gamma_regularizer;
+    const char *name;
+} mirt_batch_norm_desc;
+
+typedef struct mirt_layer_norm_desc {
+    int axes;       /* how many of the last axes; default 1 */
+    float epsilon;  /* default 1e-3 */
+    bool no_center; /* without beta */
+    bool no_scale;  /* without gamma */
+    mirt_initializer beta_initializer, gamma_initializer; /* default zeros, ones */
+    mirt_regularizer beta_regularizer, gamma_regularizer;
+    const char *name;
+} mirt_layer_norm_desc;
+
+typedef struct mirt_relu_desc {
+    float max_value;      /* 0: none */
+    float negative_slope;
+    float threshold;
+    const char *name;
+} mirt_relu_desc;
+
+typedef struct mirt_prelu_desc {
+    mirt_initializer alpha_initializer; /* default zeros */
+    mirt_regularizer alpha_regularizer;
+    int shared_axes;                    /* bits: 6 is height and width of images */
+    const char *name;
+} mirt_prelu_desc;
 
 /* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
    Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
@@ -474,12 +541,28 @@ MIRT_API mirt_tensor *mirt_rescale(mirt_tensor *x, float scale, float offset);
 MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc);
 /* NHWC, kernel HWIO. SAME pads as TensorFlow: the odd pixel at the bottom and right. */
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc);
+/* The transpose of a convolution: (rows, h, w, c) -> (rows, h * stride, w * stride, filters) with SAME. Kernel
+   [h, w, filters, channels]; no groups. Keras: Conv2DTranspose without output_padding. */
+MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc);
+/* Every channel by itself, kernel [h, w, channels, depth_multiplier]. Keras: DepthwiseConv2D. */
+MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc);
+/* A depthwise convolution and a 1x1 one over its channels. Keras: SeparableConv2D. */
+MIRT_API mirt_tensor *mirt_separable_conv2d(mirt_tensor *x, const mirt_separable_conv2d_desc *desc);
 /* Of equal values in a window the first wins the gradient. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
 /* Padding is not counted in the mean. NULL desc: all defaults. */
 MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc);
 /* (rows, h, w, c) -> (rows, c). */
 MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x);
+/* Of equal values the first has the gradient. */
+MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x);
+/* Either of them with what it may be told. NULL desc: the average. */
+MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc);
+/* Zeros around an image; or the pixels at its edges taken off. Keras: ZeroPadding2D, Cropping2D. */
+MIRT_API mirt_tensor *mirt_zero_padding2d(mirt_tensor *x, int top, int bottom, int left, int right);
+MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int left, int right);
+/* NULL desc: all defaults. Keras: UpSampling2D. */
+MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2d_desc *desc);
 /* (rows, ...) -> (rows, all the rest). */
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
 /* Inverted dropout, active in training only; 0 <= rate <= 1. Masks are keyed by (seed, step,
@@ -487,6 +570,33 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
+/* Keras: ReLU, LeakyReLU, ELU, PReLU, Softmax over the last axis. The operations without _layer do the same without
+   being a layer of the model. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_relu_layer(mirt_tensor *x, const mirt_relu_desc *desc);
+MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope);
+MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha);
+MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc);
+MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x);
+/* Over all axes but the last. In training with the batch's statistics, of each replica's own rows unless
+   synchronized; otherwise with the moving ones. Weights gamma, beta, moving_mean, moving_variance; the last two
+   are not trained, and all replicas' statistics, weighted by rows, move them in every step. Ioffe & Szegedy 2015.
+   NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc);
+/* Ba et al. 2016. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_layer_norm(mirt_tensor *x, const mirt_layer_norm_desc *desc);
+/* Per sample, as mirt_reshape; one dimension may be -1: what is left. Keras: Reshape. */
+MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape);
+/* Axis i + 1 becomes axis dims[i], counted from 1 behind the rows: MIRT_SHAPE(3, 1, 2). Keras: Permute. */
+MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims);
+/* `count` tensors, 1 to 8, that differ in `axis` alone, -1 being the last. Keras: Concatenate. */
+MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int axis);
+/* `count` tensors, 1 to 8 (Subtract: 2), that broadcast. Keras: Add, Subtract, Multiply, Average, Maximum, Minimum. */
+MIRT_API mirt_tensor *mirt_add_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_subtract_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_multiply_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_maximum_layer(mirt_tensor *const *in, int count);
+MIRT_API mirt_tensor *mirt_minimum_layer(mirt_tensor *const *in, int count);
 /* The name of the model's next layer, for those whose description has none: valid UTF-8 without '/', copied.
    Keras: layer(name=...). */
 MIRT_API void mirt_next_name(mirt_model *model, const char *name);

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "../ops/ops.h"
 
+static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
@@ -13,13 +14,13 @@ static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL, NULL, NU
 
 /* >>writing */
 
-static void mirt__write_key(mirt__text *out, const char *key, bool first) {
+MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first) {
     mirt__text_add(out, first ? "" : ",");
     mirt__json_write_string(out, key);
     mirt__text_add(out, ":");
 }
 
-static void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
+MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
     mirt__write_key(out, key, first);
     mirt__json_write_string(out, value);
 }
@@ -44,6 +45,12 @@ static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) 
     mirt__text_add(out, "}}");
 }
 
+static void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
+    mirt__text_add(out, "[");
+    for (int i = 0; i < count; i++) mirt__text_add(out, "%s%lld", i ? "," : "", (long long)dim[i]);
+    mirt__text_add(out, "]");
+}
+
 static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
     if (r->l1 == 0 && r->l2 == 0) {
         mirt__text_add(out, "null");
@@ -55,7 +62,7 @@ static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) 
     mirt__text_add(out, "}}");
 }
 
-static void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
+MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
     const void *at = desc + field->offset;
     mirt__write_key(out, field->name, first);
     switch (field->kind) {
@@ -63,57 +70,25 @@ static void mirt__write_field(mirt__text *out, const mirt__field *field, const c
     case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
     case MIRT__FIELD_INT2X2: mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2], ((const int *)at)[3]); break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
+    case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_LIMIT:
+        if (isfinite(*(const float *)at)) mirt__json_write_number(out, (double)*(const float *)at);
+        else mirt__json_write_string(out, isnan(*(const float *)at) ? "nan" : *(const float *)at > 0 ? "inf" : "-inf");
+        break;
+    case MIRT__FIELD_DOUBLE: mirt__json_write_number(out, *(const double *)at); break;
+    case MIRT__FIELD_DTYPE: mirt__json_write_string(out, mirt__dtype_name(*(const mirt_dtype *)at)); break;
+    case MIRT__FIELD_TRAINING: mirt__json_write_string(out, mirt__training_names[*(const mirt_training *)at]); break;
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
-    case MIRT__FIELD_SHAPE: {
-        const mirt_shape *shape = (const mirt_shape *)at;
-        for (int i = 0; i < shape->rank; i++) mirt__text_add(out, "%s%lld", i ? "," : "[", (long long)shape->dim[i]);
-        mirt__text_add(out, "]");
-        break;
+    case MIRT__FIELD_SHAPE:
+    case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
+    case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
     }
-    }
-}
-
-/* The layer whose output is `t`, or NULL. */
-static const mirt__layer *mirt__layer_of(const mirt_model *model, const mirt_tensor *t, int before) {
-    for (int i = before - 1; i >= 0; i--) {
-        if (model->layer[i]->out[0] == t) return model->layer[i];
-    }
-    return NULL;
-}
-
-static mirt_status mirt__no_layer(const char *reader) {
-    return mirt__fail(MIRT_E_STATE, "%s reads a tensor made by a bare operation; only models made of layers can be saved whole (weights alone can)", reader);
-}
-
-MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out) {
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "name", model->name, true);
-    mirt__write_key(out, "layers", false);
-    mirt__text_add(out, "[");
-    for (int i = 0; i < model->num_layers; i++) {
-        const mirt__layer *layer = model->layer[i], *from = layer->num_in ? mirt__layer_of(model, layer->in[0], i) : NULL;
-        if (layer->num_in && !from) return mirt__no_layer(layer->name);
-        mirt__text_add(out, i ? ",{" : "{");
-        mirt__write_name(out, "class_name", layer->cls->class_name, true);
-        mirt__write_name(out, "name", layer->name, false);
-        if (from) mirt__write_name(out, "input", from->name, false);
-        mirt__write_key(out, "config", false);
-        mirt__text_add(out, "{");
-        for (int f = 0; f < layer->cls->num_fields; f++) mirt__write_field(out, &layer->cls->fields[f], layer->desc, f == 0);
-        mirt__text_add(out, "}}");
-    }
-    const mirt__layer *last = mirt__layer_of(model, model->output[0], model->num_layers);
-    if (!last) return mirt__no_layer("the output");
-    mirt__text_add(out, "]");
-    mirt__write_name(out, "output", last->name, false);
-    mirt__text_add(out, "}");
-    return out->failed ? mirt_last_status() : MIRT_OK;
 }
 
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
@@ -169,20 +144,37 @@ static mirt_status mirt__read_int(const mirt__json *object, const char *key, int
     return MIRT_OK;
 }
 
-/* An array of `minimum` to `maximum` positive integers; returns how many, or -1. */
-static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum) {
+/* An array of `minimum` to `maximum` integers, each from `low` to `high`; returns how many, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum, int64_t low, int64_t high) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    const char *what = low == 1 ? "positive integers" : low == 0 ? "integers, none negative" : "integers in range";
     if (!array) return -1;
     bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
     for (size_t i = 0; good && i < array->count; i++) {
         const mirt__json *item = array->item[i];
-        good = item->type == MIRT__JSON_NUMBER && item->integral && item->integer > 0 && item->integer <= INT_MAX;
+        good = item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= low && item->integer <= high;
         if (good) out[i] = item->integer;
     }
     if (good) return (int)array->count;
-    if (minimum == maximum) mirt__fail(MIRT_E_FORMAT, "%s must be %d positive integers", key, minimum);
-    else mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d positive integers", key, minimum, maximum);
+    if (minimum == maximum) mirt__fail(MIRT_E_FORMAT, "%s must be %d %s", key, minimum, what);
+    else mirt__fail(MIRT_E_FORMAT, "%s must be %d to %d %s", key, minimum, maximum, what);
     return -1;
+}
+
+/* An int64_t of any size, which JSON holds exactly. */
+static mirt_status mirt__read_int64(const mirt__json *object, const char *key, int64_t *out) {
+    return mirt__json_get_int(object, key, INT64_MIN, INT64_MAX, out);
+}
+
+static mirt_status mirt__read_limit(const mirt__json *object, const char *key, float *out) {
+    static const char *const names[] = {"inf", "-inf", "nan"};
+    const mirt__json *value = mirt__json_member(object, key);
+    if (!value || value->type != MIRT__JSON_STRING) return mirt__read_float(object, key, out);
+    *out = value->string[0] == '-' ? -INFINITY : value->string[0] == 'n' ? NAN : INFINITY;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(names[i], value->string) == 0) return MIRT_OK;
+    }
+    return mirt__fail(MIRT_E_FORMAT, "%s is neither a number nor \"inf\"", key);
 }
 
 static mirt_status mirt__read_initializer(const mirt__json *object, const char *key, mirt_initializer *out) {
@@ -235,24 +227,43 @@ static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int
     return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
 }
 
-static mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
+/* Where any rank will do the rows of a batch may come first. */
+static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum, mirt_shape *out) {
+    int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS, minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
+    if (rank < 0) return mirt_last_status();
+    out->rank = rank;
+    for (int i = 0; i < rank; i++) {
+        if (out->dim[i] < 1 && (i > 0 || out->dim[i] != MIRT_ROWS)) return mirt__fail(MIRT_E_FORMAT, "%s: a dimension is %lld", key, (long long)out->dim[i]);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
     void *at = desc + field->offset;
     int64_t values[MIRT_MAX_RANK];
     int index;
     bool truth = false;
     mirt_status status = MIRT_OK;
-    const char *activations[MIRT__ACTIVATION_COUNT];
+    const char *activations[MIRT__ACTIVATION_COUNT], *dtypes[MIRT__DTYPE_COUNT];
     switch (field->kind) {
     case MIRT__FIELD_INT: return mirt__read_int(config, field->name, 0, (int *)at);
     case MIRT__FIELD_SIGNED: return mirt__read_int(config, field->name, INT_MIN, (int *)at);
     case MIRT__FIELD_INT2X2: return mirt__read_2x2(config, field->name, (int *)at);
     case MIRT__FIELD_INT2:
-        if (mirt__read_ints(config, field->name, values, 2, 2) < 0) return mirt_last_status();
+        if (mirt__read_ints(config, field->name, values, 2, 2, 1, INT_MAX) < 0) return mirt_last_status();
         ((int *)at)[0] = (int)values[0];
         ((int *)at)[1] = (int)values[1];
         return MIRT_OK;
     case MIRT__FIELD_FLOAT: return mirt__read_float(config, field->name, (float *)at);
-    case MIRT__FIELD_BOOL: return mirt__read_bool(config, field->name, (bool *)at);
+    case MIRT__FIELD_LIMIT: return mirt__read_limit(config, field->name, (float *)at);
+    case MIRT__FIELD_DOUBLE: {
+        const mirt__json *value = mirt__json_get(config, field->name, MIRT__JSON_NUMBER);
+        if (value) *(double *)at = value->number;
+        return value ? MIRT_OK : mirt_last_status();
+    }
+    case MIRT__FIELD_INT64: return mirt__read_int64(config, field->name, (int64_t *)at);
+    case MIRT__FIELD_BOOL: /* missing in files older than the field */
+        return mirt__json_member(config, field->name) ? mirt__read_bool(config, field->name, (bool *)at) : MIRT_OK;
     case MIRT__FIELD_NO:
         status = mirt__read_bool(config, field->name, &truth);
         if (status == MIRT_OK) *(bool *)at = !truth;
@@ -268,62 +279,21 @@ static mirt_status mirt__read_field(const mirt__json *config, const mirt__field 
         return status;
     case MIRT__FIELD_INITIALIZER: return mirt__read_initializer(config, field->name, (mirt_initializer *)at);
     case MIRT__FIELD_REGULARIZER: return mirt__read_regularizer(config, field->name, (mirt_regularizer *)at);
-    case MIRT__FIELD_SHAPE: {
-        mirt_shape *shape = (mirt_shape *)at;
-        shape->rank = mirt__read_ints(config, field->name, shape->dim, 1, MIRT_MAX_RANK - 1);
-        return shape->rank < 0 ? mirt_last_status() : MIRT_OK;
-    }
+    case MIRT__FIELD_TRAINING:
+        status = mirt__read_name(config, field->name, mirt__training_names, MIRT__COUNT(mirt__training_names), &index);
+        if (status == MIRT_OK) *(mirt_training *)at = (mirt_training)index;
+        return status;
+    case MIRT__FIELD_DTYPE:
+        for (int i = 0; i < MIRT__DTYPE_COUNT; i++) dtypes[i] = mirt__dtype_name((mirt_dtype)i);
+        status = mirt__read_name(config, field->name, dtypes, MIRT__DTYPE_COUNT, &index);
+        if (status == MIRT_OK) *(mirt_dtype *)at = (mirt_dtype)index;
+        return status;
+    case MIRT__FIELD_SHAPE: return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
+    case MIRT__FIELD_DIMS: return mirt__read_shape(config, field->name, 0, MIRT_MAX_RANK, (mirt_shape *)at);
+    case MIRT__FIELD_AXES:
+        return mirt__read_ints(config, field->name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1, MIRT__MAX_ELEMENTS) < 0 ? mirt_last_status() : MIRT_OK;
     }
     return status;
-}
-
-static const mirt__layer *mirt__layer_named(const mirt_model *model, const char *name) {
-    for (int i = 0; i < model->num_layers; i++) {
-        if (strcmp(model->layer[i]->name, name) == 0) return model->layer[i];
-    }
-    return NULL;
-}
-
-/* Layer number `number` of the file. */
-static mirt_status mirt__layer_read(mirt_model *model, const mirt__json *json, size_t number) {
-    char label[MIRT__JSON_LABEL];
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number);
-    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
-    const mirt__json *input = mirt__json_member(json, "input"), *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
-    if (!class_name || !name || !config) return mirt__fail_at("layer number %zu", number);
-    mirt__json_label(name->string, label);
-    const mirt__layer_class *cls = mirt__layer_class_by_name(model->strategy, class_name->string);
-    if (!cls) {
-        char other[MIRT__JSON_LABEL];
-        return mirt__fail(MIRT_E_FORMAT, "layer %s is of class %s, which this version does not know", label, mirt__json_label(class_name->string, other));
-    }
-    char *desc = (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size);
-    if (!desc) return mirt_last_status();
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return mirt__fail_at("layer %s", label);
-    }
-    const mirt__layer *from = input && input->type == MIRT__JSON_STRING ? mirt__layer_named(model, input->string) : NULL;
-    bool is_input = strcmp(class_name->string, "InputLayer") == 0;
-    if (is_input ? input != NULL : !from) {
-        return mirt__fail(MIRT_E_FORMAT, "layer %s: %s", label, is_input ? "an InputLayer has no input" : "its input is not a layer before it");
-    }
-    return mirt__layer_add(model, cls, from ? from->out : NULL, from != NULL, desc, name->string) ? MIRT_OK : mirt_last_status();
-}
-
-MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
-    if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
-    const mirt__json *layers = mirt__json_get(architecture, "layers", MIRT__JSON_ARRAY);
-    const mirt__json *output = mirt__json_get(architecture, "output", MIRT__JSON_STRING), *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
-    char label[MIRT__JSON_LABEL];
-    if (!layers || !output || !name) return mirt_last_status();
-    if (!(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
-    for (size_t i = 0; i < layers->count; i++) {
-        if (mirt__layer_read(model, layers->item[i], i + 1) != MIRT_OK) return mirt_last_status();
-    }
-    const mirt__layer *last = mirt__layer_named(model, output->string);
-    if (!last) return mirt__fail(MIRT_E_FORMAT, "the output \"%s\" is not a layer", mirt__json_label(output->string, label));
-    mirt_model_output(model, last->out[0]);
-    return MIRT_OK;
 }
 
 static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {

@@ -1,15 +1,28 @@
 #ifndef MIRT__CONFIG_H
 #define MIRT__CONFIG_H
-/* Layers and compile settings as JSON, in Keras's words, and back. */
+/* Models and compile settings as JSON, in Keras's words, and back. */
 #include "../formats/json.h"
 #include "model.h"
 
-/* {"name", "layers": [{"class_name", "name", "input", "config"}], "output"}; an error when the model
-   holds operations outside of layers. */
-MIRT__LIB mirt_status mirt__architecture_write(const mirt_model *model, mirt__text *out);
-/* Records the layers into an empty model. */
-MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
+/* --- config.c --- */
+/* `"key":`, behind a comma unless it is the object's first. */
+MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
+MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
+/* A member of `object`, whose `field` it is. */
+MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
+MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
 MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out);
+
+/* --- architecture.c --- */
+/* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
+     {"class_name": "Conv2D", "name", "input", "config"}
+     {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has "data"
+     {"class_name": "Variable", "name", "config"}: made outside of layers.
+   A tensor is the name of what made it, or [name, number of its output]; several are "inputs": [...], and
+   "outputs". "losses": terms of the loss that are no layer's. */
+MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out);
+/* Records all that into an empty model. */
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
 
 #endif

@@ -7,8 +7,13 @@
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
-    X(input) X(rescaling) X(dense) X(flatten) X(dropout) X(activation) \
-    X(conv2d) X(max_pool2d) X(average_pool2d) X(global_average_pool2d)
+    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) \
+    X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
+    X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
+    X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
+    X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
+    X(batch_norm) X(layer_norm) \
+    X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LAYER_EXTERN(name) extern const mirt__layer_class mirt__##name##_layer;
@@ -16,6 +21,8 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
+/* A member of the description `desc`. */
+#define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member)}
 /* Class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a description. */
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \

@@ -1,93 +1,119 @@
 #include "layers.h"
-/* Layers on images: convolution and pooling. */
+/* Convolutions. */
+
+/* Fills in the defaults and the attributes the ops read. */
+static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], mirt_padding padding, const mirt_tensor *x, mirt__attrs *a) {
+    mirt__default_pair(kernel, 0);
+    mirt__default_pair(strides, 1);
+    mirt__default_pair(dilation, 1);
+    *a = mirt__no_attrs();
+    for (int i = 0; i < 2; i++) {
+        a->strides[i] = strides[i];
+        a->dilation[i] = dilation[i];
+    }
+    a->groups = 1;
+    a->padding = padding;
+    if (kernel[0] < 1 || kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
+    return mirt__layer_takes_images(x);
+}
+
+static bool mirt__conv_filters(int filters) {
+    return filters > 0 || (mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", filters), false);
+}
 
 static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
-    mirt__default_pair(d->kernel, 0);
-    mirt__default_pair(d->strides, 1);
-    mirt__default_pair(d->dilation, 1);
+    mirt__attrs a;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
     if (!d->groups) d->groups = 1;
-    if (d->filters < 1) return mirt__fail(MIRT_E_INVALID, "filters is %d; it must be positive", d->filters), (mirt_tensor *)NULL;
-    if (d->kernel[0] < 1 || d->kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", d->kernel[0], d->kernel[1]), (mirt_tensor *)NULL;
-    if (!mirt__layer_takes_images(x)) return NULL;
     if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
         return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
     }
-    mirt__attrs a = mirt__no_attrs();
-    for (int i = 0; i < 2; i++) {
-        a.strides[i] = d->strides[i];
-        a.dilation[i] = d->dilation[i];
-    }
     a.groups = d->groups;
-    a.padding = d->padding;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
     return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
-static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
-    mirt__default_pair(d->size, 2);
-    if (!d->strides[0] && !d->strides[1]) d->strides[1] = d->size[1];
-    mirt__default_pair(d->strides, d->size[0]);
-    *a = mirt__no_attrs();
-    for (int i = 0; i < 2; i++) {
-        a->kernel[i] = d->size[i];
-        a->strides[i] = d->strides[i];
-    }
-    a->padding = d->padding;
-}
-
-static mirt_tensor *mirt__max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+static mirt_tensor *mirt__conv2d_transpose_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
     mirt__attrs a;
-    (void)layer;
-    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
-    return mirt__max_pool2d_op(x, &a);
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!d->groups) d->groups = 1;
+    if (d->groups != 1) return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution has none", d->groups), (mirt_tensor *)NULL;
+    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], d->filters, x->shape.dim[3], 0, 0);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
-static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+/* The depthwise part of either: a weight `name`. */
+static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const char *name, mirt_depthwise_conv2d_desc *d) {
     mirt__attrs a;
-    (void)layer;
-    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
-    return mirt__average_pool2d_op(x, &a);
+    if (!mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!d->depth_multiplier) d->depth_multiplier = 1;
+    if (d->depth_multiplier < 0) return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier), (mirt_tensor *)NULL;
+    mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier, 0, 0);
+    mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(), &d->depthwise_regularizer);
+    return mirt__depthwise_conv2d_op(x, kernel, &a);
 }
 
-static mirt_tensor *mirt__global_average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    (void)layer;
-    (void)desc;
-    if (!mirt__layer_takes_images(x)) return NULL;
-    return mirt__reduce_op(MIRT__REDUCE_MEAN, x, 6u, false);
+static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)desc;
+    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
 }
 
-static const mirt__field mirt__conv2d_fields[] = {{"filters", MIRT__FIELD_INT, offsetof(mirt_conv2d_desc, filters)},
-                                                  {"kernel_size", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, kernel)},
-                                                  {"strides", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, strides)},
-                                                  {"padding", MIRT__FIELD_PADDING, offsetof(mirt_conv2d_desc, padding)},
-                                                  {"dilation_rate", MIRT__FIELD_INT2, offsetof(mirt_conv2d_desc, dilation)},
-                                                  {"groups", MIRT__FIELD_INT, offsetof(mirt_conv2d_desc, groups)},
-                                                  {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_conv2d_desc, activation)},
-                                                  {"use_bias", MIRT__FIELD_NO, offsetof(mirt_conv2d_desc, no_bias)},
-                                                  {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, kernel_initializer)},
-                                                  {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_conv2d_desc, bias_initializer)},
-                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_conv2d_desc, kernel_regularizer)},
-                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_conv2d_desc, bias_regularizer)}};
-static const mirt__field mirt__pool_fields[] = {{"pool_size", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, size)},
-                                                {"strides", MIRT__FIELD_INT2, offsetof(mirt_pool2d_desc, strides)},
-                                                {"padding", MIRT__FIELD_PADDING, offsetof(mirt_pool2d_desc, padding)}};
+static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
+    mirt__attrs a = mirt__no_attrs();
+    a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = a.groups = 1;
+    if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise))) return NULL;
+    mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);
+    mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer, mirt_glorot_uniform(), &d->pointwise_regularizer);
+    x = mirt__conv2d_op(x, kernel, &a);
+    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer, &d->depthwise.bias_regularizer, d->depthwise.activation);
+}
+
+static const mirt__field mirt__conv2d_fields[] = {
+    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters), MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides), MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
+    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation), MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
+    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation), MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
+    MIRT__FIELD(mirt_conv2d_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
+    MIRT__FIELD(mirt_conv2d_desc, "bias_initializer", INITIALIZER, bias_initializer),
+    MIRT__FIELD(mirt_conv2d_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
+    MIRT__FIELD(mirt_conv2d_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+
+/* Of the description `type`, whose member `at` is (or, with nothing, which is) a mirt_depthwise_conv2d_desc. */
+#define MIRT__DEPTHWISE_FIELDS(type, at) \
+    MIRT__FIELD(type, "kernel_size", INT2, at kernel), MIRT__FIELD(type, "strides", INT2, at strides), MIRT__FIELD(type, "padding", PADDING, at padding), \
+    MIRT__FIELD(type, "depth_multiplier", INT, at depth_multiplier), MIRT__FIELD(type, "dilation_rate", INT2, at dilation), \
+    MIRT__FIELD(type, "activation", ACTIVATION, at activation), MIRT__FIELD(type, "use_bias", NO, at no_bias), \
+    MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
+    MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
+static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
+static const mirt__field mirt__separable_conv2d_fields[] = {
+    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters), MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
+    MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_initializer", INITIALIZER, pointwise_initializer),
+    MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_regularizer", REGULARIZER, pointwise_regularizer)};
+#undef MIRT__DEPTHWISE_FIELDS
+
 MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
-MIRT__LAYER(max_pool2d, "MaxPooling2D", "max_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
-MIRT__LAYER(average_pool2d, "AveragePooling2D", "average_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
-MIRT__PLAIN_LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1);
+MIRT__LAYER(conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
+MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt__depthwise_conv2d_fields, mirt_depthwise_conv2d_desc);
+MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields, mirt_separable_conv2d_desc);
 
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
     return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);
 }
 
-MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
-    return mirt__layer_on(&mirt__max_pool2d_layer, x, desc, desc ? desc->name : NULL);
+MIRT_API mirt_tensor *mirt_conv2d_transpose(mirt_tensor *x, const mirt_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__conv2d_transpose_layer, x, desc, desc ? desc->name : NULL);
 }
 
-MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
-    return mirt__layer_on(&mirt__average_pool2d_layer, x, desc, desc ? desc->name : NULL);
+MIRT_API mirt_tensor *mirt_depthwise_conv2d(mirt_tensor *x, const mirt_depthwise_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__depthwise_conv2d_layer, x, desc, desc ? desc->name : NULL);
 }
 
-MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL); }
+MIRT_API mirt_tensor *mirt_separable_conv2d(mirt_tensor *x, const mirt_separable_conv2d_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__separable_conv2d_layer, x, desc, desc ? desc->depthwise.name : NULL);
+}

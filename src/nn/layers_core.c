@@ -4,7 +4,7 @@
 typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
 typedef struct mirt__dropout_desc { float rate; } mirt__dropout_desc;
-typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
+typedef struct mirt__reshape_desc { mirt_shape shape; } mirt__reshape_desc;
 
 static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_model *model = layer->model;
@@ -56,30 +56,56 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void
     return mirt__dropout_op(x, ((const mirt__dropout_desc *)desc)->rate, mirt__hash(layer->name));
 }
 
-static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+/* At most one dimension of the target is -1: what is left. */
+static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
+    int64_t count = mirt__shape_count(&x->shape), known = 1;
+    int open = -1;
     (void)layer;
-    return mirt__activation_op(((const mirt__activation_desc *)desc)->activation, x);
+    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] == -1 && open < 0) open = i;
+        else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
+        else return mirt__fail(MIRT_E_SHAPE, "a dimension of the target is %lld; it must be positive, one may be -1, and all fit %lld elements",
+                               (long long)shape->dim[i], (long long)count), (mirt_tensor *)NULL;
+    }
+    if (open >= 0) shape->dim[open] = count / known;
+    return mirt_reshape(x, *shape);
 }
 
-static const mirt__field mirt__input_fields[] = {{"shape", MIRT__FIELD_SHAPE, offsetof(mirt__input_desc, shape)}};
-static const mirt__field mirt__rescaling_fields[] = {{"scale", MIRT__FIELD_FLOAT, offsetof(mirt__rescaling_desc, scale)},
-                                                     {"offset", MIRT__FIELD_FLOAT, offsetof(mirt__rescaling_desc, offset)}};
-static const mirt__field mirt__dense_fields[] = {{"units", MIRT__FIELD_INT, offsetof(mirt_dense_desc, units)},
-                                                 {"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt_dense_desc, activation)},
-                                                 {"use_bias", MIRT__FIELD_NO, offsetof(mirt_dense_desc, no_bias)},
-                                                 {"kernel_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, kernel_initializer)},
-                                                 {"bias_initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt_dense_desc, bias_initializer)},
-                                                  {"kernel_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, kernel_regularizer)},
-                                                  {"bias_regularizer", MIRT__FIELD_REGULARIZER, offsetof(mirt_dense_desc, bias_regularizer)}};
-static const mirt__field mirt__dropout_fields[] = {{"rate", MIRT__FIELD_FLOAT, offsetof(mirt__dropout_desc, rate)}};
-static const mirt__field mirt__activation_fields[] = {{"activation", MIRT__FIELD_ACTIVATION, offsetof(mirt__activation_desc, activation)}};
+/* Keras counts the axes from 1 and leaves the rows out. */
+static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt_shape *dims = &((const mirt__reshape_desc *)desc)->shape;
+    int permutation[MIRT_MAX_RANK] = {0};
+    (void)layer;
+    if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
+        return mirt__fail(MIRT_E_SHAPE, "%d dims; it must be a batch, and every axis but the rows be named once", dims->rank), (mirt_tensor *)NULL;
+    }
+    for (int i = 0; i < dims->rank; i++) permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;
+    return mirt_transpose(x, permutation);
+}
+
+static const mirt__field mirt__input_fields[] = {MIRT__FIELD(mirt__input_desc, "shape", SHAPE, shape)};
+static const mirt__field mirt__rescaling_fields[] = {MIRT__FIELD(mirt__rescaling_desc, "scale", FLOAT, scale),
+                                                     MIRT__FIELD(mirt__rescaling_desc, "offset", FLOAT, offset)};
+static const mirt__field mirt__dense_fields[] = {MIRT__FIELD(mirt_dense_desc, "units", INT, units),
+                                                 MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
+                                                 MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
+                                                 MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
+                                                 MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
+                                                  MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
+                                                  MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt__dropout_desc, "rate", FLOAT, rate)};
+static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
+static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 
 MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__input_desc);
 MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
 MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt__dropout_desc);
-MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
+MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt__reshape_desc);
+MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt__reshape_desc);
 
 MIRT_API mirt_tensor *mirt_input(mirt_model *model, mirt_shape shape) {
     mirt__input_desc d;
@@ -107,8 +133,14 @@ MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
     return mirt__layer_on(&mirt__dropout_layer, x, &d, NULL);
 }
 
-MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind) {
-    mirt__activation_desc d;
-    d.activation = kind;
-    return mirt__layer_on(&mirt__activation_layer, x, &d, NULL);
+MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
+    mirt__reshape_desc d;
+    d.shape = shape;
+    return mirt__layer_on(&mirt__reshape_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_permute(mirt_tensor *x, mirt_shape dims) {
+    mirt__reshape_desc d;
+    d.shape = dims;
+    return mirt__layer_on(&mirt__permute_layer, x, &d, NULL);
 }

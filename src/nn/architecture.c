@@ -1,0 +1,412 @@
+#include "config.h"
+#include "../ops/ops.h"
+#include "layers.h"
+
+#define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
+
+/* Operations that a file may hold: those that public functions record. */
+typedef struct mirt__file_op {
+    mirt__op_id id;
+    int min_in, max_in;
+    int kinds; /* a.kind is below */
+} mirt__file_op;
+static const mirt__file_op mirt__file_ops[] = {
+    {MIRT__OP_constant, 0, 0, 1},
+    {MIRT__OP_logic, 1, 3, MIRT__WHERE + 1},
+    {MIRT__OP_stop_gradient, 1, 1, 1},
+    {MIRT__OP_unary, 1, 1, MIRT__ACT_SOFTPLUS + 1},
+    {MIRT__OP_binary, 2, 2, MIRT__MINIMUM + 1},
+    {MIRT__OP_reduce, 1, 1, MIRT__REDUCE_MIN + 1},
+    {MIRT__OP_reshape, 1, 1, 1},
+    {MIRT__OP_cast, 1, 1, 1},
+    {MIRT__OP_one_hot, 1, 1, 1},
+    {MIRT__OP_matmul, 2, 2, 1},
+    {MIRT__OP_softmax, 1, 1, 1},
+    {MIRT__OP_log_softmax, 1, 1, 1},
+    {MIRT__OP_scan, 1, 1, MIRT__CUMSUM + 1},
+    {MIRT__OP_transpose, 1, 1, 1},
+    {MIRT__OP_concat, 1, MIRT__MAX_IN, 1},
+    {MIRT__OP_slice, 1, 1, 1},
+    {MIRT__OP_pad, 1, 1, 1},
+    {MIRT__OP_gather, 2, 2, 1},
+};
+
+/* Attributes that these read. Kinds are saved by their numbers: new ones come last. */
+typedef struct mirt__file_attr {
+    mirt__field field;
+    size_t size;
+} mirt__file_attr;
+#define MIRT__ATTR(name, kind) {{#name, kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name)}
+static const mirt__file_attr mirt__file_attrs[] = {
+    MIRT__ATTR(kind, MIRT__FIELD_INT), MIRT__ATTR(dtype, MIRT__FIELD_DTYPE), MIRT__ATTR(shape, MIRT__FIELD_DIMS),
+    MIRT__ATTR(transpose_a, MIRT__FIELD_BOOL), MIRT__ATTR(transpose_b, MIRT__FIELD_BOOL), MIRT__ATTR(axes, MIRT__FIELD_INT),
+    MIRT__ATTR(keepdims, MIRT__FIELD_BOOL), MIRT__ATTR(scale, MIRT__FIELD_LIMIT), MIRT__ATTR(offset, MIRT__FIELD_LIMIT),
+    MIRT__ATTR(depth, MIRT__FIELD_INT64), MIRT__ATTR(axis, MIRT__FIELD_SIGNED), MIRT__ATTR(begin, MIRT__FIELD_AXES),
+};
+#undef MIRT__ATTR
+
+static const mirt__file_op *mirt__file_op_of(const char *name) {
+    for (int i = 0; i < MIRT__COUNT(mirt__file_ops); i++) {
+        if (strcmp(mirt__op_get(mirt__file_ops[i].id)->name, name) == 0) return &mirt__file_ops[i];
+    }
+    return NULL;
+}
+
+/* A variable made outside of layers. */
+typedef struct mirt__variable_desc {
+    mirt_shape shape;
+    mirt_initializer initializer;
+    bool trainable;
+} mirt__variable_desc;
+static const mirt__field mirt__variable_fields[] = {{"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
+                                                    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
+                                                    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
+
+/* >>writing */
+
+/* The name of operation number `index`: no layer's, which have no '/' of their own. */
+static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {
+    snprintf(out, 64, "%s/%d", model->graph.node[index]->op->name, index);
+    return out;
+}
+
+/* How an entry names the tensor `t`. A layer that hands its input on names it too. */
+static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers, const char *reader) {
+    const mirt__node *node = t->node;
+    const char *name = NULL;
+    char label[64];
+    int slot = t->slot, index = node->out[0]->first;
+    for (int i = layers - 1; i >= 0 && !name; i--) {
+        const mirt__layer *layer = model->layer[i];
+        for (int k = 0; k < layer->num_out && !name; k++) {
+            if (layer->out[k] == t) name = layer->name, slot = k;
+        }
+        if (!name && index >= layer->first_node && index < layer->first_node + layer->num_nodes) {
+            mirt__fail(MIRT_E_STATE, "%s reads a tensor from inside of %s; such a model cannot be saved whole (weights alone can)", reader, layer->name);
+            return false;
+        }
+    }
+    if (!name) name = node->id == MIRT__OP_variable ? model->variable[node->a.index].name : mirt__op_label(model, index, label);
+    if (slot) mirt__text_add(out, "[");
+    mirt__json_write_string(out, name);
+    if (slot) mirt__text_add(out, ",%d]", slot);
+    return true;
+}
+
+/* "input" or "inputs", whatever `key` is. */
+static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t, int count, int layers, const char *reader) {
+    bool good = true;
+    mirt__text_add(out, count == 1 ? ",\"%s\":" : ",\"%ss\":[", key);
+    for (int i = 0; good && i < count; i++) {
+        if (i) mirt__text_add(out, ",");
+        good = mirt__write_tensor(model, out, t[i], layers, reader);
+    }
+    if (count != 1) mirt__text_add(out, "]");
+    return good;
+}
+
+static void mirt__write_begin(mirt__text *out, const char *class_name, const char *name, bool first) {
+    mirt__text_add(out, first ? "{" : ",{");
+    mirt__write_name(out, "class_name", class_name, true);
+    mirt__write_name(out, "name", name, false);
+}
+
+static void mirt__write_config(mirt__text *out, const mirt__field *fields, int count, const char *desc) {
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < count; i++) mirt__write_field(out, &fields[i], desc, i == 0);
+    mirt__text_add(out, "}");
+}
+
+static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
+    const mirt__layer *layer = model->layer[index];
+    mirt__write_begin(out, layer->cls->class_name, layer->name, first);
+    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name)) return false;
+    mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
+    mirt__text_add(out, "}");
+    return true;
+}
+
+static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool first) {
+    mirt__variable_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = v->shape;
+    desc.initializer = v->initializer;
+    desc.trainable = v->trainable;
+    mirt__write_begin(out, "Variable", v->name, first);
+    mirt__write_config(out, mirt__variable_fields, MIRT__COUNT(mirt__variable_fields), (const char *)&desc);
+    mirt__text_add(out, "}");
+}
+
+/* As hexadecimal digits of the bytes, numbers as float32. */
+static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
+    const size_t size = mirt__dtype_size(a->dtype);
+    mirt__text_add(out, ",\"data\":\"");
+    for (size_t i = 0; i < a->bytes / size; i++) {
+        const unsigned char *at = (const unsigned char *)a->data + i * size;
+        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)a->data)[i] : 0;
+        if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
+        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++) mirt__text_add(out, "%02x", at[k]);
+    }
+    mirt__text_add(out, "\"");
+}
+
+static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int index, int layers, bool first) {
+    const mirt__node *node = model->graph.node[index];
+    const mirt__attrs none = mirt__no_attrs();
+    char label[64];
+    bool plain = true;
+    mirt__op_label(model, index, label);
+    if (node->id == MIRT__OP_variable) {
+        mirt__write_variable(&model->variable[node->a.index], out, first);
+        return true;
+    }
+    if (!mirt__file_op_of(node->op->name)) return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+    mirt__write_begin(out, "Operation", label, first);
+    mirt__write_name(out, "op", node->op->name, false);
+    if (node->num_in && !mirt__write_tensors(model, out, "input", node->in, node->num_in, layers, label)) return false;
+    mirt__text_add(out, ",\"attributes\":{");
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__file_attr *a = &mirt__file_attrs[i];
+        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0) continue;
+        mirt__write_field(out, &a->field, (const char *)&node->a, plain);
+        plain = false;
+    }
+    mirt__text_add(out, "}");
+    if (node->a.data) mirt__write_data(out, &node->a);
+    mirt__text_add(out, "}");
+    return true;
+}
+
+/* Layers, and the nodes before, between and behind them. */
+static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
+    bool first = true;
+    int node = 0;
+    for (int i = 0; i <= model->num_layers; i++) {
+        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
+        for (; node < (layer ? layer->first_node : model->graph.count); node++, first = false) {
+            if (!mirt__write_operation(model, out, node, i, first)) return false;
+        }
+        if (!layer) return true;
+        if (!mirt__write_layer(model, out, i, first)) return false;
+        node = layer->first_node + layer->num_nodes;
+        first = false;
+    }
+    return true;
+}
+
+/* Terms of the loss that no layer makes again. */
+static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
+    int term = 0, written = 0;
+    for (int i = 0; i <= model->num_layers; i++) {
+        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
+        for (; term < (layer ? layer->first_term : model->num_terms); term++, written++) {
+            mirt__text_add(out, written ? "," : ",\"losses\":[");
+            if (!mirt__write_tensor(model, out, model->term[term], model->num_layers, "a term of the loss")) return false;
+        }
+        if (layer) term = layer->first_term + layer->num_terms;
+    }
+    if (written) mirt__text_add(out, "]");
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out) {
+    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->first = i;
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "name", model->name, true);
+    mirt__text_add(out, ",\"layers\":[");
+    if (!mirt__write_entries(model, out)) return mirt_last_status();
+    mirt__text_add(out, "]");
+    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) {
+        return mirt_last_status();
+    }
+    mirt__text_add(out, "}");
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+/* >>reading */
+
+/* What has been recorded so far. */
+typedef struct mirt__entry {
+    const char *name; /* the file's */
+    mirt_tensor *const *out;
+    int num_out;
+} mirt__entry;
+typedef struct mirt__reading {
+    mirt_model *model;
+    mirt__entry *entry;
+    int count;
+} mirt__reading;
+
+/* A name, or [name, number]; NULL, without an error, when there is no such tensor. */
+static mirt_tensor *mirt__read_tensor(const mirt__reading *r, const mirt__json *json) {
+    int64_t slot = 0;
+    if (json->type == MIRT__JSON_ARRAY) {
+        if (json->count != 2 || json->item[1]->type != MIRT__JSON_NUMBER || !json->item[1]->integral) return NULL;
+        slot = json->item[1]->integer;
+        json = json->item[0];
+    }
+    for (int i = r->count - 1; json->type == MIRT__JSON_STRING && i >= 0; i--) {
+        if (strcmp(r->entry[i].name, json->string) == 0) return slot >= 0 && slot < r->entry[i].num_out ? r->entry[i].out[slot] : NULL;
+    }
+    return NULL;
+}
+
+/* The members "input" or "inputs" of `json`, for key "input"; how many, or -1 without an error. */
+static int mirt__read_tensors(const mirt__reading *r, const mirt__json *json, const char *key, mirt_tensor **out, int capacity) {
+    char plural[16];
+    snprintf(plural, sizeof plural, "%ss", key);
+    const mirt__json *one = mirt__json_member(json, key), *all = mirt__json_member(json, plural);
+    if (one && all) return -1;
+    if (one) return (out[0] = mirt__read_tensor(r, one)) ? 1 : -1;
+    if (!all) return 0;
+    if (all->type != MIRT__JSON_ARRAY || all->count > (size_t)capacity) return -1;
+    for (size_t i = 0; i < all->count; i++) {
+        if (!(out[i] = mirt__read_tensor(r, all->item[i]))) return -1;
+    }
+    return (int)all->count;
+}
+
+static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *const *out, int num_out) {
+    mirt__entry *e = &r->entry[r->count++];
+    e->name = name;
+    e->out = out;
+    e->num_out = num_out;
+    return true;
+}
+
+static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const char *class_name, const char *name) {
+    mirt_model *model = r->model;
+    const mirt__layer_class *cls = mirt__layer_class_by_name(model->strategy, class_name);
+    const mirt__json *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
+    mirt_tensor *in[MIRT__MAX_IN];
+    char other[MIRT__JSON_LABEL];
+    if (!cls) {
+        mirt__fail(MIRT_E_FORMAT, "class %s is neither the library's nor known by mirt_register_layer", mirt__json_label(class_name, other));
+        return false;
+    }
+    char *desc = config ? (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size) : NULL;
+    if (!desc) return false;
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return false;
+    }
+    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
+    if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
+    if (num_in < 0 || (num_in == 0 && cls->min_in > 0)) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
+    if (!mirt__layer_add(model, cls, in, num_in, desc, name)) return false;
+    const mirt__layer *layer = model->layer[model->num_layers - 1];
+    return mirt__read_done(r, name, layer->out, layer->num_out);
+}
+
+static int mirt__hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
+    const mirt__json *data = mirt__json_get(json, "data", MIRT__JSON_STRING);
+    const size_t size = a->dtype == MIRT_FLOAT32 || a->dtype == MIRT_INT32 ? 4 : 1;
+    if (!data) return NULL;
+    int64_t count = mirt__shape_count(&a->shape);
+    bool good = count > 0 && !mirt__is_batched(&a->shape) && strlen(data->string) / 2 / size == (size_t)count && strlen(data->string) == 2 * size * (size_t)count;
+    unsigned char *bytes = good ? (unsigned char *)mirt__pool_alloc(&r->model->graph.pool, (size_t)count * size) : NULL;
+    if (good && !bytes) return NULL;
+    for (size_t i = 0; good && i < (size_t)count * size; i++) {
+        int high = mirt__hex_digit(data->string[2 * i]), low = mirt__hex_digit(data->string[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        if (good) bytes[i] = (unsigned char)(16 * high + low);
+        good = good && (a->dtype != MIRT_BOOL || bytes[i] <= 1);
+    }
+    if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
+    return mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (mirt_tensor *)NULL;
+}
+
+static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
+    char label[MIRT__JSON_LABEL];
+    size_t known = 0;
+    *a = mirt__no_attrs();
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__field *field = &mirt__file_attrs[i].field;
+        if (!mirt__json_member(json, field->name)) continue;
+        if (mirt__read_field(json, field, (char *)a) != MIRT_OK) return mirt_last_status();
+        known++;
+    }
+    for (size_t i = 0; known < json->count && i < json->count; i++) {
+        bool found = false;
+        for (int k = 0; k < MIRT__COUNT(mirt__file_attrs); k++) found = found || strcmp(mirt__file_attrs[k].field.name, json->item[i]->key) == 0;
+        if (!found) return mirt__fail(MIRT_E_FORMAT, "attribute \"%s\" is not known to this version", mirt__json_label(json->item[i]->key, label));
+    }
+    return MIRT_OK;
+}
+
+static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
+    const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING), *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
+    mirt_tensor *in[MIRT__MAX_IN], *out;
+    char label[MIRT__JSON_LABEL];
+    mirt__attrs a;
+    if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
+    const mirt__file_op *row = mirt__file_op_of(op->string);
+    if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
+    if (a.kind >= row->kinds) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", label, a.kind), false;
+    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
+    if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
+    if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
+    if (num_in < min_in || num_in > max_in) return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
+    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
+    return out && mirt__read_done(r, name, out->node->out, out->node->num_out);
+}
+
+static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const char *name) {
+    const mirt__json *config = mirt__json_get(json, "config", MIRT__JSON_OBJECT);
+    mirt__variable_desc desc;
+    memset(&desc, 0, sizeof desc);
+    for (int i = 0; i < MIRT__COUNT(mirt__variable_fields); i++) {
+        if (!config || mirt__read_field(config, &mirt__variable_fields[i], (char *)&desc) != MIRT_OK) return false;
+    }
+    mirt_tensor *v = NULL; (void)name;/*TEMP*/
+    return v && mirt__read_done(r, name, v->node->out, 1);
+}
+
+static bool mirt__read_entry(mirt__reading *r, const mirt__json *json, size_t number) {
+    char label[MIRT__JSON_LABEL];
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number), false;
+    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
+    if (!class_name || !name) return mirt__fail_at("layer number %zu", number), false;
+    bool operation = strcmp(class_name->string, "Operation") == 0;
+    bool good = operation ? mirt__read_operation(r, json, name->string) :
+                strcmp(class_name->string, "Variable") == 0 ? mirt__read_variable(r, json, name->string) :
+                mirt__read_layer(r, json, class_name->string, name->string);
+    if (!good && (operation || r->model->graph.status == MIRT_OK)) mirt__fail_at("layer %s", mirt__json_label(name->string, label));
+    return good;
+}
+
+static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) {
+    const mirt__json *layers = mirt__json_get(json, "layers", MIRT__JSON_ARRAY), *losses = mirt__json_member(json, "losses");
+    mirt_tensor *out[MIRT_MAX_OUTPUTS], *term;
+    if (!layers) return mirt_last_status();
+    if (layers->count > MIRT__MAX_ENTRIES) return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count, MIRT__MAX_ENTRIES);
+    if (!mirt__grow((void **)&r->entry, 0, layers->count + 1, sizeof *r->entry)) return mirt_last_status();
+    for (size_t i = 0; i < layers->count; i++) {
+        if (!mirt__read_entry(r, layers->item[i], i + 1)) return mirt_last_status();
+    }
+    int count = mirt__read_tensors(r, json, "output", out, MIRT_MAX_OUTPUTS);
+    if (count == 0) return mirt__fail(MIRT_E_FORMAT, "\"output\" is missing");
+    if (count < 0) return mirt__fail(MIRT_E_FORMAT, "the output is not a layer");
+    mirt_model_outputs(r->model, out, count);
+    if (losses && losses->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the losses are not an array");
+    for (size_t i = 0; losses && i < losses->count; i++) {
+        if (!(term = mirt__read_tensor(r, losses->item[i]))) return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not an operation's");
+        if (!mirt__term_add(r->model, term)) return mirt_last_status();
+    }
+    return r->model->graph.status == MIRT_OK ? MIRT_OK : mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
+}
+
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+    mirt__reading r;
+    memset(&r, 0, sizeof r);
+    r.model = model;
+    if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
+    const mirt__json *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
+    if (!name || !(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
+    mirt_status status = mirt__read_entries(&r, architecture);
+    mirt__free(r.entry);
+    return status;
+}
+
+#undef MIRT__MAX_ENTRIES

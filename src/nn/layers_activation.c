@@ -1,0 +1,111 @@
+#include "layers.h"
+/* Activations as layers. */
+
+typedef struct mirt__activation_desc { mirt_activation_kind activation; } mirt__activation_desc;
+typedef struct mirt__slope_desc { float slope; } mirt__slope_desc;
+
+static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__activation_op(((const mirt__activation_desc *)desc)->activation, x);
+}
+
+static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
+    float slope = ((const mirt__slope_desc *)desc)->slope;
+    if (!isfinite(slope)) return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
+    return mirt__unary_op(kind, x, slope, 0);
+}
+
+static mirt_tensor *mirt__leaky_relu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__slope_build(MIRT__ACT_LEAKY_RELU, x, desc);
+}
+
+static mirt_tensor *mirt__elu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__slope_build(MIRT__ACT_ELU, x, desc);
+}
+
+static mirt_tensor *mirt__softmax_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    (void)desc;
+    return mirt_softmax(x);
+}
+
+static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt_relu_desc *d = (const mirt_relu_desc *)desc;
+    const float slope = d->negative_slope, threshold = d->threshold;
+    (void)layer;
+    if (!(d->max_value >= 0 && slope >= 0 && threshold >= 0 && isfinite(d->max_value + slope + threshold))) {
+        return mirt__fail(MIRT_E_INVALID, "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative", (double)d->max_value,
+                          (double)slope, (double)threshold), (mirt_tensor *)NULL;
+    }
+    mirt_tensor *y;
+    if (threshold > 0) {
+        mirt_tensor *limit = mirt__scalar_op(x->node->graph, threshold);
+        y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x, mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
+    } else {
+        y = slope > 0 ? mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0) : mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
+    }
+    return d->max_value > 0 ? mirt__unary_op(MIRT__CLIP, y, -INFINITY, d->max_value) : y;
+}
+
+/* max(x, 0) - alpha * max(-x, 0). */
+static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_prelu_desc *d = (mirt_prelu_desc *)desc;
+    mirt_shape shape;
+    memset(&shape, 0, sizeof shape);
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (d->shared_axes < 0 || d->shared_axes & 1 || d->shared_axes >> x->shape.rank) {
+        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes, x->shape.rank - 1), (mirt_tensor *)NULL;
+    }
+    shape.rank = x->shape.rank - 1;
+    for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];
+    mirt_tensor *alpha = mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
+    mirt_tensor *negative = mirt__unary_op(MIRT__ACT_RELU, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0);
+    return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0), mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
+}
+
+static const mirt__field mirt__activation_fields[] = {MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
+static const mirt__field mirt__leaky_relu_fields[] = {MIRT__FIELD(mirt__slope_desc, "negative_slope", FLOAT, slope)};
+static const mirt__field mirt__elu_fields[] = {MIRT__FIELD(mirt__slope_desc, "alpha", FLOAT, slope)};
+static const mirt__field mirt__relu_fields[] = {MIRT__FIELD(mirt_relu_desc, "max_value", FLOAT, max_value),
+                                                MIRT__FIELD(mirt_relu_desc, "negative_slope", FLOAT, negative_slope),
+                                                MIRT__FIELD(mirt_relu_desc, "threshold", FLOAT, threshold)};
+static const mirt__field mirt__prelu_fields[] = {MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
+                                                 MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
+                                                 MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
+
+MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
+MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, mirt__slope_desc);
+MIRT__LAYER(elu, "ELU", "elu", 1, 1, mirt__elu_fields, mirt__slope_desc);
+MIRT__PLAIN_LAYER(softmax, "Softmax", "softmax", 1, 1);
+MIRT__LAYER(relu, "ReLU", "re_lu", 1, 1, mirt__relu_fields, mirt_relu_desc);
+MIRT__LAYER(prelu, "PReLU", "p_re_lu", 1, 1, mirt__prelu_fields, mirt_prelu_desc);
+
+MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind) {
+    mirt__activation_desc d;
+    d.activation = kind;
+    return mirt__layer_on(&mirt__activation_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_leaky_relu_layer(mirt_tensor *x, float slope) {
+    mirt__slope_desc d;
+    d.slope = slope;
+    return mirt__layer_on(&mirt__leaky_relu_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_elu_layer(mirt_tensor *x, float alpha) {
+    mirt__slope_desc d;
+    d.slope = alpha;
+    return mirt__layer_on(&mirt__elu_layer, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_softmax_layer(mirt_tensor *x) { return mirt__layer_on(&mirt__softmax_layer, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_relu_layer(mirt_tensor *x, const mirt_relu_desc *desc) {
+    return mirt__layer_on(&mirt__relu_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc) {
+    return mirt__layer_on(&mirt__prelu_layer, x, desc, desc ? desc->name : NULL);
+}

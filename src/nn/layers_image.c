@@ -1,0 +1,126 @@
+#include "layers.h"
+/* Layers that change the size of images. */
+
+typedef struct mirt__border_desc { int border[2][2]; } mirt__border_desc; /* top, bottom; left, right */
+
+static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
+    mirt__default_pair(d->size, 2);
+    if (!d->strides[0] && !d->strides[1]) d->strides[1] = d->size[1];
+    mirt__default_pair(d->strides, d->size[0]);
+    *a = mirt__no_attrs();
+    for (int i = 0; i < 2; i++) {
+        a->kernel[i] = d->size[i];
+        a->strides[i] = d->strides[i];
+    }
+    a->padding = d->padding;
+}
+
+static mirt_tensor *mirt__max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt__attrs a;
+    (void)layer;
+    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
+    return mirt__max_pool2d_op(x, &a);
+}
+
+static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt__attrs a;
+    (void)layer;
+    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
+    return mirt__average_pool2d_op(x, &a);
+}
+
+static mirt_tensor *mirt__global_pool(mirt__reduce_kind kind, mirt_tensor *x, const void *desc) {
+    return mirt__layer_takes_images(x) ? mirt__reduce_op(kind, x, 6u, ((const mirt_global_pool2d_desc *)desc)->keepdims) : NULL;
+}
+
+static mirt_tensor *mirt__global_average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__global_pool(MIRT__REDUCE_MEAN, x, desc);
+}
+
+static mirt_tensor *mirt__global_max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    (void)layer;
+    return mirt__global_pool(MIRT__REDUCE_MAX, x, desc);
+}
+
+static mirt_tensor *mirt__zero_padding2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__border_desc *d = (const mirt__border_desc *)desc;
+    const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0}, after[4] = {0, d->border[0][1], d->border[1][1], 0};
+    (void)layer;
+    return mirt__layer_takes_images(x) ? mirt_pad(x, before, after, 0) : NULL;
+}
+
+static mirt_tensor *mirt__cropping2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__border_desc *d = (const mirt__border_desc *)desc;
+    int64_t begin[4] = {0, d->border[0][0], d->border[1][0], 0}, size[4] = {-1, 0, 0, -1};
+    (void)layer;
+    if (!mirt__layer_takes_images(x)) return NULL;
+    for (int i = 0; i < 2; i++) {
+        size[1 + i] = x->shape.dim[1 + i] - d->border[i][0] - d->border[i][1];
+        if (d->border[i][0] >= 0 && d->border[i][1] >= 0 && size[1 + i] > 0) continue;
+        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or less than nothing is cropped", (long long)x->shape.dim[1 + i],
+                          d->border[i][0], d->border[i][1]), (mirt_tensor *)NULL;
+    }
+    return mirt_slice(x, begin, size);
+}
+
+static mirt_tensor *mirt__up_sampling2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_up_sampling2d_desc *d = (mirt_up_sampling2d_desc *)desc;
+    (void)layer;
+    mirt__default_pair(d->size, 2);
+    if (d->size[0] < 1 || d->size[1] < 1) return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]), (mirt_tensor *)NULL;
+    return mirt__layer_takes_images(x) ? mirt__upsampling2d_op(x, d->size, d->bilinear) : NULL;
+}
+
+static const mirt__field mirt__pool_fields[] = {MIRT__FIELD(mirt_pool2d_desc, "pool_size", INT2, size),
+                                                MIRT__FIELD(mirt_pool2d_desc, "strides", INT2, strides),
+                                                MIRT__FIELD(mirt_pool2d_desc, "padding", PADDING, padding)};
+static const mirt__field mirt__global_pool_fields[] = {MIRT__FIELD(mirt_global_pool2d_desc, "keepdims", BOOL, keepdims)};
+static const mirt__field mirt__zero_padding_fields[] = {MIRT__FIELD(mirt__border_desc, "padding", INT2X2, border)};
+static const mirt__field mirt__cropping_fields[] = {MIRT__FIELD(mirt__border_desc, "cropping", INT2X2, border)};
+static const mirt__field mirt__up_sampling_fields[] = {MIRT__FIELD(mirt_up_sampling2d_desc, "size", INT2, size),
+                                                       MIRT__FIELD(mirt_up_sampling2d_desc, "bilinear", BOOL, bilinear)};
+
+MIRT__LAYER(max_pool2d, "MaxPooling2D", "max_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
+MIRT__LAYER(average_pool2d, "AveragePooling2D", "average_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
+MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
+MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
+MIRT__LAYER(zero_padding2d, "ZeroPadding2D", "zero_padding2d", 1, 1, mirt__zero_padding_fields, mirt__border_desc);
+MIRT__LAYER(cropping2d, "Cropping2D", "cropping2d", 1, 1, mirt__cropping_fields, mirt__border_desc);
+MIRT__LAYER(up_sampling2d, "UpSampling2D", "up_sampling2d", 1, 1, mirt__up_sampling_fields, mirt_up_sampling2d_desc);
+
+MIRT_API mirt_tensor *mirt_max_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
+    return mirt__layer_on(&mirt__max_pool2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc *desc) {
+    return mirt__layer_on(&mirt__average_pool2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL); }
+MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_max_pool2d_layer, x, NULL, NULL); }
+
+MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
+    return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left, int right) {
+    mirt__border_desc d;
+    d.border[0][0] = top;
+    d.border[0][1] = bottom;
+    d.border[1][0] = left;
+    d.border[1][1] = right;
+    return mirt__layer_on(cls, x, &d, NULL);
+}
+
+MIRT_API mirt_tensor *mirt_zero_padding2d(mirt_tensor *x, int top, int bottom, int left, int right) {
+    return mirt__border_layer(&mirt__zero_padding2d_layer, x, top, bottom, left, right);
+}
+
+MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int left, int right) {
+    return mirt__border_layer(&mirt__cropping2d_layer, x, top, bottom, left, right);
+}
+
+MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2d_desc *desc) {
+    return mirt__layer_on(&mirt__up_sampling2d_layer, x, desc, desc ? desc->name : NULL);
+}
