@@ -4351,6 +4351,8 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -4727,6 +4729,7 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #undef MIRT__ROOT_HALF
 #undef MIRT__ROOT_HALF_PI
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -4743,6 +4746,8 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -4860,6 +4865,7 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 }
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -4877,6 +4883,8 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -5090,6 +5098,7 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 }
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -5106,6 +5115,8 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -5265,6 +5276,7 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 }
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -5282,6 +5294,8 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -5522,6 +5536,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #undef MIRT__SMALLEST
 #undef MIRT__LARGEST
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -5539,6 +5554,8 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -5802,6 +5819,7 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 #undef MIRT__NORM_SHIFT
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -5818,6 +5836,8 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -5883,6 +5903,7 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 }
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -5900,6 +5921,8 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -8353,6 +8376,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__NAME
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -8381,6 +8405,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -8681,6 +8707,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #undef MIRT__RANGE
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -8700,6 +8727,8 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
    makes vectors only of loops of known length; the cost model says that all may be. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
@@ -9303,6 +9332,7 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
 }
 
 #if defined(__clang__)
+#pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
 #pragma GCC pop_options
@@ -15184,7 +15214,7 @@ static bool mirt__resize2d_shape(mirt__node *node) {
     if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
     for (int i = 0; i < 2; i++) {
         if (node->a.kernel[i] < 1 || y.dim[1 + i] > INT_MAX) {
-            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&y, text), node->a.kernel[0], node->a.kernel[1]), false;
+            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&node->in[0]->shape, text), node->a.kernel[0], node->a.kernel[1]), false;
         }
         y.dim[1 + i] = node->a.kernel[i];
     }

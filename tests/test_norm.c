@@ -246,6 +246,41 @@ static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
     end();
 }
 
+/* >>wrong calls */
+
+enum { SMALL_RANK, CHANNELS, NO_STRIDE, LARGE_STRIDE, DEPTH, NO_SIZE, LARGE_SIZE, INTEGERS, AXES, WRONG_GAMMA, REFUSALS };
+static mirt_tensor *refused(int what) {
+    const int none[2] = {2, 0}, large[2] = {1 << 30, 1};
+    mirt__graph *g = &o.program.graph;
+    mirt_shape flat = mirt_make_shape(3, 4, 0, 0, 0, 0), image = mirt_make_shape(1, 3, 4, 2, 0, 0);
+    mirt_tensor *vector = mirt__variable_op(g, 0, &flat), *kernel = weight(MIRT_SHAPE(3, 3, 5, 2)), *other = weight(MIRT_SHAPE(3, 3, 5, 4));
+    mirt__attrs a = mirt__no_attrs();
+    a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = 1;
+    a.epsilon = 1e-3f;
+    a.last_axes = 1;
+    switch (what) {
+    case SMALL_RANK: return mirt__conv2d_transpose_op(vector, kernel, &a);
+    case CHANNELS: return mirt__conv2d_transpose_op(o.x, other, &a);
+    case NO_STRIDE: a.strides[1] = 0; return mirt__conv2d_transpose_op(o.x, kernel, &a);
+    case LARGE_STRIDE: a.strides[0] = a.strides[1] = 1 << 27; return mirt__conv2d_transpose_op(o.x, kernel, &a);
+    case DEPTH: return mirt__depthwise_conv2d_op(o.x, kernel, &a);
+    case NO_SIZE: return mirt__upsampling2d_op(o.x, none, false);
+    case LARGE_SIZE: return mirt__upsampling2d_op(o.x, large, true);
+    case INTEGERS: return mirt__upsampling2d_op(mirt__input_op(g, IO_DY, MIRT_INT32, &image), large, true);
+    case AXES: a.last_axes = 4; return mirt__layer_norm_op(o.x, NULL, NULL, &a);
+    default: return mirt__layer_norm_op(o.x, kernel, NULL, &a);
+    }
+}
+
+static void check_refusals(void) {
+    for (int what = 0; what < REFUSALS; what++) {
+        begin(1, 3, 4, 2);
+        mirt_tensor *y = refused(what);
+        ok(!y && o.program.graph.status != MIRT_OK && strlen(mirt_last_error()) > 20, "wrong call %d: %s", what, mirt_last_error());
+        end();
+    }
+}
+
 /* >>statistics far from zero */
 
 enum { FAR_ROWS = 1000, FAR_COLUMNS = 7 };
@@ -304,5 +339,6 @@ int main(void) {
         check_far(table[t]);
     }
     check_lowering();
+    check_refusals();
     return done_testing();
 }

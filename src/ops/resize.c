@@ -9,7 +9,7 @@ static bool mirt__resize2d_shape(mirt__node *node) {
     if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
     for (int i = 0; i < 2; i++) {
         if (node->a.kernel[i] < 1 || y.dim[1 + i] > INT_MAX) {
-            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&y, text), node->a.kernel[0], node->a.kernel[1]), false;
+            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&node->in[0]->shape, text), node->a.kernel[0], node->a.kernel[1]), false;
         }
         y.dim[1 + i] = node->a.kernel[i];
     }
