@@ -4519,16 +4519,11 @@ static void mirt__common_binary_dense(const mirt__binary *args, const float *pa,
 #undef MIRT__BINARY_CASE
 
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
-#define MIRT__GATHER(type, name) \
-    static const type *mirt__common_gather_##name(const type *from, int64_t step, type *piece, int64_t count) { \
-        if (step == 1) return from; \
-        for (int64_t i = 0; i < count; i++) piece[i] = from[i * step]; \
-        return piece; \
-    }
-MIRT__GATHER(float, f32)
-MIRT__GATHER(int32_t, i32)
-MIRT__GATHER(uint8_t, u8)
-#undef MIRT__GATHER
+static const float *mirt__common_gather_line(const float *from, int64_t step, float *piece, int64_t count) {
+    if (step == 1) return from;
+    for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
+    return piece;
+}
 
 static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
@@ -4539,8 +4534,8 @@ static void mirt__common_binary_range(const void *args, int64_t begin, int64_t e
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
-        mirt__common_binary_dense(b, mirt__common_gather_f32(b->a + place[0], *step[0], piece[0], count),
-                                  mirt__common_gather_f32(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
+        mirt__common_binary_dense(b, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
+                                  mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
     }
 }
 
@@ -4550,60 +4545,7 @@ MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
 }
 
-#define MIRT__LOGIC_CASE(kind, expression) \
-    case kind: \
-        for (int64_t i = 0; i < count; i++) truth[i] = (uint8_t)(expression); \
-        break;
-
-/* At most a piece of elements in one line, the operands being of `type`. */
-#define MIRT__LOGIC(type, name) \
-    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, int64_t count) { \
-        const mirt__logic *l = (const mirt__logic *)walk->args; \
-        const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
-        type pieces[2][MIRT__BINARY_PIECE], *y = (type *)l->y + at; \
-        uint8_t conditions[MIRT__BINARY_PIECE], *truth = (uint8_t *)l->y + at; \
-        const type *a = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], pieces[0], count); \
-        const type *b = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], walk->stride[first + 1][last], pieces[1], count); \
-        const uint8_t *c = NULL; \
-        switch (l->kind) { \
-            MIRT__LOGIC_CASE(MIRT__IS_EQUAL, a[i] == b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_NOT_EQUAL, a[i] != b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_LESS, a[i] < b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_LESS_EQUAL, a[i] <= b[i]) \
-            MIRT__LOGIC_CASE(MIRT__AND, (a[i] != 0) & (b[i] != 0)) \
-            MIRT__LOGIC_CASE(MIRT__OR, (a[i] != 0) | (b[i] != 0)) \
-            MIRT__LOGIC_CASE(MIRT__NOT, a[i] == 0) \
-        case MIRT__WHERE: \
-            c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
-            for (int64_t i = 0; i < count; i++) y[i] = c[i] ? a[i] : b[i]; \
-            break; \
-        } \
-    }
-MIRT__LOGIC(float, f32)
-MIRT__LOGIC(int32_t, i32)
-MIRT__LOGIC(uint8_t, u8)
-#undef MIRT__LOGIC
-#undef MIRT__LOGIC_CASE
-
-static void mirt__common_logic_range(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_walk *walk = (const mirt__common_walk *)args;
-    const mirt_dtype dtype = ((const mirt__logic *)walk->args)->dtype;
-    (void)scratch;
-    for (int64_t at = begin, count, place[3]; at < end; at += count) {
-        count = mirt__common_walk_line(walk, at, end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
-        if (dtype == MIRT_FLOAT32) mirt__common_logic_f32(walk, place, at, count);
-        else if (dtype == MIRT_INT32) mirt__common_logic_i32(walk, place, at, count);
-        else mirt__common_logic_u8(walk, place, at, count);
-    }
-}
-
 #undef MIRT__BINARY_PIECE
-
-MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where) {
-    const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
-    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
-    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
-}
 
 #define MIRT__DRAWS 16 /* Philox blocks drawn side by side */
 
@@ -4728,6 +4670,104 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 
 #undef MIRT__ROOT_HALF
 #undef MIRT__ROOT_HALF_PI
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+/* >>section kernels/common_logic.c */
+
+/* Shared by the fast tables: comparisons, bools and choices. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+/* Making vectors of so many short loops takes longer to compile than it is worth. */
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
+#endif
+
+#define MIRT__LOGIC_PIECE 256 /* elements of an operand gathered at a time */
+
+/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+#define MIRT__GATHER(type, name) \
+    static const type *mirt__common_gather_##name(const type *from, int64_t step, type *piece, int64_t count) { \
+        if (step == 1) return from; \
+        for (int64_t i = 0; i < count; i++) piece[i] = from[i * step]; \
+        return piece; \
+    }
+MIRT__GATHER(float, f32)
+MIRT__GATHER(int32_t, i32)
+MIRT__GATHER(uint8_t, u8)
+#undef MIRT__GATHER
+
+#define MIRT__LOGIC_CASE(kind, expression) \
+    case kind: \
+        for (int64_t i = 0; i < count; i++) truth[i] = (uint8_t)(expression); \
+        break;
+
+/* At most a piece of elements in one line, the operands being of `type`. */
+#define MIRT__LOGIC(type, name) \
+    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, int64_t count) { \
+        const mirt__logic *l = (const mirt__logic *)walk->args; \
+        const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
+        type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \
+        uint8_t conditions[MIRT__LOGIC_PIECE], *truth = (uint8_t *)l->y + at; \
+        const type *a = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], pieces[0], count); \
+        const type *b = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], walk->stride[first + 1][last], pieces[1], count); \
+        const uint8_t *c = NULL; \
+        switch (l->kind) { \
+            MIRT__LOGIC_CASE(MIRT__IS_EQUAL, a[i] == b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_NOT_EQUAL, a[i] != b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_LESS, a[i] < b[i]) \
+            MIRT__LOGIC_CASE(MIRT__IS_LESS_EQUAL, a[i] <= b[i]) \
+            MIRT__LOGIC_CASE(MIRT__AND, (a[i] != 0) & (b[i] != 0)) \
+            MIRT__LOGIC_CASE(MIRT__OR, (a[i] != 0) | (b[i] != 0)) \
+            MIRT__LOGIC_CASE(MIRT__NOT, a[i] == 0) \
+        case MIRT__WHERE: \
+            c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
+            for (int64_t i = 0; i < count; i++) y[i] = c[i] ? a[i] : b[i]; \
+            break; \
+        } \
+    }
+MIRT__LOGIC(float, f32)
+MIRT__LOGIC(int32_t, i32)
+MIRT__LOGIC(uint8_t, u8)
+#undef MIRT__LOGIC
+#undef MIRT__LOGIC_CASE
+
+static void mirt__common_logic_range(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_walk *walk = (const mirt__common_walk *)args;
+    const mirt_dtype dtype = ((const mirt__logic *)walk->args)->dtype;
+    (void)scratch;
+    for (int64_t at = begin, count, place[3]; at < end; at += count) {
+        count = mirt__common_walk_line(walk, at, end - at < MIRT__LOGIC_PIECE ? end - at : MIRT__LOGIC_PIECE, place);
+        if (dtype == MIRT_FLOAT32) mirt__common_logic_f32(walk, place, at, count);
+        else if (dtype == MIRT_INT32) mirt__common_logic_i32(walk, place, at, count);
+        else mirt__common_logic_u8(walk, place, at, count);
+    }
+}
+
+#undef MIRT__LOGIC_PIECE
+
+MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where) {
+    const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
+    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : 2, stride);
+    mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
+}
+
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT

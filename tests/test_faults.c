@@ -136,6 +136,23 @@ static mirt_status make_operations(world *w) {
     return y ? MIRT_OK : mirt_last_status();
 }
 
+static mirt_status make_moves(world *w) {
+    static const float number[] = {0.5f};
+    static const int32_t rows[] = {2, 0, 9};
+    static const int64_t zeros[] = {0, 0, 0}, ones[] = {0, 1, 1}, all[] = {-1, -1, 2};
+    mirt_model_destroy(w->model);
+    w->model = mirt_model_create(w->strategy, NULL);
+    mirt_tensor *x = w->model ? mirt_input(w->model, MIRT_SHAPE(4, 4)) : NULL, *part[2], *many[9];
+    mirt_tensor *c = mirt_constant_tensor(x, mirt_make_array(number, MIRT_FLOAT32, MIRT_SHAPE(1)));
+    mirt_tensor *y = mirt_where(mirt_logical_not(mirt_less(x, c)), mirt_maximum(x, c), mirt_stop_gradient(mirt_gelu(x)));
+    if (!mirt_split_tensor(mirt_transpose(y, NULL), 2, 1, part)) return mirt_last_status();
+    for (int i = 0; i < 9; i++) many[i] = mirt_slice(mirt_pad(part[i % 2], zeros, ones, 1), zeros, all);
+    y = mirt_cumsum(mirt_log_softmax(mirt_concat(many, 9, -1)), 1);
+    c = mirt_gather(mirt_reduce_sum(y, 1u, false), mirt_constant_tensor(x, mirt_make_array(rows, MIRT_INT32, MIRT_SHAPE(3))));
+    y = mirt_add(mirt_reduce_variance(y, 4u, true), mirt_cast(mirt_argmax(c, 0), MIRT_FLOAT32));
+    return y ? MIRT_OK : mirt_last_status();
+}
+
 static mirt_status make_ready_made(world *w) {
     mirt_model_destroy(w->model);
     w->model = mirt_model_by_name(w->strategy, "mnist");
@@ -304,6 +321,7 @@ static const fault_case cases[] = {
     {"a step with central storage", {make_central_storage, make_model, compile_adam, NULL}, do_step, do_save},
     {"recording layers", {make_strategy, NULL, NULL, NULL}, make_model, NULL},
     {"recording operations", {make_strategy, NULL, NULL, NULL}, make_operations, NULL},
+    {"operations that move, choose and compare", {make_strategy, NULL, NULL, NULL}, make_moves, NULL},
     {"mirt_model_by_name", {make_strategy, NULL, NULL, NULL}, make_ready_made, NULL},
     {"mirt_compile", {make_strategy, make_model, NULL, NULL}, compile_adam, NULL},
     {"mirt_compile again", {make_strategy, make_model, compile_adam, do_step}, compile_sgd, do_step},
