@@ -259,7 +259,8 @@ extern "C" {
     X(MIRT_E_NOT_FOUND, "not found") \
     X(MIRT_E_DEVICE, "no such device") \
     X(MIRT_E_STATE, "called at the wrong time") \
-    X(MIRT_E_THREAD, "threads could not be started")
+    X(MIRT_E_THREAD, "threads could not be started") \
+    X(MIRT_E_CALLBACK, "code of the caller failed")
 
 typedef enum mirt_status {
 #define MIRT__STATUS_ENUM(code, text) code,
@@ -833,6 +834,25 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
+/* A weight of one's own, for operations outside of layers. NULL as for layers. */
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+/* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
+   number that depends on weights alone counts once, whatever the number of replicas. */
+MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
+
+/* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are
+   from then on those of the model around it, under names that begin with its own; it may be called
+   several times there, sharing them, but be a part of one model only. In the body of a function,
+   `model` is the function's or a part of it. Its outputs: the first is returned, all of them go to `out`
+   (may be NULL), which holds MIRT_MAX_OUTPUTS. Keras: model(x, training=...). Errors mark what is recorded. */
+MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training);
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out);
+/* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
+   NULL: MIRT_E_NOT_FOUND with the nearest right name. */
+MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. */
+MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
+
 /* >>training ------------------------------------------------------------------------------ */
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
    by that thread. Functions without either among their arguments: any thread at any time. */
@@ -868,12 +888,35 @@ typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_redu
 typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
 #define MIRT_MAX_METRICS 8
 
+/* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
+   output; returns one value a sample (the library averages over the global batch). */
+typedef struct mirt_custom_loss {
+    const char *name;
+    mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
+    void *user;
+} mirt_custom_loss;
+/* A metric of one's own: records a value for each sample, or several (rows, n). They are summed over all
+   samples in double precision; `result` makes the metric of the `count` sums; NULL: the mean of the first. */
+typedef struct mirt_custom_metric {
+    const char *name;
+    mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
+    double (*result)(const double *sums, int count, int64_t samples, void *user);
+    void *user;
+} mirt_custom_metric;
+
+/* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
+   the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
+   layer: "digit_loss", "digit_accuracy". */
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
-    mirt_loss loss;
+    mirt_loss loss;           /* of every output that has none of its own below */
     bool from_logits;
     mirt_reduction reduction;
-    mirt_metric metrics[MIRT_MAX_METRICS]; /* ends at the first MIRT_METRIC_NONE */
+    mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
+    mirt_loss losses[MIRT_MAX_OUTPUTS];
+    float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
+    const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
+    const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the first NULL */
 } mirt_compile_desc;
 
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
@@ -883,10 +926,11 @@ typedef struct mirt_compile_desc {
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
+#define MIRT_MAX_LOGS 64
 typedef struct mirt_logs {
     int count;
-    const char *name[2 * MIRT_MAX_METRICS + 4];
-    double value[2 * MIRT_MAX_METRICS + 4];
+    const char *name[MIRT_MAX_LOGS];
+    double value[MIRT_MAX_LOGS];
 } mirt_logs;
 
 /* What a callback sees. `epoch`, `batch` and `step` are 0-based; `step` counts since the start of
@@ -923,8 +967,14 @@ typedef struct mirt_fit_desc {
     const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
     void *learning_rate_user;
-    int64_t max_steps;         /* 0: no limit */
+    int64_t max_steps;         /* of this fit; 0: no limit */
     bool no_progress;          /* leave the progress line out */
+    int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
+    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and over */
+    int64_t validation_steps;  /* 0: all of the validation data */
+    int validation_freq;       /* validates after every n-th epoch; default 1 */
+    const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is multiplied with */
+    int num_class_weights;
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -956,6 +1006,15 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
 
+/* Keras: train_on_batch, test_on_batch, predict_on_batch: one global batch, borrowed during the call. `out` (may be
+   NULL) receives the loss (before the update) and metrics of the batch. out[i] holds capacity[i] floats for the
+   model's i-th output. Errors as mirt_fit; the model is then unchanged. */
+MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
+MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity);
+/* mirt_predict for models of several outputs. */
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity);
+
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
    for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
    mirt_fit; the model is then unchanged. */
@@ -977,6 +1036,83 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
+/* >>functions ------------------------------------------------------------------------------ */
+
+/* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
+   and TensorFlow: tf.function and strategy.run. It belongs to the thread of its model's strategy. */
+
+/* One global batch, valid until the next mirt_dataset_next, which alone makes one. Only `rows` and
+   `epoch` are to be read. */
+typedef struct mirt_global_batch {
+    int64_t rows;  /* 0: the epoch is over */
+    int64_t epoch; /* 0-based */
+    const void *field[2 * MIRT_MAX_INPUTS + 1];
+    const int64_t *index;
+    const mirt_dataset *dataset;
+} mirt_global_batch;
+
+/* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. Keras:
+   experimental_distribute_dataset. */
+MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
+/* The next batch of a distributed data set; after the end of an epoch the next call begins the next one, in
+   its own order. MIRT_E_STATE: not distributed; and what the data's files may give. */
+MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out);
+
+/* Records the step; returns false when it failed (an error inside the library needs no return value). */
+typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
+/* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
+   NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
+   later mirt_compile of the model makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
+MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user);
+/* NULL is allowed. */
+MIRT_API void mirt_function_destroy(mirt_function *function);
+
+/* In the body. The batch's inputs, labels and sample weights (NULL when there are none), as they are in the data: cast
+   them first. A weight of the model by name, to read. A constant, copied. */
+MIRT_API mirt_tensor *mirt_function_x(mirt_function *function, int index);
+MIRT_API mirt_tensor *mirt_function_y(mirt_function *function, int index);
+MIRT_API mirt_tensor *mirt_function_weights(mirt_function *function);
+MIRT_API mirt_tensor *mirt_function_variable(mirt_function *function, const char *name);
+MIRT_API mirt_tensor *mirt_function_constant(mirt_function *function, mirt_array value);
+/* In the body: one value a sample. Class numbers of the sparse loss are checked with every batch. */
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
+/* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
+   behind the last. */
+MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
+/* In the body: adds a term to what the step minimizes. One value a sample counts by the global batch's true size; a
+   number that depends on weights alone counts once; a mean over rows is weighted by the replica's rows, with a
+   warning; a sum over rows is taken as it is. Trainable weights without a gradient are left alone, with one
+   warning; none at all with one is an error. The compiled optimizer applies the gradients' sum over all replicas
+   when the step is over. */
+MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
+/* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
+   NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. */
+MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
+/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable); NULL gradients are left
+   out. They are summed over all replicas. */
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+/* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
+   tf.distribute: all_reduce in a replica's context. */
+typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
+MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
+/* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
+   an error, as in TensorFlow. */
+MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
+/* In the body: keeps a tensor, to be read after a run under `name`: for every row, or (unbatched) for every
+   replica. */
+MIRT_API mirt_status mirt_function_result(mirt_function *function, const char *name, mirt_tensor *value);
+
+/* Runs the step on a batch of the data set it was made for (NULL without one). On an error (MIRT_E_CALLBACK: an op of
+   the user failed) nothing is changed. */
+MIRT_API mirt_status mirt_function_run(mirt_function *function, const mirt_global_batch *batch);
+/* A result of the last run over all replicas: the sum or mean of all rows (batched), or of the replicas' values, the
+   mean weighted by their rows; `count` doubles, a row's or a value's elements. tf.distribute: strategy.reduce. */
+MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out, size_t count);
+/* All rows in the order of the batch, or all replicas' values one after the other, as float32; *written elements.
+   strategy.gather. Replica `replica`'s own: local_results. `capacity` elements fit into out. */
+MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
+MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
+
 /* >>weights and files --------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy; two that save to one path: one of the two files, whole. */
 
@@ -997,6 +1133,10 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
    which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+/* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
+   that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
+   batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
+MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
 /* Sets a weight on every device. */
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 
@@ -12809,8 +12949,13 @@ struct mirt__graph {
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
     mirt_function *function; /* whose program's graph it is, or NULL */
+    uint64_t serial;         /* of the graphs of a strategy: tells them apart */
+    mirt_model *root;        /* of a function: whose weight block its variables lie in */
+    const mirt__mode *mode;  /* of a function: how models are lowered into it */
     mirt__assignment *assignment;
     int num_assignments, assignment_capacity;
+    mirt_tensor **term;      /* added to the loss: regularizers and the like */
+    int num_terms, term_capacity;
 };
 
 /* What one replica's replay of a step is told at run time. */
@@ -12883,6 +13028,10 @@ typedef struct mirt__copying {
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
 /* Variable `variable` shall have `value` after the step. */
 MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation);
+/* A term of the loss: a number that depends on weights alone, or a value a sample. */
+MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
+/* The graph's node of a variable, or NULL. */
+MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Removes nodes that none of `keep` depends on. */
@@ -12890,6 +13039,8 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
 MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
+/* x, and what is computed from it, needs a gradient too. */
+MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
    when no y depends on it. */
 MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);
@@ -12906,32 +13057,44 @@ MIRT__LIB size_t mirt__tensor_bytes(const mirt_tensor *tensor, int64_t rows);
 #ifndef MIRT__PROGRAM_H
 #define MIRT__PROGRAM_H
 /* A graph made ready to replay: every tensor has a place, every node its kernel. Replay allocates
-   nothing. One plan at the largest row count runs any smaller one. */
+   nothing. One plan at the largest row count runs any smaller one.
 
-#define MIRT__MAX_IO (4 + MIRT_MAX_METRICS)
+   Nodes that need the other replicas (all_reduce) cut a program into segments. A device runs its
+   replicas segment by segment; what is alive across a cut has a place for every replica. */
+
+#define MIRT__MAX_IO 96
+
+/* Memory of the caller that a program reads or writes. */
+typedef struct mirt__port {
+    size_t bytes; /* of one row when batched; 0: not used */
+    bool batched;
+} mirt__port;
 
 typedef struct mirt__program {
     mirt__graph graph;
     int64_t max_rows;
     size_t arena;   /* bytes of the tensors of a step, by liveness */
+    size_t replica; /* bytes of those alive across a cut, per replica */
     size_t scratch; /* bytes per thread */
     size_t shared;  /* bytes */
-    size_t io_row[MIRT__MAX_IO]; /* bytes of one row of each input and result; 0: not used */
+    mirt__port io[MIRT__MAX_IO];
+    int *cut;       /* nodes between segments */
+    int num_cuts;
 } mirt__program;
 
 /* The memory one replay works on. */
 typedef struct mirt__bases {
     mirt__team *team;
-    char *arena, *weight, *gradient, *scratch, *shared;
+    char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
-    char *io[MIRT__MAX_IO]; /* of the replica's first row */
+    char *io[MIRT__MAX_IO]; /* of the replica */
 } mirt__bases;
 
-/* What a program computes. A result goes to an io slot, a gradient to the gradient block. */
+/* What a program computes, and where it goes. */
 typedef struct mirt__output {
     mirt_tensor *tensor;
-    mirt__space space; /* MIRT__SPACE_IO or MIRT__SPACE_GRADIENT */
-    size_t offset;     /* slot, or bytes */
+    mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
+    size_t offset;     /* io slot, or bytes */
 } mirt__output;
 
 /* Places the tensors of program->graph, which is complete but for copies this adds.
@@ -12939,9 +13102,10 @@ typedef struct mirt__output {
 MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
                           const size_t *variable_offset, int64_t max_rows);
 MIRT__LIB void mirt__program_free(mirt__program *program);
-/* rows <= max_rows; rows 0 does nothing. */
-MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+/* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows);
+MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
 
@@ -14939,10 +15103,15 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 
 /* >>section ops/exchange.c */
 
-/* all_reduce: a.kind (mirt__all_reduce_kind). With one replica every tensor is already its own sum. */
+/* all_reduce: a.kind (mirt__all_reduce_kind). It cuts a program: see program.h. Run by itself it is that
+   of one replica, where every tensor is its own sum. */
 
 static bool mirt__all_reduce_shape(mirt__node *node) {
+    char text[96];
     if (!mirt__need_float(node, node->num_in)) return false;
+    if (mirt__is_batched(&node->in[0]->shape)) {
+        return mirt__fail(MIRT_E_SHAPE, "takes a value a replica, not the rows of %s: reduce them first", mirt__shape_text(&node->in[0]->shape, text)), false;
+    }
     for (int i = 0; i < node->num_in; i++) {
         if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
     }
@@ -14961,7 +15130,17 @@ static void mirt__all_reduce_run(const mirt__call *call) {
     }
 }
 
-MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, NULL, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
+/* Every replica's result depends on every replica's value. */
+static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) return mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them"), false;
+    mirt_tensor *sum = dy[0];
+    if (!mirt__all_reduce_op(&sum, 1, MIRT__ALL_REDUCE_SUM)) return false;
+    if (node->a.kind == MIRT__ALL_REDUCE_MEAN) sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
+    dx[0] = sum;
+    return sum != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, mirt__all_reduce_gradient, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();
@@ -15331,6 +15510,7 @@ MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
 MIRT__LIB void mirt__graph_free(mirt__graph *graph) {
     mirt__free(graph->node);
     mirt__free(graph->assignment);
+    mirt__free(graph->term);
     mirt__pool_free(&graph->pool);
     memset(graph, 0, sizeof *graph);
 }
@@ -15453,11 +15633,21 @@ static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, c
     return full;
 }
 
+MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable) {
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_variable && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
+    }
+    return NULL;
+}
+
 static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
     for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
-    if (copy.id == MIRT__OP_variable) copy.a.index += c->first_variable;
+    if (copy.id == MIRT__OP_variable) {
+        copy.a.index += c->first_variable;
+        if ((from->out[0]->clone = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
+    }
     if (copy.a.data) {
         void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
         if (!data) return false;
@@ -15516,6 +15706,20 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
     return true;
 }
 
+MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term) {
+    if (!term) return false;
+    if (graph->num_terms == graph->term_capacity) {
+        int capacity = graph->term_capacity ? 2 * graph->term_capacity : 16;
+        if (!mirt__grow((void **)&graph->term, (size_t)graph->num_terms, (size_t)capacity, sizeof *graph->term)) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+        graph->term_capacity = capacity;
+    }
+    graph->term[graph->num_terms++] = term;
+    return true;
+}
+
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->uses = 0;
@@ -15543,6 +15747,16 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
         bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
         for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
+    }
+}
+
+MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
+    x->needs_grad = x->dtype == MIRT_FLOAT32;
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        bool needs = false;
+        for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
+        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
     }
 }
 
@@ -15718,9 +15932,14 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
 static bool mirt__runs(const mirt__node *node) { return node->op->run != NULL; }
 
 /* The tensor whose bytes `t` is. */
-static mirt_tensor *mirt__root(mirt_tensor *t) {
+static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
     while (t->node->op->alias) t = t->node->in[0];
     return t;
+}
+
+static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
+    program->io[t->offset].bytes = mirt__tensor_bytes(t, 1);
+    program->io[t->offset].batched = mirt__is_batched(&t->shape);
 }
 
 /* Outputs need a place of their own: copies those that are leaves, aliases or already placed. */
@@ -15734,7 +15953,7 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
         }
         t->space = outputs[i].space;
         t->offset = outputs[i].offset;
-        if (t->space == MIRT__SPACE_IO) program->io_row[t->offset] = mirt__tensor_bytes(t, 1);
+        if (t->space == MIRT__SPACE_IO) mirt__plan_port(program, t);
     }
     return true;
 }
@@ -15745,7 +15964,7 @@ static void mirt__plan_leaves(mirt__program *program, const size_t *variable_off
         if (node->id == MIRT__OP_input) {
             node->out[0]->space = MIRT__SPACE_IO;
             node->out[0]->offset = (size_t)node->a.index;
-            program->io_row[node->a.index] = mirt__tensor_bytes(node->out[0], 1);
+            mirt__plan_port(program, node->out[0]);
         } else if (node->id == MIRT__OP_variable) {
             node->out[0]->space = MIRT__SPACE_WEIGHT;
             node->out[0]->offset = variable_offset[node->a.index];
@@ -15761,7 +15980,7 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->uses = 0;
         }
         for (int k = 0; k < node->num_in; k++) {
-            mirt_tensor *root = mirt__root(node->in[k]);
+            mirt_tensor *root = mirt__bytes_of(node->in[k]);
             root->last = i;
             root->uses++;
         }
@@ -15792,14 +16011,24 @@ static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
     return true;
 }
 
-static int mirt__plan_collect(mirt__graph *graph, int64_t max_rows, mirt_tensor **list) {
+static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
+    for (int i = 0; i < program->num_cuts; i++) {
+        if (t->first <= program->cut[i] && program->cut[i] <= t->last) return true;
+    }
+    return false;
+}
+
+/* The tensors that need a place in `space`: those alive across a cut have their own. */
+static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt_tensor **list) {
+    const mirt__graph *graph = &program->graph;
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             if (!mirt__plan_needs_place(graph->node[i], k)) continue;
+            if (mirt__plan_crosses(program, graph->node[i]->out[k]) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
                 list[n] = graph->node[i]->out[k];
-                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], max_rows)); /* its size, until it is placed */
+                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], program->max_rows)); /* its size, until it is placed */
             }
             n++;
         }
@@ -15825,22 +16054,23 @@ static size_t mirt__plan_lowest(mirt_tensor *const *list, const size_t *size, co
     return at;
 }
 
-static bool mirt__plan_arena(mirt__program *program) {
-    int n = mirt__plan_collect(&program->graph, program->max_rows, NULL);
+/* Places the tensors of `space`, of which *bytes are needed. */
+static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *bytes) {
+    int n = mirt__plan_collect(program, space, NULL);
     mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
     size_t *size = (size_t *)mirt__calloc((size_t)n + 1, 2 * sizeof *size);
     bool good = list && size;
     if (good) {
         size_t *place = size + n;
-        mirt__plan_collect(&program->graph, program->max_rows, list);
+        mirt__plan_collect(program, space, list);
         qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
         for (int i = 0; i < n; i++) {
             size[i] = list[i]->offset;
             place[i] = mirt__plan_lowest(list, size, place, i, list[i], size[i]);
-            if (place[i] + size[i] > program->arena) program->arena = place[i] + size[i];
+            if (place[i] + size[i] > *bytes) *bytes = place[i] + size[i];
         }
         for (int i = 0; i < n; i++) {
-            list[i]->space = MIRT__SPACE_ARENA;
+            list[i]->space = space;
             list[i]->offset = place[i];
         }
     }
@@ -15866,13 +16096,25 @@ static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     }
 }
 
+static bool mirt__plan_cuts(mirt__program *program) {
+    mirt__graph *graph = &program->graph;
+    program->cut = (int *)mirt__pool_alloc(&graph->pool, (size_t)graph->count * sizeof *program->cut + 1);
+    for (int i = 0; program->cut && i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_all_reduce) program->cut[program->num_cuts++] = i;
+    }
+    return program->cut != NULL;
+}
+
 MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows) || !mirt__plan_cuts(program)) return false;
     mirt__plan_lifetimes(&program->graph);
-    if (!mirt__plan_arena(program)) return false;
+    if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||
+        !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica)) {
+        return false;
+    }
     mirt__plan_aliases_and_workspace(program);
     return true;
 }
@@ -15884,9 +16126,11 @@ MIRT__LIB void mirt__program_free(mirt__program *program) {
     memset(program, 0, sizeof *program);
 }
 
-static void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
+MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     switch (t->space) {
     case MIRT__SPACE_ARENA: return bases->arena + t->offset;
+    case MIRT__SPACE_REPLICA: return bases->replica + t->offset;
+    case MIRT__SPACE_STATE: return bases->state + t->offset;
     case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
     case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
     case MIRT__SPACE_IO: return bases->io[t->offset];
@@ -15894,7 +16138,7 @@ static void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     }
 }
 
-MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows) {
     mirt__call call;
     call.kernels = kernels;
@@ -15904,7 +16148,9 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kerne
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
-    for (int i = 0; rows > 0 && i < program->graph.count; i++) {
+    int begin = segment ? program->cut[segment - 1] + 1 : 0;
+    int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!node->op->run) continue;
         call.node = node;
@@ -15915,7 +16161,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kerne
 }
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
-    static const char *const space[] = {"-", "arena", "weight", "gradient", "io"};
+    static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96];
     mirt__text_add(out, "  %-24s %-14s", node->op->name, node->name ? node->name : "");
     for (int k = 0; k < node->num_out; k++) {
@@ -15954,6 +16200,11 @@ typedef struct mirt__device {
     int first_replica, num_replicas;
 } mirt__device;
 
+/* Bytes of the parts of a device's working memory, in this order. */
+typedef struct mirt__layout {
+    size_t gradients, arena, replica, shared, scratch;
+} mirt__layout;
+
 struct mirt_strategy {
     mirt_strategy_kind kind;
     mirt_collective collective;
@@ -15967,9 +16218,16 @@ struct mirt_strategy {
     void *log_user;
     int fits;           /* under way */
     mirt_model *models; /* living in it, a list */
+    uint64_t graphs;    /* recorded so far */
+    char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
+    mirt__layout layout;
+    const void *in_memory;          /* whose gradients lie in it */
     mirt__pool pool;    /* what lives as long as it does */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
+
+/* --- nn/model.c --- */
+MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy);
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */
@@ -16250,6 +16508,63 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
     }
 }
 
+/* >>section mirror/memory.h */
+
+#ifndef MIRT__MEMORY_H
+#define MIRT__MEMORY_H
+/* The devices' working memory: one block each, shared by everything a strategy runs, one thing at a time. */
+
+/* Makes room for `needs`, keeping nothing of what is there; the block never shrinks. */
+MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *strategy, const mirt__layout *needs);
+/* Bytes of a block for `layout`; false on overflow. */
+MIRT__LIB bool mirt__layout_bytes(const mirt__layout *layout, size_t *bytes);
+MIRT__LIB void mirt__memory_free(mirt_strategy *strategy);
+
+#endif
+
+/* >>section mirror/memory.c */
+
+MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
+    const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch};
+    *bytes = 0;
+    for (int i = 0; i < MIRT__COUNT(part); i++) {
+        if (part[i] > SIZE_MAX / 2 || !mirt__add_size(*bytes, mirt__align_up(part[i]), bytes)) return false;
+    }
+    return true;
+}
+
+static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
+
+MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
+    mirt__layout all;
+    size_t bytes;
+    char *block[MIRT__MAX_DEVICES];
+    all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
+    all.arena = mirt__larger(s->layout.arena, needs->arena);
+    all.replica = mirt__larger(s->layout.replica, needs->replica);
+    all.shared = mirt__larger(s->layout.shared, needs->shared);
+    all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
+    if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
+    if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    for (int d = 0; d < s->num_devices; d++) {
+        block[d] = (char *)mirt__aligned_alloc(bytes);
+        if (block[d]) continue;
+        while (d-- > 0) mirt__aligned_free(block[d]);
+        return mirt_last_status();
+    }
+    mirt__memory_free(s);
+    memcpy(s->block, block, (size_t)s->num_devices * sizeof *block);
+    s->layout = all;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) mirt__aligned_free(s->block[d]);
+    memset(s->block, 0, sizeof s->block);
+    memset(&s->layout, 0, sizeof s->layout);
+    s->in_memory = NULL;
+}
+
 /* >>section mirror/strategy.c */
 
 #include <unistd.h>
@@ -16433,7 +16748,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained; it cannot be destroyed before mirt_fit returns");
         return;
     }
-    while (strategy->models) mirt_model_destroy(strategy->models);
+    mirt__models_destroy(strategy);
+    mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
     mirt__pool_free(&strategy->pool);
@@ -16536,11 +16852,20 @@ typedef struct mirt__loss_class {
 
 /* A metric's row. */
 typedef struct mirt__metric_class {
-    const char *name, *val_name; /* in logs: of training or evaluation, and of validation in fit */
-    mirt_status (*check)(const mirt_model *model); /* whether the compiled model can have it */
+    const char *name;
+    mirt_status (*check)(const mirt_model *model, int output); /* whether an output of the compiled model can have it */
     /* Records its value for each sample, [rows]; the metric is their mean. */
-    mirt_tensor *(*record)(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels);
+    mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 } mirt__metric_class;
+
+/* A metric of the compiled model. */
+#define MIRT__MAX_METRIC_USES 24
+typedef struct mirt__metric_use {
+    const char *name, *val_name;
+    int output;
+    const mirt__metric_class *cls; /* or, when NULL: */
+    mirt_custom_metric custom;
+} mirt__metric_use;
 
 typedef struct mirt__trainer mirt__trainer;
 
@@ -16557,18 +16882,28 @@ struct mirt_model {
     char *next_name;       /* by mirt_next_name, or NULL */
     mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
     int num_inputs, num_outputs;
-    mirt_tensor **term; /* added to the loss: regularizers and the like */
-    int num_terms, term_capacity;
+    mirt_model *owner; /* whose part it is, having been called as a layer there, or NULL */
+    int owner_first;   /* its first variable there */
+    bool is_view;      /* made by mirt_model_view: no layer of the owner */
+    bool doomed;       /* destroyed by the user, but still a layer of the owner */
+    uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
     bool compiled;
     bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
     mirt_compile_desc config;
+    mirt_custom_loss custom_loss[MIRT_MAX_OUTPUTS];
+    const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
+    mirt__metric_use metric[MIRT__MAX_METRIC_USES];
+    int num_metrics;
     size_t weight_bytes;      /* of one copy of all variables */
+    size_t trained_bytes;     /* the front of it: variables that are trained */
+    int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
     char *slot[2];            /* optimizer state, once */
     int64_t step;
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
-    mirt__trainer *trainer;   /* programs and their memory, made when first needed */
+    mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
+    mirt_function *functions; /* recorded for it, a list */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
@@ -16589,9 +16924,25 @@ MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Back to before mirt_compile, the weights kept. */
+MIRT__LIB void mirt__compile_forget(mirt_model *model);
+
+/* --- weights.c --- */
+MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
+/* The model whose weight block holds this model's weights; *first: where its variables begin there. */
+MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable);
+/* Puts the variables where their flags want them. */
+MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+MIRT__LIB void mirt__weights_free(mirt_model *model);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
+/* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
+/* The optimizer's state of a trained variable. */
+MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
+/* Declares a variable like `from`, of another model. */
+MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from);
+MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix);
 
 /* --- initializers.c --- */
 MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
@@ -16610,17 +16961,35 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 /* NULL when there is no such loss. */
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
-/* The dtype and per-sample shape labels are brought to for this loss and model. */
-MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
+/* Checks the losses of the model's outputs and takes over those of the user. */
+MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
+/* The row of an output's loss; NULL: the user's own. */
+MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
+MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output);
+/* Labels the compiled model takes; those of `output` are number mirt__label_number. */
+MIRT__LIB int mirt__num_labels(const mirt_model *model);
+MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
+/* Elements of a sample's label; -1: any. */
+MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
+/* The loss of each sample. `labels` as they are in the data. */
+MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
+/* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
+MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
 
 /* --- metrics.c --- */
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
-/* Of the compiled model. */
-MIRT__LIB int mirt__num_metrics(const mirt_model *model);
+/* Makes the list of the compiled model's metrics, and the names for logs. */
+MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 
-/* --- train/trainer.c --- */
+/* --- call.c --- */
+/* The model that was called as this layer, or NULL. */
+MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
+
+/* --- train/ --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
+MIRT__LIB void mirt__functions_free(mirt_model *model);
 
 #endif
 
@@ -16851,48 +17220,191 @@ MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
     return cls ? cls->name : NULL;
 }
 
-MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample) {
-    const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
+static mirt_loss mirt__output_loss_kind(const mirt_model *model, int output) {
+    return model->config.losses[output] ? model->config.losses[output] : model->config.loss;
+}
+
+MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output) {
+    return model->config.custom_losses[output] ? NULL : &mirt__loss_table[mirt__output_loss_kind(model, output)];
+}
+
+MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output) {
+    return model->config.custom_losses[output] || mirt__output_loss_kind(model, output);
+}
+
+MIRT__LIB int mirt__label_number(const mirt_model *model, int output) {
+    int n = 0;
+    for (int i = 0; i < output; i++) n += mirt__output_has_loss(model, i);
+    return n;
+}
+
+MIRT__LIB int mirt__num_labels(const mirt_model *model) { return mirt__label_number(model, model->num_outputs); }
+
+MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    return !cls ? -1 : cls->sparse ? 1 : mirt__shape_count(&model->output[output]->shape);
+}
+
+static mirt_status mirt__loss_check(mirt_model *model, int output) {
+    const mirt_tensor *t = model->output[output];
+    const mirt_custom_loss *custom = model->config.custom_losses[output];
+    float weight = model->config.loss_weights[output];
     char text[96];
-    if (cls->classes && (model->output[0]->shape.rank != 2 || mirt__last_dim(model->output[0]) < 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output[0]->shape, text));
+    if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
+    if (custom) {
+        if (!custom->name || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name and a function", output);
+        model->custom_loss[output] = *custom;
+        model->config.custom_losses[output] = &model->custom_loss[output];
+        return (model->custom_loss[output].name = mirt__pool_strdup(&model->graph.pool, custom->name)) ? MIRT_OK : mirt_last_status();
     }
-    *dtype = cls->sparse ? MIRT_INT32 : MIRT_FLOAT32;
-    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output[0]->shape);
+    if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&t->shape, text));
+}
+
+MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
+    if (!mirt__loss_class_get(model->config.loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.loss);
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (mirt__loss_check(model, i) != MIRT_OK) return mirt_last_status();
+    }
     return MIRT_OK;
+}
+
+MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output) {
+    mirt_shape shape = output->shape;
+    if (!labels) return NULL;
+    if (cls->sparse) shape.rank--;
+    labels = mirt_cast(labels, cls->sparse ? MIRT_INT32 : MIRT_FLOAT32);
+    return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape) : labels;
+}
+
+/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
+   from what went into that, which loses no digits. Keras does the same. */
+static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
+    const mirt__node *node = output->node;
+    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
+    if (*from_logits || cls->undo == MIRT_LINEAR || last != cls->undo) return output;
+    *from_logits = true;
+    return node->in[0];
+}
+
+static mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt__loss_class *cls = &mirt__loss_table[loss];
+    mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
+    return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt_custom_loss *custom = model->config.custom_losses[number];
+    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
+    mirt_tensor *loss = custom->record(mirt_cast(labels, MIRT_FLOAT32), output, custom->user);
+    if (!loss && output->node->graph->status == MIRT_OK) {
+        mirt__fail(MIRT_E_CALLBACK, "the custom loss %s returned nothing", custom->name);
+        mirt__graph_poison(output->node->graph);
+    }
+    return loss;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
+    if (!labels || !output) return NULL;
+    if (loss != MIRT_LOSS_NONE && mirt__loss_class_get(loss)) return mirt__loss_of(loss, from_logits, output, labels);
+    mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+    mirt__graph_poison(output->node->graph);
+    return NULL;
 }
 
 /* >>section nn/metrics.c */
 
 /* Keras's choice for "accuracy": by the shapes of labels and predictions. */
-static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model) {
-    if (mirt__loss_class_get(model->config.loss)->sparse) return MIRT__ACCURACY_SPARSE;
-    return mirt__last_dim(model->output[0]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
+static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
+    const mirt__loss_class *loss = mirt__output_loss(model, output);
+    if (loss && loss->sparse) return MIRT__ACCURACY_SPARSE;
+    return mirt__last_dim(model->output[output]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
 }
 
-static mirt_status mirt__accuracy_check(const mirt_model *model) {
+static mirt_status mirt__accuracy_check(const mirt_model *model, int output) {
     char text[96];
-    if (model->output[0]->shape.rank == 2 || mirt__accuracy_kind_of(model) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output[0]->shape, text));
+    if (model->output[output]->shape.rank == 2 || mirt__accuracy_kind_of(model, output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output[output]->shape, text));
 }
 
-static mirt_tensor *mirt__accuracy_record(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels) {
-    return mirt__accuracy_op(mirt__accuracy_kind_of(model), output, labels);
+static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+    mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
+    mirt_shape shape = output->shape;
+    if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
+    labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
+    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);
+    return mirt__accuracy_op(kind, output, labels);
 }
 
 static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
-    {NULL, NULL, NULL, NULL},
-    {"accuracy", "val_accuracy", mirt__accuracy_check, mirt__accuracy_record},
+    {NULL, NULL, NULL},
+    {"accuracy", mirt__accuracy_check, mirt__accuracy_record},
 };
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
 
-MIRT__LIB int mirt__num_metrics(const mirt_model *model) {
-    int n = 0;
-    while (n < MIRT_MAX_METRICS && model->config.metrics[n] != MIRT_METRIC_NONE) n++;
-    return n;
+/* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */
+static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
+    char full[384];
+    const char *layer = model->output[output]->node->name;
+    if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
+    else if (layer) snprintf(full, sizeof full, "%s%s_%s", before, layer, name);
+    else snprintf(full, sizeof full, "%soutput_%d_%s", before, output, name);
+    return mirt__pool_strdup(&model->graph.pool, full);
+}
+
+static mirt_status mirt__metric_use_add(mirt_model *model, int output, const mirt__metric_class *cls, const mirt_custom_metric *custom) {
+    if (model->num_metrics == MIRT__MAX_METRIC_USES) return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
+    mirt__metric_use *use = &model->metric[model->num_metrics];
+    memset(use, 0, sizeof *use);
+    use->output = output;
+    use->cls = cls;
+    if (custom) use->custom = *custom;
+    use->name = mirt__log_name(model, output, "", cls ? cls->name : custom->name);
+    use->val_name = mirt__log_name(model, output, "val_", cls ? cls->name : custom->name);
+    if (!use->name || !use->val_name) return mirt_last_status();
+    model->num_metrics++;
+    return cls ? cls->check(model, output) : MIRT_OK;
+}
+
+static mirt_status mirt__output_metrics(mirt_model *model, int output) {
+    const mirt_compile_desc *c = &model->config;
+    if (!(model->loss_name[output] = mirt__log_name(model, output, "", "loss")) ||
+        !(model->val_loss_name[output] = mirt__log_name(model, output, "val_", "loss"))) {
+        return mirt_last_status();
+    }
+    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
+        const mirt__metric_class *cls = mirt__metric_class_get(c->metrics[i]);
+        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)c->metrics[i]);
+        if (mirt__metric_use_add(model, output, cls, NULL) != MIRT_OK) return mirt_last_status();
+    }
+    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
+        if (!c->custom_metrics[i]->name || !c->custom_metrics[i]->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
+        if (mirt__metric_use_add(model, output, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
+    model->num_metrics = 0;
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
+    if (use->cls) return use->cls->record(model, use->output, output, labels);
+    mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
+    bool fits = value && value->dtype == MIRT_FLOAT32 && mirt__is_batched(&value->shape) && value->shape.rank <= 2;
+    if (fits || output->node->graph->status != MIRT_OK) return value;
+    mirt__fail(MIRT_E_CALLBACK, "the custom metric %s must give float32 (rows) or (rows, n)", use->name);
+    mirt__graph_poison(output->node->graph);
+    return NULL;
 }
 
 /* >>section nn/layers.h */
@@ -17699,7 +18211,7 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
     layer->parent = model->building;
     layer->first_variable = model->num_variables;
     layer->first_node = model->graph.count;
-    layer->first_term = model->num_terms;
+    layer->first_term = model->graph.num_terms;
     if (desc) memcpy(layer->desc, desc, cls->desc_size);
     if (model->num_layers == model->layer_capacity) {
         int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
@@ -17749,7 +18261,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     if (!layer->num_out) layer->num_out = 1;
     layer->num_variables = model->num_variables - layer->first_variable;
     layer->num_nodes = model->graph.count - layer->first_node;
-    layer->num_terms = model->num_terms - layer->first_term;
+    layer->num_terms = model->graph.num_terms - layer->first_term;
     if (layer->parent) {
         layer->sibling = layer->parent->children;
         layer->parent->children = layer;
@@ -17804,16 +18316,7 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
 }
 
-MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
-    if (!term) return false;
-    if (model->num_terms == model->term_capacity) {
-        int capacity = model->term_capacity ? 2 * model->term_capacity : 16;
-        if (!mirt__grow((void **)&model->term, (size_t)model->num_terms, (size_t)capacity, sizeof *model->term)) return mirt__model_poison(model) != NULL;
-        model->term_capacity = capacity;
-    }
-    model->term[model->num_terms++] = term;
-    return true;
-}
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) { return mirt__graph_term_add(&model->graph, term); }
 
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
@@ -18016,10 +18519,31 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
         return NULL;
     }
     model->strategy = strategy;
+    model->graph.serial = ++strategy->graphs;
     model->next = strategy->models;
     if (model->next) model->next->previous = model;
     strategy->models = model;
     return model;
+}
+
+/* The weights of its parts go with a model. */
+static void mirt__orphan_parts(mirt_model *model) {
+    mirt_model *m = model->strategy->models;
+    while (m) {
+        mirt_model *next = m->next;
+        if (m->owner == model) {
+            mirt__fail(MIRT_E_STATE, "the weights of %s went with %s, of which it was a part", m->name, model->name);
+            mirt__graph_poison(&m->graph);
+            m->owner = NULL;
+            mirt__compile_forget(m);
+            mirt__functions_free(m);
+            if (m->doomed) {
+                mirt_model_destroy(m);
+                next = model->strategy->models; /* its own parts may have gone too */
+            }
+        }
+        m = next;
+    }
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
@@ -18028,20 +18552,29 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; it cannot be destroyed before mirt_fit returns", model->name);
         return;
     }
-    mirt__trainer_free(model);
-    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
-    for (int i = 0; i < 2; i++) mirt__aligned_free(model->slot[i]);
+    if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
+        model->doomed = true;
+        return;
+    }
+    mirt__compile_forget(model);
+    mirt__functions_free(model);
+    mirt__weights_free(model);
+    mirt__orphan_parts(model);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
     mirt__free(model->history_logs);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
-    mirt__free(model->term);
     mirt__free(model->variable);
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
     mirt__free(model);
+}
+
+MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy) {
+    for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;
+    while (strategy->models) mirt_model_destroy(strategy->models);
 }
 
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
@@ -18058,7 +18591,7 @@ static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
     if (!model || !outputs) return;
     if (model->compiled) {
-        mirt__fail(MIRT_E_STATE, "%s is compiled; its outputs come before mirt_compile", model->name);
+        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
         return;
     }
     if (count < 1 || count > MIRT_MAX_OUTPUTS) {
@@ -18081,36 +18614,38 @@ MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) { mirt_m
 /* >>compile */
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
-    mirt_dtype dtype;
-    int64_t per_sample;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
-    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
-    if (!mirt__loss_class_get(desc->loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)desc->loss);
+    bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
+    if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
+    if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
-    for (int i = 0; i < MIRT_MAX_METRICS && desc->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (!mirt__metric_class_get(desc->metrics[i])) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)desc->metrics[i]);
-    }
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
     model->config = *desc;
-    if (desc->loss == MIRT_LOSS_NONE) return MIRT_OK;
-    mirt_status status = mirt__labels_wanted(model, &dtype, &per_sample);
-    for (int i = 0; status == MIRT_OK && i < mirt__num_metrics(model); i++) status = mirt__metric_class_get(desc->metrics[i])->check(model);
-    return status;
+    return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
 }
 
 /* Zeroed optimizer state; false with the error set and nothing made. */
 static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[2]) {
+    size_t bytes = mirt__root(model, NULL)->trained_bytes;
     slot[0] = slot[1] = NULL;
     for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
-        slot[i] = (char *)mirt__aligned_alloc(model->weight_bytes);
+        slot[i] = (char *)mirt__aligned_alloc(bytes);
         if (!slot[i]) {
             mirt__aligned_free(slot[0]);
             return false;
         }
-        memset(slot[i], 0, model->weight_bytes);
+        memset(slot[i], 0, bytes);
     }
     return true;
+}
+
+MIRT__LIB void mirt__compile_forget(mirt_model *model) {
+    mirt__trainer_free(model);
+    for (int i = 0; i < 2; i++) {
+        mirt__aligned_free(model->slot[i]);
+        model->slot[i] = NULL;
+    }
+    model->compiled = false;
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
@@ -18121,47 +18656,313 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt__optimizer_defaults(&d.optimizer);
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
     mirt_compile_desc before = model->config;
+    mirt__metric_use metric[MIRT__MAX_METRIC_USES];
+    int metrics = model->num_metrics;
     char *slot[2];
-    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || !mirt__slots_create(model, &d.optimizer, slot)) {
+    memcpy(metric, model->metric, sizeof metric);
+    if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || mirt__model_arrange(model) != MIRT_OK ||
+        !mirt__slots_create(model, &d.optimizer, slot)) {
         model->config = before;
+        memcpy(model->metric, metric, sizeof metric);
+        model->num_metrics = metrics;
         return mirt_last_status();
     }
-    mirt__trainer_free(model);
-    for (int i = 0; i < 2; i++) {
-        mirt__aligned_free(model->slot[i]);
-        model->slot[i] = slot[i];
-    }
+    mirt__compile_forget(model);
+    for (int i = 0; i < 2; i++) model->slot[i] = slot[i];
     model->step = 0;
     model->rate_set = false;
     model->compiled = true;
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
-    int copies = mirt__weight_copies(model->strategy);
-    if (model->weight[0]) return MIRT_OK;
-    for (int d = 0; d < copies; d++) {
-        model->weight[d] = (char *)mirt__aligned_alloc(model->weight_bytes);
-        if (model->weight[d]) continue;
-        while (d-- > 0) {
-            mirt__aligned_free(model->weight[d]);
-            model->weight[d] = NULL;
+/* >>section nn/weights.c */
+
+/* Weights: where variables lie, who owns them, reading and setting them.
+
+   The weight block of a model holds its trainable variables first, so that gradients, optimizer and
+   all-reduce work on the front of it, and the others behind them. A model that was called as a layer
+   is a part of the model around it: its variables are the owner's, under longer names. */
+
+/* >>layout */
+
+MIRT__LIB bool mirt__is_trained(const mirt__variable *v) { return v->trainable && !v->frozen; }
+
+MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
+    const mirt_model *root = model;
+    int at = 0;
+    if (first) *first = 0;
+    for (const mirt_model *m = model; m->owner; m = m->owner) {
+        at += m->owner_first;
+        if (!m->owner->weight[0]) continue;
+        root = m->owner;
+        if (first) *first = at;
+    }
+    return (mirt_model *)root;
+}
+
+static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align_up((size_t)v->count * sizeof(mirt__real)); }
+
+/* Whether the variables lie as their flags want it. */
+static bool mirt__variables_fit(const mirt_model *model) {
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        if (v->count && mirt__is_trained(v) != (v->offset < model->trained_bytes)) return false;
+    }
+    return true;
+}
+
+static void mirt__variables_place(mirt_model *model) {
+    size_t at = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            mirt__variable *v = &model->variable[i];
+            if (mirt__is_trained(v) != (pass == 0)) continue;
+            v->offset = at;
+            at += mirt__variable_bytes(v);
         }
+        if (pass == 0) model->trained_bytes = at;
+    }
+    model->weight_bytes = at;
+    model->layout++;
+}
+
+/* One copy a device, or for all of them one; false with the error set and nothing made. */
+static bool mirt__weights_allocate(const mirt_model *model, char **block) {
+    int copies = mirt__weight_copies(model->strategy);
+    for (int d = 0; d < model->strategy->num_devices; d++) {
+        block[d] = d < copies ? (char *)mirt__aligned_alloc(model->weight_bytes) : block[0];
+        if (block[d]) continue;
+        while (d-- > 0) mirt__aligned_free(block[d]);
+        return false;
+    }
+    for (int d = 0; d < copies; d++) memset(block[d], 0, model->weight_bytes);
+    return true;
+}
+
+MIRT__LIB void mirt__weights_free(mirt_model *model) {
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
+    memset(model->weight, 0, sizeof model->weight);
+}
+
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
+    int first;
+    const mirt_model *root = mirt__root(model, &first);
+    return (mirt__real *)(void *)(root->weight[device] + root->variable[first + variable].offset);
+}
+
+MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
+    int first;
+    const mirt_model *root = mirt__root(model, &first);
+    return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
+}
+
+static void mirt__write_copies(const mirt_model *model, int variable, const mirt__real *values) {
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
+        memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
+    }
+}
+
+/* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
+static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
+    if (part->weight[0]) {
+        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, mirt__weight_at(part, 0, i));
+        mirt__weights_free(part);
+    }
+    for (mirt_model *m = part->strategy->models; m; m = m->next) {
+        if (m->owner == part) mirt__take_parts(owner, m, first + m->owner_first);
+    }
+    mirt__compile_forget(part);
+}
+
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    if (root->weight[0]) return MIRT_OK;
+    mirt__variables_place(model);
+    if (!mirt__weights_allocate(model, model->weight)) {
+        memset(model->weight, 0, sizeof model->weight);
         return mirt_last_status();
     }
-    memset(model->weight[0], 0, model->weight_bytes);
     for (int i = 0; i < model->num_variables; i++) {
-        mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, &model->variable[i]));
+        mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, i));
+        mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
     }
-    for (int d = 1; d < copies; d++) memcpy(model->weight[d], model->weight[0], model->weight_bytes);
-    for (int d = copies; d < model->strategy->num_devices; d++) model->weight[d] = model->weight[0];
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
+    }
     return MIRT_OK;
 }
 
-/* >>weights */
+/* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
+MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    if (mirt__variables_fit(root)) return MIRT_OK;
+    char *block[MIRT__MAX_DEVICES];
+    if (!mirt__weights_allocate(root, block)) return mirt_last_status();
+    size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
+    if (!old) {
+        for (int d = 0; d < mirt__weight_copies(root->strategy); d++) mirt__aligned_free(block[d]);
+        return mirt_last_status();
+    }
+    for (int i = 0; i < root->num_variables; i++) old[i] = root->variable[i].offset;
+    mirt__variables_place(root);
+    for (int d = 0; d < mirt__weight_copies(root->strategy); d++) {
+        for (int i = 0; i < root->num_variables; i++) {
+            const mirt__variable *v = &root->variable[i];
+            memcpy(block[d] + v->offset, root->weight[d] + old[i], (size_t)v->count * sizeof(mirt__real));
+        }
+    }
+    mirt__weights_free(root);
+    memcpy(root->weight, block, (size_t)root->strategy->num_devices * sizeof *block);
+    mirt__free(old);
+    for (mirt_model *m = root->strategy->models; m; m = m->next) {
+        if (m != model && mirt__root(m, NULL) == root) mirt__compile_forget(m);
+    }
+    return MIRT_OK;
+}
 
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable) {
-    return (mirt__real *)(void *)(model->weight[device] + variable->offset);
+/* >>parts */
+
+/* A further variable of `count` elements, zeroed otherwise. */
+static mirt__variable *mirt__variable_new(mirt_model *model, int64_t count) {
+    size_t bytes;
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
+        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+        return mirt__fail(MIRT_E_SHAPE, "too many elements"), (mirt__variable *)NULL;
+    }
+    if (model->num_variables == model->variable_capacity) {
+        int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        model->variable_capacity = capacity;
+    }
+    mirt__variable *v = &model->variable[model->num_variables++];
+    memset(v, 0, sizeof *v);
+    v->count = count;
+    v->offset = model->weight_bytes;
+    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
+    return v;
+}
+
+/* "base/conv1/kernel" in the owner. */
+static bool mirt__adopt_variable(mirt_model *owner, const mirt__variable *from, const char *prefix) {
+    size_t size = strlen(prefix) + strlen(from->name) + 2;
+    char *name = (char *)mirt__pool_alloc(&owner->graph.pool, size);
+    mirt__variable *v = name ? mirt__variable_new(owner, from->count) : NULL;
+    if (!v) return false;
+    const size_t offset = v->offset;
+    snprintf(name, size, "%s/%s", prefix, from->name);
+    *v = *from;
+    v->offset = offset;
+    v->name = name;
+    return true;
+}
+
+MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from) {
+    char *name = mirt__pool_strdup(&model->graph.pool, from->name);
+    mirt__variable *v = name ? mirt__variable_new(model, from->count) : NULL;
+    if (!v) return false;
+    const size_t offset = v->offset;
+    *v = *from;
+    v->offset = offset;
+    v->name = name;
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix) {
+    for (const mirt_model *m = owner; m; m = m->owner) {
+        if (m == part) return mirt__fail(MIRT_E_INVALID, "%s cannot be a part of itself", part->name);
+    }
+    if (part->owner == owner) return MIRT_OK;
+    if (part->owner) {
+        return mirt__fail(MIRT_E_STATE, "%s is a part of %s already; a model can be a part of one other only", part->name, part->owner->name);
+    }
+    if (part->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained", part->name);
+    int first = owner->num_variables;
+    for (int i = 0; i < part->num_variables; i++) {
+        if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
+        owner->num_variables = first;
+        return mirt_last_status();
+    }
+    part->owner = owner;
+    part->owner_first = first;
+    return MIRT_OK;
+}
+
+/* >>trainable flags */
+
+static void mirt__freeze(mirt_model *model, int variable, bool frozen) {
+    model->variable[variable].frozen = frozen;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        int at = variable - m->owner_first;
+        if (m->owner == model && at >= 0 && at < m->num_variables) mirt__freeze(m, at, frozen);
+    }
+}
+
+/* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both. */
+static bool mirt__matches(const char *name, const char *prefix) {
+    size_t size = prefix ? strlen(prefix) : 0;
+    if (!size) return true;
+    if (prefix[size - 1] == '*') return strncmp(name, prefix, size - 1) == 0;
+    return strncmp(name, prefix, size) == 0 && (name[size] == 0 || name[size] == '/');
+}
+
+MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable) {
+    int found = 0;
+    if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_set_trainable has to wait until mirt_fit returns", model->name);
+    for (int i = 0; i < model->num_variables; i++) {
+        if (!mirt__matches(model->variable[i].name, prefix)) continue;
+        found++;
+        mirt_model *top = model;
+        int at = i;
+        for (; top->owner; top = top->owner) at += top->owner_first;
+        mirt__freeze(top, at, !trainable);
+    }
+    if (found || !prefix || !*prefix) return MIRT_OK;
+    for (int i = 0; i < model->num_layers; i++) { /* a layer without weights has nothing to freeze */
+        if (mirt__matches(model->layer[i]->name, prefix)) return MIRT_OK;
+    }
+    mirt__variable_find(model, prefix);
+    return mirt_last_status();
+}
+
+/* >>reading and setting */
+
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+    mirt__variable like;
+    char text[96];
+    if (!model || model->graph.status != MIRT_OK) return NULL;
+    memset(&like, 0, sizeof like);
+    like.name = name;
+    like.shape = shape;
+    like.count = mirt__shape_count(&shape);
+    like.trainable = trainable;
+    like.initializer = initializer;
+    like.fan_in = like.fan_out = (double)like.count;
+    if (like.initializer.kind == MIRT_INIT_DEFAULT) like.initializer = mirt_glorot_uniform();
+    if (model->weight[0] || model->owner) {
+        return mirt__fail(MIRT_E_STATE, "%s has its weights already; mirt_variable comes before they are made", model->name), (mirt_tensor *)NULL;
+    }
+    bool taken = false;
+    for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
+    if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
+    else if (like.count < 1) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, mirt__shape_text(&shape, text));
+    else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
+        return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
+    }
+    return mirt__model_poison(model);
+}
+
+MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
+    char text[96];
+    if (!model) return mirt__fail_missing("mirt_add_loss", "model");
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!loss) return mirt__fail_missing("mirt_add_loss", "tensor");
+    bool fits = loss->dtype == MIRT_FLOAT32 && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1);
+    if (loss->node->graph != &model->graph) mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
+    else if (!fits) mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name, mirt__shape_text(&loss->shape, text));
+    else if (mirt__term_add(model, loss)) return MIRT_OK;
+    mirt__model_poison(model);
+    return mirt_last_status();
 }
 
 MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->num_variables : 0; }
@@ -18175,7 +18976,7 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
     out->name = v->name;
     out->shape = v->shape;
     out->count = v->count;
-    out->trainable = v->trainable;
+    out->trainable = mirt__is_trained(v);
     return MIRT_OK;
 }
 
@@ -18192,37 +18993,36 @@ MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
     return -1;
 }
 
-static const mirt__variable *mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
-    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), (const mirt__variable *)NULL;
+/* The index of a weight whose values can be read or set, or -1 with the error set. */
+static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
+    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), -1;
     int index = mirt__variable_find(model, name);
-    if (index < 0) return NULL;
+    if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
-        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), (const mirt__variable *)NULL;
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), -1;
     }
     if ((int64_t)count != model->variable[index].count) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), (const mirt__variable *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), -1;
     }
-    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
-    return &model->variable[index];
+    return mirt__model_materialize(model) == MIRT_OK ? index : -1;
 }
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
-    const mirt__variable *v = mirt__variable_checked(model, name, device, count);
-    if (!v) return mirt_last_status();
-    const mirt__real *from = mirt__weight_at(model, device, v);
+    int index = mirt__variable_checked(model, name, device, count);
+    if (index < 0) return mirt_last_status();
+    const mirt__real *from = mirt__weight_at(model, device, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
     return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
-    const mirt__variable *v = mirt__variable_checked(model, name, 0, count);
-    if (!v) return mirt_last_status();
-    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
-        mirt__real *to = mirt__weight_at(model, d, v);
-        for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
-    }
+    int index = mirt__variable_checked(model, name, 0, count);
+    if (index < 0) return mirt_last_status();
+    mirt__real *to = mirt__weight_at(model, 0, index);
+    for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
+    mirt__write_copies(model, index, to);
     return MIRT_OK;
 }
 
@@ -18359,7 +19159,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
-    for (int i = 0; i < mirt__num_metrics(model); i++) {
+    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
         mirt__json_write_string(out, mirt__metric_class_get(c->metrics[i])->name);
     }
@@ -18798,9 +19598,9 @@ static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     int term = 0, written = 0;
     for (int i = 0; i <= model->num_layers; i++) {
         const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
-        for (; term < (layer ? layer->first_term : model->num_terms); term++, written++) {
+        for (; term < (layer ? layer->first_term : model->graph.num_terms); term++, written++) {
             mirt__text_add(out, written ? "," : ",\"losses\":[");
-            if (!mirt__write_tensor(model, out, model->term[term], model->num_layers, "a term of the loss")) return false;
+            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss")) return false;
         }
         if (layer) term = layer->first_term + layer->num_terms;
     }
@@ -19010,88 +19810,1127 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 
 #undef MIRT__MAX_ENTRIES
 
+/* >>section nn/call.c */
+
+/* Models called on tensors: as a part of another model, or in the body of a function. */
+
+static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const *x, int count) {
+    char have[96], want[96];
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if (count != model->num_inputs) {
+        return mirt__fail(MIRT_E_INVALID, "%s takes %d tensor%s, not %d", model->name, model->num_inputs, model->num_inputs == 1 ? "" : "s", count);
+    }
+    for (int i = 0; i < count; i++) {
+        if (x[i]->dtype == MIRT_FLOAT32 && mirt__shape_equal(&x[i]->shape, &model->input[i]->shape)) continue;
+        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s", model->name, mirt__shape_text(&model->input[i]->shape, want),
+                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have));
+    }
+    return MIRT_OK;
+}
+
+/* Where the model's variables are among those of the graph's model; -1 when they are not. */
+static int mirt__call_variables(const mirt__graph *graph, const mirt_model *model) {
+    const mirt_model *top = graph->root ? graph->root : graph->model;
+    int first = 0;
+    const mirt_model *m = model;
+    for (; m != top && m->owner; m = m->owner) first += m->owner_first;
+    return m == top ? first : -1;
+}
+
+static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt,
+                            mirt_tensor **out) {
+    mirt__copying c;
+    int outputs = model->num_outputs, terms = model->graph.num_terms;
+    mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
+    if (!keep) return false;
+    memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
+    memcpy(keep + outputs, model->graph.term, (size_t)terms * sizeof *keep);
+    for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
+        if (salt && !mirt__is_batched(&keep[outputs + i]->shape)) keep[outputs + i] = NULL;
+    }
+    memset(&c, 0, sizeof c);
+    c.source = &model->graph;
+    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replacement = x;
+    c.num_replaced = model->num_inputs;
+    c.first_variable = mirt__call_variables(graph, model);
+    c.prefix = prefix;
+    c.salt = salt;
+    c.training = training;
+    c.mode = graph->mode;
+    if (!mirt__graph_copy(graph, &c, keep, outputs + terms)) return false;
+    for (int i = 0; i < terms; i++) {
+        if (keep[outputs + i] && !mirt__graph_term_add(graph, keep[outputs + i])) return false;
+    }
+    memcpy(out, keep, (size_t)outputs * sizeof *out);
+    return true;
+}
+
+/* How often the model was called in this graph before: another call draws other random numbers. */
+static uint64_t mirt__call_number(mirt_model *model, const mirt__graph *graph) {
+    if (model->called_in != graph->serial) model->calls = 0;
+    model->called_in = graph->serial;
+    return model->calls++;
+}
+
+/* >>as a layer */
+
+typedef struct mirt__functional_desc {
+    mirt_model *part;
+    mirt_training training;
+} mirt__functional_desc;
+
+static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__functional_desc *d = (const mirt__functional_desc *)desc;
+    mirt_model *model = layer->model;
+    (void)x;
+    if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
+    layer->num_out = d->part->num_outputs;
+    uint64_t salt = mirt__call_number(d->part, &model->graph);
+    return mirt__call_copy(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
+}
+
+static const mirt__layer_class mirt__functional_layer = {"Functional", "functional", 1, MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
+                                                         mirt__functional_build, NULL, NULL};
+
+MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
+    const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
+    if (layer->cls != &mirt__functional_layer) return NULL;
+    *training = d->training;
+    return d->part;
+}
+
+static bool mirt__layer_is_named(const mirt_model *model, const char *name) {
+    for (int i = 0; i < model->num_layers; i++) {
+        if (strcmp(model->layer[i]->name, name) == 0) return true;
+    }
+    return false;
+}
+
+static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+    mirt__functional_desc d;
+    char name[256];
+    memset(&d, 0, sizeof d);
+    d.part = part;
+    d.training = training;
+    snprintf(name, sizeof name, "%s", part->name);
+    for (int i = 1; mirt__layer_is_named(model, name); i++) snprintf(name, sizeof name, "%.200s_%d", part->name, i);
+    if (!mirt__layer_add(model, &mirt__functional_layer, x, part->num_inputs, &d, name)) return false;
+    memcpy(out, model->layer[model->num_layers - 1]->out, (size_t)part->num_outputs * sizeof *out);
+    return true;
+}
+
+static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+    if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, out);
+    if (mirt__call_variables(graph, model) < 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
+    }
+    return mirt__call_copy(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
+}
+
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
+    mirt_tensor *own[MIRT_MAX_OUTPUTS];
+    if (!model || !x || count < 1 || !x[0]) return NULL;
+    mirt__graph *graph = x[0]->node->graph;
+    for (int i = 0; i < count; i++) {
+        if (!x[i] || graph->status != MIRT_OK) return NULL;
+    }
+    if (mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
+        mirt__graph_poison(graph);
+        return NULL;
+    }
+    return out ? out[0] : own[0];
+}
+
+MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training) { return mirt_call_many(model, &x, 1, training, NULL); }
+
+/* >>views */
+
+MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
+    const char *nearest = NULL;
+    if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
+    for (int i = 0; i < model->num_layers; i++) {
+        const char *pair[2] = {nearest, model->layer[i]->name};
+        if (strcmp(pair[1], layer) == 0) return model->layer[i]->out[0];
+        nearest = nearest ? mirt__nearest(layer, pair, 2) : mirt__nearest(layer, pair + 1, 1);
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s%s%s", model->name, layer, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+               nearest ? "\"?" : "");
+    return NULL;
+}
+
+static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *const *outputs, int count) {
+    mirt__copying c;
+    mirt_tensor *in[MIRT_MAX_INPUTS], *keep[MIRT_MAX_OUTPUTS];
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt_shape sample = model->input[i]->shape;
+        for (int k = 1; k < sample.rank; k++) sample.dim[k - 1] = sample.dim[k];
+        sample.dim[--sample.rank] = 0;
+        if (!(in[i] = mirt_input(view, sample))) return false;
+    }
+    for (int i = 0; i < model->num_variables; i++) {
+        if (!mirt__variable_copy(view, &model->variable[i])) return false;
+    }
+    memset(&c, 0, sizeof c);
+    c.source = &model->graph;
+    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replacement = in;
+    c.num_replaced = model->num_inputs;
+    memcpy(keep, outputs, (size_t)count * sizeof *keep);
+    if (!mirt__graph_copy(&view->graph, &c, keep, count)) return false;
+    mirt_model_outputs(view, keep, count);
+    return view->graph.status == MIRT_OK;
+}
+
+MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    if (!model || !outputs) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
+    if (count < 1 || count > MIRT_MAX_OUTPUTS) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS), (mirt_model *)NULL;
+    for (int i = 0; i < count; i++) {
+        if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
+        if (outputs[i]->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s", model->name), (mirt_model *)NULL;
+    }
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
+    mirt_model *view = mirt_model_create(model->strategy, model->name);
+    if (!view) return NULL;
+    if (!mirt__view_record(view, model, outputs, count)) {
+        mirt_model_destroy(view);
+        return NULL;
+    }
+    view->owner = model;
+    view->is_view = true;
+    return view;
+}
+
+/* >>section train/function.h */
+
+#ifndef MIRT__FUNCTION_H
+#define MIRT__FUNCTION_H
+/* A step recorded once and replayed by every replica: what fit, evaluate and predict run, and what
+   users record themselves. Its parts: a program over fields of a batch; results; gradients that the
+   optimizer takes; new values of variables. */
+
+#define MIRT__MAX_RESULTS (MIRT__MAX_IO - MIRT__MAX_FIELDS)
+
+/* What a run leaves: of every row when batched, otherwise of every replica. */
+typedef struct mirt__result {
+    const char *name;
+    mirt_tensor *tensor; /* while it is recorded */
+    mirt_dtype dtype;
+    mirt_shape shape;
+    bool batched;
+    int64_t count; /* elements of a row, or of the whole */
+    char *data;
+} mirt__result;
+
+/* A variable's gradient while it is recorded. */
+typedef struct mirt__applied {
+    int variable;
+    mirt_tensor *gradient;
+} mirt__applied;
+
+/* A variable that is written when the step is over. */
+typedef struct mirt__state {
+    int variable;
+    mirt_aggregation aggregation;
+    size_t offset; /* in a replica's state */
+} mirt__state;
+
+/* Elements of the weight block. */
+typedef struct mirt__range {
+    int64_t begin, end;
+} mirt__range;
+
+typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
+
+struct mirt_function {
+    mirt_model *model; /* whose weights, optimizer and step count it uses */
+    mirt_model *root;
+    mirt_function *next; /* of the model's */
+    int layout;          /* the root's, when it was recorded */
+    mirt__data_spec spec;
+    int64_t max_batch;
+    int replicas;        /* V, or k * V when k batches make a step */
+    bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
+    mirt__program program;
+    mirt__layout needs;
+
+    bool recording;
+    mirt__mode mode;
+    mirt_tensor *field[MIRT__MAX_FIELDS];
+    int classes[MIRT__MAX_FIELDS]; /* the field holds class numbers below this; 0: it need not */
+    mirt_tensor **minimized;       /* terms of the loss */
+    int num_minimized, minimized_capacity;
+    mirt__applied *applied;
+    int num_applied, applied_capacity;
+
+    mirt__result result[MIRT__MAX_RESULTS];
+    int num_results;
+    int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
+    mirt__state *state;
+    int num_states;
+    size_t state_bytes; /* per replica */
+    mirt__range *range; /* what the optimizer updates */
+    int num_ranges;
+    char *host;         /* results and states */
+    char *states;
+
+    /* the batch under way */
+    mirt__step_stage stage;
+    int64_t rows;
+    const void *io[MIRT__MAX_FIELDS];
+    double rate;         /* asked for on the caller's thread: schedules are the user's code */
+    const char *failed;  /* the node whose user code failed */
+};
+
+/* --- record.c --- */
+typedef bool (*mirt__body)(mirt_function *function, void *user);
+/* What a function is made for. */
+typedef struct mirt__function_desc {
+    const mirt__data_spec *spec; /* of a batched data set */
+    int64_t max_batch;
+    bool by_replicas;
+    bool training; /* how called models are run unless they are told */
+} mirt__function_desc;
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user);
+MIRT__LIB void mirt__function_free(mirt_function *function);
+/* Gives a recorded function its results' memory, and the devices what it needs of them. */
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
+/* Bytes of the results' memory. */
+MIRT__LIB size_t mirt__function_host(const mirt_function *function);
+/* Places of a result that is not batched. */
+MIRT__LIB int mirt__result_places(const mirt_function *function);
+/* A term of the loss as a value: per sample, or the replica's part of a number. */
+MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
+/* Whether recording is under way, and the tensor of this function. */
+MIRT__LIB mirt_status mirt__need_recording(const mirt_function *function, const mirt_tensor *tensor, const char *caller);
+/* The optimizer shall take `gradient` for the variable. */
+MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable, mirt_tensor *gradient);
+/* Afterwards x[i]->grad is the gradient of x[i], or NULL. */
+MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x, int count);
+MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
+MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
+/* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
+MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
+
+/* --- run.c --- */
+/* Makes a batch the one under way: memory is there, class numbers are checked. */
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
+/* Forward and, where there are gradients, backward, exchange and update. */
+MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The parts of it. */
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
+/* Rows of the batch under way that `replica` owns. */
+MIRT__LIB int64_t mirt__replica_share(const mirt_function *function, int replica, int64_t *first);
+/* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
+MIRT__LIB void mirt__device_gradient(const mirt_function *function, int device, int64_t at, int64_t count, float *out);
+/* The gradient buffer `slot` of `device`. */
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
+MIRT__LIB int mirt__active_replicas(const mirt_function *function);
+
+#endif
+
+/* >>section train/record.c */
+
+/* >>fields and results */
+
+static bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
+    if (used < *capacity) return true;
+    int more = *capacity ? 2 * *capacity : 16;
+    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
+    *capacity = more;
+    return true;
+}
+
+static bool mirt__record_fields(mirt_function *f) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        const mirt__data_field *field = &f->spec.field[i];
+        mirt_shape shape = field->shape;
+        if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "samples of %d axes are too many", shape.rank), false;
+        for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
+        shape.dim[0] = MIRT_ROWS;
+        shape.rank++;
+        if (!(f->field[i] = mirt__input_op(&f->program.graph, i, field->dtype, &shape))) return false;
+    }
+    return true;
+}
+
+MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) { return mirt_cast(f->field[field], dtype); }
+
+/* Recording is over, or the tensor is not of this function: says so. */
+MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
+    if (!f) return mirt__fail_missing(caller, "function");
+    if (!f->recording) return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
+    if (!t) return mirt__fail_missing(caller, "tensor");
+    if (t->node->graph == &f->program.graph) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
+}
+
+MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
+    if (f->num_results == MIRT__MAX_RESULTS) return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    mirt__result *r = &f->result[f->num_results];
+    if (!(r->name = mirt__pool_strdup(&f->program.graph.pool, name))) return mirt_last_status();
+    r->tensor = tensor;
+    r->dtype = tensor->dtype;
+    r->shape = tensor->shape;
+    r->batched = mirt__is_batched(&tensor->shape);
+    r->count = mirt__shape_count(&tensor->shape);
+    f->num_results++;
+    return MIRT_OK;
+}
+
+/* >>terms of the loss */
+
+/* Whether `t` depends on the rows of the batch. */
+static bool mirt__depends_on_rows(mirt_function *f, mirt_tensor *t) {
+    mirt__graph *graph = &f->program.graph;
+    bool depends = false;
+    for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        if (!node->live) continue;
+        depends = depends || node->id == MIRT__OP_input;
+        for (int k = 0; k < node->num_out; k++) depends = depends || mirt__is_batched(&node->out[k]->shape);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+    return depends;
+}
+
+/* Whether a number is a sum over the rows, perhaps scaled: then the replicas' numbers add up as they are. */
+static bool mirt__is_sum_of_rows(const mirt_tensor *t) {
+    while (t->node->num_in > 0) {
+        const mirt__node *node = t->node;
+        if (node->id == MIRT__OP_reduce && mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM;
+        t = node->in[0];
+    }
+    return false;
+}
+
+/* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
+static mirt__weight_kind mirt__term_weight(mirt_function *f, mirt_tensor *term) {
+    if (mirt__is_batched(&term->shape)) return MIRT__WEIGHT_SAMPLE;
+    if (!mirt__depends_on_rows(f, term)) return MIRT__WEIGHT_ONCE;
+    if (mirt__is_sum_of_rows(term)) return MIRT__WEIGHT_ONE;
+    mirt__log(f->model->strategy, MIRT_LOG_WARNING,
+              "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one value a sample: the library divides by the global batch",
+              f->model->name);
+    return MIRT__WEIGHT_SHARE;
+}
+
+/* One value a sample, or one number. */
+static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
+    char text[96];
+    bool batched = mirt__is_batched(&term->shape);
+    if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
+        mirt__fail(MIRT_E_SHAPE, "a loss is %s %s; it is one float32 value a sample, or one number", mirt__dtype_name(term->dtype),
+                   mirt__shape_text(&term->shape, text));
+        mirt__graph_poison(term->node->graph);
+        return NULL;
+    }
+    return batched && term->shape.rank > 1 ? mirt_reduce_mean(term, 0, false) : term;
+}
+
+MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
+    if (!term || !(term = mirt__term_shape(term)) || mirt__is_batched(&term->shape)) return term;
+    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(f, term));
+    return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
+}
+
+MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
+    if (!(term = mirt__term_shape(term))) return mirt_last_status();
+    if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
+    f->minimized[f->num_minimized++] = term;
+    return MIRT_OK;
+}
+
+/* The gradient of each term's value: its weight. */
+static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
+    mirt__graph *graph = &f->program.graph;
+    mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
+    if (!seed) return false;
+    for (int i = 0; i < count; i++) {
+        seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(f, term[i]));
+        if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
+        if (!seed[i]) return false;
+    }
+    return mirt__gradients(graph, term, seed, count);
+}
+
+static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]); }
+static bool mirt__root_frozen(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].frozen; }
+
+MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
+    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied)) return mirt_last_status();
+    f->applied[f->num_applied].variable = variable;
+    f->applied[f->num_applied++].gradient = gradient;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
+    mirt__graph *graph = &f->program.graph;
+    if (!(loss = mirt__term_shape(loss))) return mirt_last_status();
+    mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
+    for (int i = 0; i < count; i++) mirt__graph_need_gradient(graph, x[i]);
+    return mirt__term_gradients(f, &loss, 1) ? MIRT_OK : mirt_last_status();
+}
+
+/* >>what comes after recording */
+
+/* Variables without a gradient are named once; none at all is an error. */
+static mirt_status mirt__check_reached(const mirt_function *f) {
+    mirt__text text;
+    int missing = 0, wanted = 0, first;
+    memset(&text, 0, sizeof text);
+    mirt__root(f->model, &first);
+    for (int i = first; i < first + f->model->num_variables; i++) {
+        bool reached = false;
+        if (!mirt__is_trained(&f->root->variable[i])) continue;
+        wanted++;
+        for (int k = 0; k < f->num_applied; k++) reached = reached || f->applied[k].variable == i;
+        if (reached) continue;
+        if (missing++ < 4) mirt__text_add(&text, "%s%s", missing > 1 ? ", " : "", f->root->variable[i].name);
+    }
+    if (wanted && !f->num_applied) mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
+    else if (missing) {
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
+                  missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
+    }
+    mirt__text_free(&text);
+    return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
+}
+
+static mirt_status mirt__collect_gradients(mirt_function *f) {
+    mirt__graph *graph = &f->program.graph;
+    int forward = graph->count;
+    if (!f->num_minimized) return MIRT_OK;
+    if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
+    for (int i = 0; i < forward; i++) {
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_variable && node->out[0]->grad && mirt__apply_gradient(f, node->a.index, node->out[0]->grad) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__check_reached(f);
+}
+
+/* Everything that is to survive: results, losses, new values, gradients. */
+static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
+    const mirt__graph *graph = &f->program.graph;
+    int n = 0;
+    for (int i = 0; i < f->num_results; i++) keep[n++] = f->result[i].tensor;
+    for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
+    for (int i = 0; i < f->num_applied; i++) keep[n++] = f->applied[i].gradient;
+    return n;
+}
+
+static mirt_status mirt__collect_states(mirt_function *f) {
+    const mirt__graph *graph = &f->program.graph;
+    if (!graph->num_assignments) return MIRT_OK;
+    f->state = (mirt__state *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
+    if (!f->state) return mirt_last_status();
+    for (int i = 0; i < graph->num_assignments; i++) {
+        mirt__state *s = &f->state[f->num_states++];
+        s->variable = graph->assignment[i].variable;
+        s->aggregation = graph->assignment[i].aggregation;
+        s->offset = f->state_bytes;
+        f->state_bytes += mirt__align_up(mirt__tensor_bytes(graph->assignment[i].value, 1));
+    }
+    return MIRT_OK;
+}
+
+static int mirt__by_offset(const void *a, const void *b) {
+    const mirt__range *x = (const mirt__range *)a, *y = (const mirt__range *)b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* What the gradients that exist cover of the weight block, neighbours joined. */
+static mirt_status mirt__collect_ranges(mirt_function *f) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    if (!f->num_applied) return MIRT_OK;
+    f->range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->range);
+    if (!f->range) return mirt_last_status();
+    for (int i = 0; i < f->num_applied; i++) {
+        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
+        f->range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        f->range[i].end = f->range[i].begin + (v->count + vector - 1) / vector * vector;
+    }
+    qsort(f->range, (size_t)f->num_applied, sizeof *f->range, mirt__by_offset);
+    for (int i = 0; i < f->num_applied; i++) {
+        if (f->num_ranges && f->range[f->num_ranges - 1].end == f->range[i].begin) f->range[f->num_ranges - 1].end = f->range[i].end;
+        else f->range[f->num_ranges++] = f->range[i];
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, size_t *offset) {
+    const mirt__graph *graph = &f->program.graph;
+    int64_t rows = f->max_batch / f->replicas + (f->max_batch % f->replicas != 0);
+    int n = 0;
+    for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
+    for (int i = 0; i < f->num_results; i++) {
+        outputs[n].tensor = f->result[i].tensor;
+        outputs[n].space = MIRT__SPACE_IO;
+        outputs[n++].offset = (size_t)(MIRT__MAX_FIELDS + i);
+    }
+    for (int i = 0; i < f->num_states; i++) {
+        outputs[n].tensor = graph->assignment[i].value;
+        outputs[n].space = MIRT__SPACE_STATE;
+        outputs[n++].offset = f->state[i].offset;
+    }
+    for (int i = 0; i < f->num_applied; i++) {
+        outputs[n].tensor = f->applied[i].gradient;
+        outputs[n].space = MIRT__SPACE_GRADIENT;
+        outputs[n++].offset = f->root->variable[f->applied[i].variable].offset;
+    }
+    return mirt__plan(&f->program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__finish(mirt_function *f) {
+    mirt__graph *graph = &f->program.graph;
+    size_t most = (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) + 1;
+    mirt__pool *pool = &graph->pool;
+    mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
+    mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
+    size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
+    if (!keep || !outputs || !offset) return mirt_last_status();
+    mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
+    int kept = mirt__collect_kept(f, keep);
+    memcpy(keep + kept, f->minimized, (size_t)f->num_minimized * sizeof *keep);
+    mirt__fuse_forward(graph, keep, kept + f->num_minimized);
+    if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
+    mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));
+    if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
+    return mirt__plan_function(f, outputs, offset);
+}
+
+/* >>memory */
+
+static mirt_status mirt__function_needs(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__program *p = &f->program;
+    mirt__layout *l = &f->needs;
+    size_t local = (size_t)((f->replicas + s->num_devices - 1) / s->num_devices);
+    size_t slots = f->num_applied ? (size_t)mirt__gradient_slots(s, f->replicas, p->num_cuts > 0) : 0;
+    l->arena = p->arena;
+    l->shared = p->shared;
+    if (mirt__mul_size(slots, f->root->trained_bytes, &l->gradients) && mirt__mul_size(local, p->replica, &l->replica) &&
+        mirt__mul_size(p->scratch, (size_t)s->threads, &l->scratch)) {
+        return MIRT_OK;
+    }
+    return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+}
+
+/* Unbatched results have a place for every replica, and for every piece in which devices share rows. */
+MIRT__LIB int mirt__result_places(const mirt_function *f) { return f->replicas + 3 * f->model->strategy->num_devices; }
+
+MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
+    size_t total = mirt__align_up((size_t)f->replicas * f->state_bytes);
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__result *r = &f->result[i];
+        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
+        total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+    }
+    return total;
+}
+
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
+    size_t total = mirt__function_host(f);
+    if (!(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
+    memset(f->host, 0, total);
+    char *at = f->host;
+    for (int i = 0; i < f->num_results; i++) {
+        mirt__result *r = &f->result[i];
+        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
+        r->data = at;
+        at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+    }
+    f->states = at;
+    return mirt__memory_reserve(f->model->strategy, &f->needs);
+}
+
+/* >>making one */
+
+static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void *user) {
+    if (!mirt__record_fields(f)) return mirt_last_status();
+    f->recording = true;
+    bool good = body(f, user);
+    f->recording = false;
+    if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (!good) return mirt_last_status();
+    return mirt__finish(f) == MIRT_OK ? mirt__function_needs(f) : mirt_last_status();
+}
+
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
+    mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
+    if (!f) return NULL;
+    f->model = model;
+    f->root = mirt__root(model, NULL);
+    f->layout = f->root->layout;
+    f->spec = *desc->spec;
+    f->max_batch = desc->max_batch;
+    f->by_replicas = desc->by_replicas;
+    f->replicas = model->strategy->num_replicas * (f->spec.accumulate > 1 ? f->spec.accumulate : 1);
+    f->mode.training = desc->training;
+    f->mode.frozen = mirt__root_frozen;
+    f->mode.arg = f->root;
+    mirt__graph_init(&f->program.graph, NULL);
+    f->program.graph.function = f;
+    f->program.graph.serial = ++model->strategy->graphs;
+    f->program.graph.root = f->root;
+    f->program.graph.mode = &f->mode;
+    if (mirt__check_parts(model->strategy, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
+    mirt__function_free(f);
+    return NULL;
+}
+
+MIRT__LIB void mirt__function_free(mirt_function *f) {
+    if (!f) return;
+    if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
+    mirt__program_free(&f->program);
+    mirt__free(f->minimized);
+    mirt__free(f->applied);
+    mirt__free(f->state);
+    mirt__free(f->range);
+    mirt__aligned_free(f->host);
+    mirt__free(f);
+}
+
+/* >>section train/run.c */
+
+MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
+    return mirt__share(f->rows, f->replicas, replica, first);
+}
+
+/* The replicas that have rows are the first ones. */
+MIRT__LIB int mirt__active_replicas(const mirt_function *f) { return f->rows < f->replicas ? (int)f->rows : f->replicas; }
+
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *f, int device, int slot) {
+    return (mirt__real *)(void *)(f->model->strategy->block[device] + (size_t)slot * f->root->trained_bytes);
+}
+
+/* >>replay */
+
+/* The device's part of the bases; the replica's is set below. */
+static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *b) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__layout *l = &s->layout;
+    memset(b, 0, sizeof *b);
+    b->team = s->device[device].team;
+    b->weight = f->root->weight[device];
+    b->gradient = s->block[device];
+    b->arena = b->gradient + mirt__align_up(l->gradients);
+    b->replica = b->arena + mirt__align_up(l->arena);
+    b->shared = b->replica + mirt__align_up(l->replica);
+    b->scratch = b->shared + mirt__align_up(l->shared);
+    b->scratch_per_thread = l->scratch / (size_t)s->threads;
+}
+
+/* `place` is where results that are not batched go. */
+static void mirt__row_bases(const mirt_function *f, mirt__bases *b, int64_t first_row, int place) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        char *base;
+        memcpy(&base, &f->io[i], sizeof base); /* read only: a program never writes an input */
+        b->io[i] = base ? base + (size_t)first_row * f->program.io[i].bytes : NULL;
+    }
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
+        b->io[MIRT__MAX_FIELDS + i] = f->result[i].data + (size_t)(port->batched ? first_row : (int64_t)place) * port->bytes;
+    }
+}
+
+static void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
+    int64_t row;
+    mirt__device_bases(f, device, b);
+    mirt__replica_share(f, replica, &row);
+    mirt__row_bases(f, b, row, replica);
+    b->replica += (size_t)(replica - first) * f->program.replica;
+    b->state = f->states + (size_t)replica * f->state_bytes;
+}
+
+static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
+    const mirt_model *model = f->model;
+    mirt__step_info run;
+    run.seed = model->strategy->seed;
+    run.step = model->step;
+    run.first_row = first_row;
+    run.global_rows = f->rows;
+    run.replica = replica;
+    run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
+    run.failed = &f->failed;
+    mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
+}
+
+/* >>cuts */
+
+static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
+    int64_t count = mirt__shape_count(&node->out[0]->shape);
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
+        mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
+        return;
+    }
+    mirt_aggregation kind = node->a.kind == MIRT__ALL_REDUCE_MEAN ? MIRT_AGGREGATE_MEAN : MIRT_AGGREGATE_SUM;
+    for (int k = 0; k < node->num_in; k++) mirt__aggregate(kind, active, value[k], rows, mirt__shape_count(&node->out[k]->shape), out[k]);
+}
+
+/* Fills the outputs of the node at a cut for every replica of the device, from all replicas' inputs. */
+static void mirt__device_cut(const mirt_function *f, const mirt__node *node, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__real *value[2][MIRT__MAX_REPLICAS];
+    int64_t rows[MIRT__MAX_REPLICAS], row;
+    int active = mirt__active_replicas(f), own_first, own = mirt__device_replicas(s, f->replicas, device, &own_first), first;
+    mirt__bases b;
+    for (int d = 0; d < s->num_devices; d++) {
+        int count = mirt__device_replicas(s, f->replicas, d, &first);
+        for (int r = first; r < first + count && r < active; r++) {
+            mirt__replica_bases(f, d, first, r, &b);
+            rows[r] = mirt__replica_share(f, r, &row);
+            for (int k = 0; k < node->num_in; k++) value[k][r] = (const mirt__real *)mirt__address(&b, node->in[k]);
+        }
+    }
+    mirt__real *done[MIRT__MAX_OUT] = {NULL};
+    for (int r = own_first; r < own_first + own && r < active; r++) {
+        mirt__real *out[MIRT__MAX_OUT];
+        mirt__replica_bases(f, device, own_first, r, &b);
+        for (int k = 0; k < node->num_out; k++) out[k] = (mirt__real *)mirt__address(&b, node->out[k]);
+        for (int k = 0; k < node->num_out && done[0]; k++) memcpy(out[k], done[k], mirt__tensor_bytes(node->out[k], 1));
+        if (!done[0]) mirt__all_reduce_values(node, active, value, rows, out);
+        memcpy(done, out, sizeof done);
+    }
+}
+
+/* >>a device's replicas */
+
+typedef struct mirt__counter {
+    mirt__tree_stack stack;
+    int first;
+    bool slot_per_replica;
+} mirt__counter;
+
+static int mirt__counter_slot(const mirt__counter *c, int depth) {
+    return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
+}
+
+/* The gradients of `replica` join the binary counter of buffers. */
+static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int device, int replica) {
+    const mirt_strategy *s = f->model->strategy;
+    int slot[64];
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.team = s->device[device].team;
+    for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
+    slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
+    for (int merges = mirt__tree_push(&c->stack, replica, 1), top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
+        for (int i = 0; i < f->num_ranges; i++) {
+            const mirt__range *range = &f->range[i];
+            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range->begin, mirt__gradient_at(f, device, slot[top]) + range->begin,
+                                   range->end - range->begin, &where);
+        }
+    }
+}
+
+static void mirt__device_replay(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
+    mirt__counter counter;
+    mirt__bases bases;
+    memset(&counter, 0, sizeof counter);
+    counter.slot_per_replica = cuts > 0;
+    int own = mirt__device_replicas(f->model->strategy, f->replicas, device, &counter.first), end = counter.first + own;
+    if (end > active) end = active;
+    for (int segment = 0; segment <= cuts; segment++) {
+        for (int r = counter.first; r < end; r++) {
+            int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
+            mirt__replica_bases(f, device, counter.first, r, &bases);
+            bases.gradient = (char *)mirt__gradient_at(f, device, cuts ? r - counter.first : counter.stack.depth);
+            mirt__replay(f, segment, &bases, r, first_row, rows);
+            if (segment == cuts) mirt__counter_push(f, &counter, device, r);
+        }
+        if (segment == cuts) break;
+        mirt__devices_barrier(f->model->strategy);
+        mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
+        mirt__devices_barrier(f->model->strategy);
+    }
+}
+
+/* Rows do not depend on each other here, so devices share them without regard to replicas. */
+static void mirt__device_rows(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    int devices = f->model->strategy->num_devices, place = device * ((f->replicas + devices - 1) / devices + 2);
+    mirt__bases bases;
+    int64_t first, rows = mirt__share(f->rows, devices, device, &first);
+    mirt__device_bases(f, device, &bases);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
+        mirt__row_bases(f, &bases, first, place++);
+        mirt__replay(f, 0, &bases, first != 0, first, rows);
+    }
+}
+
+/* >>all-reduce and update */
+
+static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+    mirt__range r;
+    r.begin = a->begin > begin ? a->begin : begin;
+    r.end = a->end < end ? a->end : end;
+    return r;
+}
+
+static void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
+    mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
+}
+
+static void mirt__own_range(const mirt_function *f, int device, int64_t *begin, int64_t *end) {
+    mirt__exchange_range(f->model->strategy, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, begin, end);
+}
+
+/* The device's share: parts summed in place in the plan's order, then written to every device's
+   first buffer. */
+static void mirt__device_all_reduce(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__where where;
+    int64_t begin, end;
+    memset(&where, 0, sizeof where);
+    where.team = s->device[device].team;
+    mirt__exchange_of(f, device, &x);
+    mirt__own_range(f, device, &begin, &end);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        int into = x.add[i].into, from = x.add[i].from;
+        s->kernels->accumulate(mirt__gradient_at(f, x.device[into], x.slot[into]) + begin, mirt__gradient_at(f, x.device[from], x.slot[from]) + begin,
+                               end - begin, &where);
+    }
+    const mirt__real *sum = mirt__gradient_at(f, x.device[0], x.slot[0]) + begin;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__real *to = mirt__gradient_at(f, d, 0) + begin;
+        if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
+    }
+}
+
+/* The device's own sum, the later parts added to the earlier as the tree does, or after the all-reduce that of all. */
+MIRT__LIB void mirt__device_gradient(const mirt_function *f, int device, int64_t at, int64_t count, float *out) {
+    mirt__exchange x;
+    bool any = false;
+    mirt__exchange_of(f, device, &x);
+    for (int64_t i = 0; i < count; i++) out[i] = 0;
+    for (int p = x.parts - 1; p >= 0; p--) {
+        if (f->stage == MIRT__REDUCED ? p > 0 : x.device[p] != device) continue;
+        const mirt__real *g = mirt__gradient_at(f, device, f->stage == MIRT__REDUCED ? 0 : x.slot[p]) + at;
+        for (int64_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
+        any = true;
+    }
+}
+
+/* The new values of variables, written into the device's copy. */
+static void mirt__device_states(const mirt_function *f, int device) {
+    const mirt__real *value[MIRT__MAX_REPLICAS];
+    int64_t rows[MIRT__MAX_REPLICAS], first;
+    int active = mirt__active_replicas(f);
+    if (device >= mirt__weight_copies(f->model->strategy)) return;
+    for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
+    for (int i = 0; i < f->num_states; i++) {
+        const mirt__state *s = &f->state[i];
+        const mirt__variable *v = &f->root->variable[s->variable];
+        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes + s->offset);
+        mirt__aggregate(s->aggregation, active, value, rows, v->count, (mirt__real *)(void *)(f->root->weight[device] + v->offset));
+    }
+}
+
+/* Sums all parts of the device's share, updates, writes into every copy. */
+static void mirt__device_update(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__update u;
+    mirt__where where;
+    int64_t begin, end;
+    memset(&where, 0, sizeof where);
+    where.team = s->device[device].team;
+    memset(&u, 0, sizeof u);
+    mirt__device_states(f, device);
+    if (f->stage == MIRT__REDUCED) {
+        u.parts = 1;
+        u.part[0] = mirt__gradient_at(f, device, 0);
+    } else {
+        mirt__exchange_of(f, device, &x);
+        u.parts = x.parts;
+        for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
+        for (int i = 0; i + 1 < x.parts; i++) {
+            u.tree[i].into = x.add[i].into;
+            u.tree[i].from = x.add[i].from;
+        }
+    }
+    u.copies = mirt__weight_copies(s);
+    for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
+    mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
+    mirt__own_range(f, device, &begin, &end);
+    for (int i = 0; i < f->num_ranges; i++) {
+        mirt__range r = mirt__overlap(&f->range[i], begin, end);
+        u.begin = r.begin;
+        u.end = r.end;
+        if (r.begin < r.end) update(&u, &where);
+    }
+}
+
+static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
+
+static void mirt__device_step(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    mirt__device_replay(arg, device);
+    if (!f->num_ranges && !f->num_states) return;
+    mirt__devices_barrier(f->model->strategy);
+    if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+}
+
+/* >>on the caller's thread */
+
+static double mirt__class_at(const void *data, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
+    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
+}
+
+/* Class numbers have to be whole, and of a class. */
+static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+    const mirt__data_field *spec = &f->spec.field[field];
+    int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
+    int classes = f->classes[field];
+    for (int64_t i = 0; i < count; i++) {
+        double label = mirt__class_at(batch->field[field], spec->dtype, i);
+        if (label >= 0 && label < (double)classes && label == floor(label)) continue;
+        long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
+        if (label >= 0 && label < (double)classes) return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample, classes, classes - 1);
+    }
+    return MIRT_OK;
+}
+
+/* The gradient buffers belong to whoever ran last: what this function leaves out of its sums is zero. */
+static void mirt__take_memory(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (s->in_memory == f) return;
+    for (int d = 0; d < s->num_devices; d++) memset(s->block[d], 0, f->needs.gradients);
+    s->in_memory = f;
+}
+
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
+    f->stage = MIRT__IDLE;
+    if (f->layout != f->root->layout || f->root != mirt__root(f->model, NULL)) {
+        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
+    }
+    if (batch->rows > f->max_batch) {
+        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);
+    }
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        f->io[i] = batch->field[i];
+    }
+    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK) return mirt_last_status();
+    mirt__take_memory(f);
+    f->rows = batch->rows;
+    f->failed = NULL;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__check_failed(const mirt_function *f) {
+    if (!mirt__step_failed(f)) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s failed in a step of %s, which changed nothing", f->failed, f->model->name);
+}
+
+/* The rate of the coming step; only a schedule can give a wrong one. */
+static mirt_status mirt__take_rate(mirt_function *f) {
+    double rate = f->rate = mirt_get_learning_rate(f->model);
+    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", rate,
+                      (long long)f->model->step);
+}
+
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (f->num_applied && mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+    if (!f->by_replicas) {
+        for (int i = 0; i < f->num_results; i++) {
+            const mirt__result *r = &f->result[i];
+            if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
+        }
+    }
+    mirt__on_devices(s, f->by_replicas ? mirt__device_step : mirt__device_rows, f);
+    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (f->num_applied) f->model->step++;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
+    mirt__on_devices(f->model->strategy, mirt__device_replay, f);
+    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    f->stage = MIRT__GRADIENTS;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
+    mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f);
+    f->stage = MIRT__REDUCED;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
+    if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+    mirt__on_devices(f->model->strategy, mirt__device_update, f);
+    f->model->step++;
+    f->stage = MIRT__IDLE;
+    return MIRT_OK;
+}
+
 /* >>section train/trainer.h */
 
 #ifndef MIRT__TRAINER_H
 #define MIRT__TRAINER_H
-/* What a model runs: its programs, the memory they work on, and the state of the step under way. */
-
-/* io slots of every program */
-enum { MIRT__IO_X, MIRT__IO_LABELS, MIRT__IO_OUTPUT, MIRT__IO_LOSS }; /* and behind the loss, the metrics */
+/* What fit, evaluate and predict run: three functions recorded for the data at hand. */
 
 typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__PROGRAM_KINDS } mirt__program_kind;
-typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
-
-/* What is asked of a trainer: the data's dtype and the largest global batch of each program; 0: not needed. */
-typedef struct mirt__needs {
-    mirt_dtype x_dtype;
-    int64_t batch[MIRT__PROGRAM_KINDS];
-} mirt__needs;
-
-/* Bytes of the parts of a device's block, in this order. */
-typedef struct mirt__layout {
-    size_t gradients; /* slots * weight bytes */
-    size_t arena, shared, scratch_per_thread;
-    size_t total;
-    size_t host; /* labels and results of a global batch */
-} mirt__layout;
-
-struct mirt__trainer {
-    mirt__needs needs; /* what it was made for */
-    mirt__program program[MIRT__PROGRAM_KINDS];
-    mirt__layout layout;
-    char *block[MIRT__MAX_DEVICES];
-    char *host;
-    char *labels;
-    mirt__real *result[1 + MIRT_MAX_METRICS]; /* per-sample loss and metrics of the global batch */
-
-    mirt__step_stage stage;
-    int64_t rows;    /* of the global batch under way */
-    const char *x;   /* its samples */
-    char *output;    /* where predictions go */
-    double rate;     /* asked for on the caller's thread: schedules are the user's code */
-};
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
-    double loss, metric[MIRT_MAX_METRICS];
+    double loss;
+    double output_loss[MIRT_MAX_OUTPUTS];
     int64_t count;
+    double *metric; /* all metrics' sums, one after the other: the trainer's */
+    int num_metric;
 } mirt__sums;
 
-/* --- trainer.c --- */
-/* Makes programs and memory for `needs` unless they are there; the only place that allocates. */
-MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs *needs);
-/* Programs and layout without memory, for plans and pictures; free with mirt__trainer_dry_free. */
-MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs);
-MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *trainer);
-/* The gradient buffer `slot` of `device`. */
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot);
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+struct mirt__trainer {
+    mirt_function *function[MIRT__PROGRAM_KINDS];
+    float *class_weights; /* of the training function */
+    int num_class_weights;
+    double *metric[2];    /* sums for training and evaluation */
+};
 
-/* --- step.c --- */
-/* Checks labels and shapes of a global batch and makes it the one under way; `index` may be NULL. */
-MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch, bool labels);
-/* grad, all-reduce and apply in one pass over the devices. */
-MIRT__LIB mirt_status mirt__run_train(mirt_model *model);
-MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind);
-/* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
-MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums);
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
-/* Whether data of this description fits the model's input (and labels). */
+/* --- trainer.c --- */
+/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
+   there. `fit`: for its class weights, or NULL. */
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
+/* The same without memory, for plans and pictures; free with mirt__function_free. */
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
+MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+/* Whether data of this description fits the model's inputs (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
+MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
+/* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
+MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
-/* How and which elements of the weight block the device sums and updates in the step under way. */
-MIRT__LIB void mirt__device_exchange(const mirt_model *model, int device, mirt__exchange *out);
-MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end);
+
+/* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);
+/* Copies the predictions of the batch under way behind the `done` samples before it. */
+MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
 /* --- evaluate.c --- */
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
-/* Rows of the largest batch of a batched data set. */
-MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset);
-/* One pass over `dataset`, already batched and prepared for. */
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__sums *sums);
+/* One pass over `dataset`, already batched and prepared for; steps 0: all of it. */
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums);
 
 /* --- progress.c --- */
 typedef struct mirt__progress {
@@ -19112,608 +20951,507 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
     return MIRT_OK;
 }
 
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot) {
-    return (mirt__real *)(void *)(model->trainer->block[device] + (size_t)slot * model->weight_bytes);
-}
+/* >>data */
 
-/* >>programs */
-
-static bool mirt__variable_trainable(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].trainable; }
-
-/* The model's nodes in the program's graph, reading data of `dtype`. */
-static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype, const mirt__mode *mode) {
-    mirt_tensor *output = model->output[0];
-    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input[0]->shape);
-    if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
-    mirt__copying copying;
-    const mirt_tensor *input = model->input[0];
-    memset(&copying, 0, sizeof copying);
-    copying.source = &model->graph;
-    copying.replaced = &input;
-    copying.replacement = &x;
-    copying.num_replaced = 1;
-    copying.mode = mode;
-    return mirt__graph_copy(graph, &copying, &output, 1) ? output : NULL;
-}
-
-/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
-   from what went into that, which loses no digits. Keras does the same. */
-static mirt_tensor *mirt__loss_input(const mirt_model *model, mirt_tensor *output, bool *from_logits) {
-    const mirt__node *node = output->node;
-    mirt_activation_kind undo = mirt__loss_class_get(model->config.loss)->undo;
-    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
-    *from_logits = model->config.from_logits;
-    if (*from_logits || undo == MIRT_LINEAR || last != undo) return output;
-    *from_logits = true;
-    return node->in[0];
-}
-
-/* Loss and metrics of `output` against labels; keep[0] is the loss. */
-static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mirt_tensor *output, mirt_tensor **keep) {
-    mirt_dtype dtype;
-    int64_t per_sample;
-    int count = 0, metrics = mirt__num_metrics(model);
-    if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return -1;
-    mirt_shape shape = mirt_make_shape(1, per_sample, 0, 0, 0, 0);
-    shape.dim[0] = MIRT_ROWS;
-    if (dtype == MIRT_INT32) shape.rank = 1;
-    mirt_tensor *labels = mirt__input_op(graph, MIRT__IO_LABELS, dtype, &shape);
-    bool from_logits;
-    mirt_tensor *x = mirt__loss_input(model, output, &from_logits);
-    keep[count++] = mirt__loss_op(model->config.loss, from_logits, x, labels);
-    for (int i = 0; i < metrics; i++) keep[count++] = mirt__metric_class_get(model->config.metrics[i])->record(model, output, labels);
-    for (int i = 0; i < count; i++) {
-        if (!keep[i]) return -1;
-    }
-    return count;
-}
-
-/* Records the gradients and appends them to outputs, one for every trainable variable reached. */
-static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, mirt_tensor *loss, mirt__output *outputs, int count) {
-    int forward = graph->count;
-    mirt_tensor *weight = mirt__loss_weight_op(graph, MIRT__WEIGHT_SAMPLE);
-    if (!mirt__gradients(graph, &loss, &weight, 1)) return -1;
-    for (int i = 0; i < forward; i++) {
-        mirt__node *node = graph->node[i];
-        if (node->id != MIRT__OP_variable || !node->out[0]->grad) continue;
-        outputs[count].tensor = node->out[0]->grad;
-        outputs[count].space = MIRT__SPACE_GRADIENT;
-        outputs[count++].offset = model->variable[node->a.index].offset;
-    }
-    return count;
-}
-
-static int mirt__program_record(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype,
-                                mirt__output *outputs, mirt_tensor **keep) {
-    mirt__graph *graph = &program->graph;
-    mirt__mode mode;
-    memset(&mode, 0, sizeof mode);
-    mode.training = kind == MIRT__TRAIN;
-    keep[0] = mirt__program_forward(graph, model, dtype, &mode);
-    int count = keep[0] ? 1 : -1;
-    if (count > 0 && kind != MIRT__PREDICT) count = mirt__program_results(graph, model, keep[0], keep);
-    if (count < 0) return -1;
-    mirt__graph_mark_gradients(graph, mirt__variable_trainable, model);
-    mirt__fuse_forward(graph, keep, count);
-    for (int i = 0; i < count; i++) {
-        outputs[i].tensor = keep[i];
-        outputs[i].space = MIRT__SPACE_IO;
-        outputs[i].offset = kind == MIRT__PREDICT ? (size_t)MIRT__IO_OUTPUT : (size_t)(MIRT__IO_LOSS + i);
-    }
-    if (kind != MIRT__TRAIN) return count;
-    count = mirt__program_gradients(graph, model, keep[0], outputs, count);
-    for (int i = 0; i < count; i++) keep[i] = outputs[i].tensor;
-    if (count > 0) mirt__fuse_backward(graph, keep, count);
-    return count;
-}
-
-static mirt_status mirt__program_build(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype, int64_t max_rows) {
-    size_t most = (size_t)model->num_variables + 1 + MIRT_MAX_METRICS;
-    mirt__output *outputs = (mirt__output *)mirt__calloc(most, sizeof *outputs);
-    mirt_tensor **keep = (mirt_tensor **)mirt__calloc(most, sizeof *keep);
-    size_t *offset = (size_t *)mirt__calloc((size_t)model->num_variables + 1, sizeof *offset);
-    mirt__graph_init(&program->graph, NULL);
-    bool good = outputs && keep && offset;
-    if (good) {
-        for (int i = 0; i < model->num_variables; i++) offset[i] = model->variable[i].offset;
-        int count = mirt__program_record(program, model, kind, dtype, outputs, keep);
-        good = count >= 0 && mirt__plan(program, outputs, count, offset, max_rows);
-    }
-    mirt__free(outputs);
-    mirt__free(keep);
-    mirt__free(offset);
-    return good ? MIRT_OK : mirt_last_status();
-}
-
-/* >>memory */
-
-static bool mirt__layout_add(size_t *total, size_t bytes) { return mirt__add_size(*total, mirt__align_up(bytes), total); }
-
-static mirt_status mirt__layout_compute(mirt__trainer *t, const mirt_model *model) {
-    const mirt_strategy *s = model->strategy;
-    mirt__layout *l = &t->layout;
-    memset(l, 0, sizeof *l);
-    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s, s->num_replicas, false) * model->weight_bytes;
-    int64_t rows = 0;
-    size_t row = 0, scratch;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        const mirt__program *p = &t->program[k];
-        if (p->arena > l->arena) l->arena = p->arena;
-        if (p->shared > l->shared) l->shared = p->shared;
-        if (p->scratch > l->scratch_per_thread) l->scratch_per_thread = p->scratch;
-        if (k != MIRT__PREDICT && t->needs.batch[k] > rows) rows = t->needs.batch[k];
-        if (p->io_row[MIRT__IO_LABELS] > row) row = p->io_row[MIRT__IO_LABELS];
-    }
-    bool fits = mirt__mul_size(l->scratch_per_thread, (size_t)s->threads, &scratch) && mirt__layout_add(&l->total, l->gradients) &&
-                mirt__layout_add(&l->total, l->arena) && mirt__layout_add(&l->total, l->shared) && mirt__layout_add(&l->total, scratch);
-    row += (size_t)(1 + mirt__num_metrics(model)) * sizeof(mirt__real);
-    fits = fits && mirt__mul_size(row, (size_t)rows, &l->host);
-    return fits ? MIRT_OK : mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-}
-
-static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model, const mirt__needs *needs) {
-    const mirt_strategy *s = model->strategy;
-    t->needs = *needs;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        int64_t shares = s->num_replicas;
-        if (!needs->batch[k]) continue;
-        int64_t rows = needs->batch[k] / shares + (needs->batch[k] % shares != 0);
-        if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();
-    }
-    return mirt__layout_compute(t, model);
-}
-
-MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs) {
-    mirt__trainer *t = (mirt__trainer *)mirt__calloc(1, sizeof *t);
-    if (t && mirt__trainer_plan(t, model, needs) == MIRT_OK) return t;
-    mirt__trainer_dry_free(t);
-    return NULL;
-}
-
-MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *t) {
-    if (!t) return;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__program_free(&t->program[k]);
-    for (int d = 0; d < MIRT__MAX_DEVICES; d++) mirt__aligned_free(t->block[d]);
-    mirt__aligned_free(t->host);
-    mirt__free(t);
-}
-
-static mirt_status mirt__trainer_allocate(mirt__trainer *t, const mirt_model *model) {
-    for (int d = 0; d < model->strategy->num_devices; d++) {
-        t->block[d] = (char *)mirt__aligned_alloc(t->layout.total);
-        if (!t->block[d]) return mirt_last_status();
-        memset(t->block[d], 0, t->layout.gradients);
-    }
-    t->host = (char *)mirt__aligned_alloc(t->layout.host);
-    if (!t->host) return mirt_last_status();
-    int64_t rows = t->needs.batch[MIRT__TRAIN] > t->needs.batch[MIRT__EVALUATE] ? t->needs.batch[MIRT__TRAIN] : t->needs.batch[MIRT__EVALUATE];
-    mirt__real *at = (mirt__real *)(void *)t->host;
-    for (int i = 0; i < 1 + mirt__num_metrics(model); i++, at += rows) t->result[i] = at;
-    t->labels = (char *)at;
-    return MIRT_OK;
-}
-
-static bool mirt__needs_met(const mirt__trainer *t, mirt__needs *needs) {
-    bool met = t->needs.x_dtype == needs->x_dtype;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        met = met && needs->batch[k] <= t->needs.batch[k];
-        if (t->needs.batch[k] > needs->batch[k]) needs->batch[k] = t->needs.batch[k];
-    }
-    return met;
-}
-
-MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs *needs) {
-    mirt__needs all = *needs;
-    mirt__trainer *old = model->trainer;
-    if (old && mirt__needs_met(old, &all)) return MIRT_OK;
-    mirt__trainer *t = mirt__trainer_dry(model, &all);
-    if (!t) return mirt_last_status();
-    if (mirt__trainer_allocate(t, model) != MIRT_OK) {
-        mirt__trainer_dry_free(t);
-        return mirt_last_status();
-    }
-    mirt__trainer_dry_free(old);
-    model->trainer = t;
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__trainer_free(mirt_model *model) {
-    mirt__trainer_dry_free(model->trainer);
-    model->trainer = NULL;
-}
-
-/* >>section train/step.c */
-
-/* >>batches */
-
-static const char *mirt__sample_text(const mirt__batch *batch, int64_t row, char out[32]) {
-    snprintf(out, 32, "sample %lld", (long long)(batch->index ? batch->index[row] : row));
-    return out;
-}
-
-MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
-    mirt_shape want = model->input[0]->shape;
-    mirt_dtype dtype;
-    int64_t per_sample;
-    char a[96], b[96];
-    for (int i = 1; i < want.rank; i++) want.dim[i - 1] = want.dim[i];
-    want.dim[--want.rank] = 0;
-    if (!mirt__shape_equal(&want, &spec->field[0].shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[0].shape, a), model->name, mirt__shape_text(&want, b));
-    }
-    if (!labels) return MIRT_OK;
-    if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
-    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
-    if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return mirt_last_status();
-    const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
-    int64_t have = mirt__shape_count(&spec->field[spec->num_x].shape);
-    if (have == per_sample) return MIRT_OK;
+static mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    if (want < 0 || have == want) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      cls->name, model->name, (long long)per_sample,
+                      cls->name, model->name, (long long)want,
                       cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
-static double mirt__label_at(const void *labels, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL) return ((const uint8_t *)labels)[i];
-    if (dtype == MIRT_INT32) return ((const int32_t *)labels)[i];
-    return (double)((const float *)labels)[i];
-}
-
-/* Class numbers, checked against the number of classes. */
-static mirt_status mirt__take_classes(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    int32_t *out = (int32_t *)(void *)model->trainer->labels;
-    int64_t classes = model->output[0]->shape.dim[1];
-    char text[32];
-    for (int64_t i = 0; i < batch->rows; i++) {
-        double label = mirt__label_at(batch->field[spec->num_x], spec->field[spec->num_x].dtype, i);
-        if (!(label >= 0 && label < (double)classes)) {
-            return mirt__fail(MIRT_E_INVALID, "label %g of %s is not one of the %lld classes 0 to %lld", label, mirt__sample_text(batch, i, text),
-                              (long long)classes, (long long)classes - 1);
-        }
-        out[i] = (int32_t)label;
-        if ((double)out[i] != label) return mirt__fail(MIRT_E_INVALID, "label %g of %s is not a whole number", label, mirt__sample_text(batch, i, text));
+MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
+    char a[96], b[96];
+    if (spec->num_x != model->num_inputs) {
+        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x, spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
+    }
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt_shape want = model->input[i]->shape;
+        for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
+        want.dim[--want.rank] = 0;
+        if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
+        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+    }
+    if (!labels) return MIRT_OK;
+    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
+    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
+    if (spec->num_y != mirt__num_labels(model)) {
+        return mirt__fail(MIRT_E_INVALID, "the data have %d labels a sample, %s takes %d", spec->num_y, model->name, mirt__num_labels(model));
+    }
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
 
-static mirt_status mirt__take_labels(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
-    if (mirt__loss_class_get(model->config.loss)->sparse) return mirt__take_classes(model, spec, batch);
-    mirt__real *out = (mirt__real *)(void *)model->trainer->labels;
-    const mirt__data_field *field = &spec->field[spec->num_x];
-    int64_t count = batch->rows * mirt__shape_count(&field->shape);
-    for (int64_t i = 0; i < count; i++) out[i] = (mirt__real)mirt__label_at(batch->field[spec->num_x], field->dtype, i);
-    return MIRT_OK;
-}
+/* >>what fit records */
 
-MIRT__LIB mirt_status mirt__begin_batch(mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch, bool labels) {
-    mirt__trainer *t = model->trainer;
-    t->stage = MIRT__IDLE;
-    if (labels && mirt__take_labels(model, spec, batch) != MIRT_OK) return mirt_last_status();
-    t->x = (const char *)batch->field[0];
-    t->rows = batch->rows;
-    return MIRT_OK;
-}
-
-/* >>replay */
-
-static void mirt__device_bases(const mirt_model *model, int device, mirt__bases *b) {
-    const mirt__trainer *t = model->trainer;
-    const mirt__layout *l = &t->layout;
-    memset(b, 0, sizeof *b);
-    b->team = model->strategy->device[device].team;
-    b->weight = model->weight[device];
-    b->gradient = t->block[device];
-    b->arena = b->gradient + mirt__align_up(l->gradients);
-    b->shared = b->arena + mirt__align_up(l->arena);
-    b->scratch = b->shared + mirt__align_up(l->shared);
-    b->scratch_per_thread = l->scratch_per_thread;
-}
-
-/* Replays `program` on rows [first, first + rows) of the batch under way. */
-static void mirt__replay(const mirt_model *model, const mirt__program *program, mirt__bases *b, int64_t first, int64_t rows, bool training) {
-    const mirt__trainer *t = model->trainer;
-    mirt__step_info run;
-    run.seed = model->strategy->seed;
-    run.step = model->step;
-    run.first_row = first;
-    run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)t->rows;
-    run.training = training;
-    char *base[MIRT__MAX_IO];
-    memset(base, 0, sizeof base);
-    memcpy(&base[MIRT__IO_X], &t->x, sizeof t->x); /* read only: the program never writes an input */
-    base[MIRT__IO_LABELS] = t->labels;
-    base[MIRT__IO_OUTPUT] = t->output;
-    for (int i = 0; i < 1 + MIRT_MAX_METRICS; i++) base[MIRT__IO_LOSS + i] = (char *)t->result[i];
-    for (int i = 0; i < MIRT__MAX_IO; i++) b->io[i] = base[i] ? base[i] + (size_t)first * program->io_row[i] : NULL;
-    mirt__program_run(program, model->strategy->kernels, &run, b, rows);
-}
-
-static mirt__where mirt__plain_where(const mirt_model *model, int device) {
-    mirt__where where;
-    memset(&where, 0, sizeof where);
-    where.team = model->strategy->device[device].team;
-    return where;
-}
-
-/* Forward and backward of the device's replicas; their gradients join a binary counter of buffers. */
-static void mirt__device_gradients(void *arg, int device) {
-    mirt_model *model = (mirt_model *)arg;
-    const mirt_strategy *s = model->strategy;
-    const mirt__device *own = &s->device[device];
-    mirt__bases bases;
-    mirt__tree_stack stack;
-    mirt__where where = mirt__plain_where(model, device);
-    stack.depth = 0;
-    mirt__device_bases(model, device, &bases);
-    for (int r = own->first_replica; r < own->first_replica + own->num_replicas; r++) {
-        int64_t first, rows = mirt__share(model->trainer->rows, s->num_replicas, r, &first);
-        if (rows == 0) break;
-        bases.gradient = (char *)mirt__gradient_at(model, device, stack.depth);
-        mirt__replay(model, &model->trainer->program[MIRT__TRAIN], &bases, first, rows, true);
-        for (int merges = mirt__tree_push(&stack, r, 1), top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
-            s->kernels->accumulate(mirt__gradient_at(model, device, top - 1), mirt__gradient_at(model, device, top),
-                                   (int64_t)(model->weight_bytes / sizeof(mirt__real)), &where);
-        }
-    }
-}
-
-MIRT__LIB void mirt__device_range(const mirt_model *model, int device, int64_t *begin, int64_t *end) {
-    mirt__exchange_range(model->strategy, (int64_t)(model->weight_bytes / sizeof(mirt__real)), device, begin, end);
-}
-
-/* After an all-reduce the sum is every device's first buffer. */
-MIRT__LIB void mirt__device_exchange(const mirt_model *model, int device, mirt__exchange *out) {
-    const mirt_strategy *s = model->strategy;
-    bool reduced = model->trainer->stage == MIRT__REDUCED;
-    int64_t active = reduced ? 1 : model->trainer->rows < s->num_replicas ? model->trainer->rows : s->num_replicas;
-    mirt__exchange_plan(s, s->num_replicas, (int)active, false, device, out);
-}
-
-/* Sums all parts of the device's share in the plan's order, updates, writes into every copy. */
-static void mirt__device_update(void *arg, int device) {
-    mirt_model *model = (mirt_model *)arg;
-    mirt__exchange x;
-    mirt__update u;
-    mirt__where where = mirt__plain_where(model, device);
-    mirt__device_exchange(model, device, &x);
-    memset(&u, 0, sizeof u);
-    mirt__device_range(model, device, &u.begin, &u.end);
-    u.parts = x.parts;
-    for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(model, x.device[i], x.slot[i]);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        u.tree[i].into = x.add[i].into;
-        u.tree[i].from = x.add[i].from;
-    }
-    u.copies = mirt__weight_copies(model->strategy);
-    for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)model->weight[d];
-    mirt__optimizer_update(model, model->strategy->kernels, model->trainer->rate, &u)(&u, &where);
-}
-
-static void mirt__device_train(void *arg, int device) {
-    mirt__device_gradients(arg, device);
-    mirt__devices_barrier(((mirt_model *)arg)->strategy);
-    mirt__device_update(arg, device);
-}
-
-/* The rate of the coming step; only a schedule can give a wrong one. */
-static mirt_status mirt__take_rate(mirt_model *model) {
-    double rate = model->trainer->rate = mirt_get_learning_rate(model);
-    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", rate,
-                      (long long)model->step);
-}
-
-MIRT__LIB mirt_status mirt__run_train(mirt_model *model) {
-    if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
-    mirt__on_devices(model->strategy, mirt__device_train, model);
-    model->step++;
-    model->trainer->stage = MIRT__IDLE;
-    return MIRT_OK;
-}
-
-typedef struct mirt__forward_job {
-    mirt_model *model;
+typedef struct mirt__fit_body {
     mirt__program_kind kind;
-} mirt__forward_job;
+    const float *class_weights;
+    int num_class_weights;
+    int terms_result;
+} mirt__fit_body;
 
-/* Rows do not depend on each other here, so devices share them without regard to replicas. */
-static void mirt__device_forward(void *arg, int device) {
-    const mirt__forward_job *job = (const mirt__forward_job *)arg;
-    const mirt_model *model = job->model;
-    mirt__bases bases;
-    const mirt__program *program = &model->trainer->program[job->kind];
-    int64_t first, rows = mirt__share(model->trainer->rows, model->strategy->num_devices, device, &first);
-    mirt__device_bases(model, device, &bases);
-    for (int64_t end = first + rows; first < end; first += rows) {
-        rows = end - first < program->max_rows ? end - first : program->max_rows;
-        mirt__replay(model, program, &bases, first, rows, false);
-    }
+/* The outputs of the model called on the batch. */
+static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
+    mirt_tensor *x[MIRT_MAX_INPUTS];
+    for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
+    return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
 }
 
-MIRT__LIB void mirt__run_forward(mirt_model *model, mirt__program_kind kind) {
-    mirt__forward_job job;
-    job.model = model;
-    job.kind = kind;
-    mirt__on_devices(model->strategy, mirt__device_forward, &job);
+static bool mirt__record_predict(mirt_function *f) {
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    if (!mirt__record_outputs(f, output)) return false;
+    for (int i = 0; i < f->model->num_outputs; i++) {
+        if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
+    }
+    return true;
+}
+
+/* A weight for every sample by its class number, or by its one-hot labels. */
+static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
+    int n = body->num_class_weights;
+    mirt_shape shape = mirt_make_shape(1, n, 0, 0, 0, 0), rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
+    shape.dim[0] = rows.dim[0] = MIRT_ROWS;
+    bool one_hot = mirt__shape_count(&labels->shape) == n;
+    if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
+    labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
+    return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
+}
+
+/* The loss of each sample, weighted by sample and class. */
+static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt__loss_class *cls = mirt__output_loss(f->model, number);
+    int y = f->spec.num_x + mirt__label_number(f->model, number);
+    if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
+    mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
+    if (!loss || !mirt__is_batched(&loss->shape)) return loss;
+    if (loss->shape.rank > 1) loss = mirt_reduce_mean(loss, 0, false);
+    if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
+    if (f->spec.has_weights) {
+        mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);
+        loss = mirt__binary_op(MIRT__MULTIPLY, loss, loss ? mirt__reshape_op(weight, &loss->shape) : NULL);
+    }
+    return loss;
+}
+
+/* What is to be minimized, and what of it is told: a sum for each sample, a sum of numbers. */
+typedef struct mirt__loss_total {
+    mirt_tensor *samples, *numbers;
+} mirt__loss_total;
+
+static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
+    if (!term) return false;
+    if (mirt__is_batched(&term->shape)) {
+        if (term->shape.rank > 1) term = mirt_reduce_mean(term, 0, false);
+        total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
+        return total->samples != NULL;
+    }
+    if (body->kind == MIRT__TRAIN && mirt__minimize(f, term) != MIRT_OK) return false;
+    mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    mirt_tensor *value = mirt__reshape_op(mirt__term_value(f, term), &number);
+    total->numbers = total->numbers ? mirt__binary_op(MIRT__ADD, total->numbers, value) : value;
+    return total->numbers != NULL;
+}
+
+static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output) {
+    const mirt_model *model = f->model;
+    mirt_tensor *labels[MIRT_MAX_OUTPUTS], *own[MIRT_MAX_OUTPUTS];
+    mirt__loss_total total = {NULL, NULL};
+    for (int i = 0; i < model->num_outputs; i++) {
+        own[i] = NULL;
+        if (!mirt__output_has_loss(model, i)) continue;
+        labels[i] = f->field[f->spec.num_x + mirt__label_number(model, i)];
+        if (!(own[i] = mirt__weighted_loss(f, body, i, output[i], labels[i]))) return false;
+        float weight = model->config.loss_weights[i];
+        mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
+        if (!mirt__loss_total_add(f, body, &total, term)) return false;
+    }
+    for (int i = 0; i < f->program.graph.num_terms; i++) {
+        if (!mirt__loss_total_add(f, body, &total, f->program.graph.term[i])) return false;
+    }
+    if (!total.samples) return mirt__fail(MIRT_E_SHAPE, "%s: none of its losses is a value a sample", model->name), false;
+    if (body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
+    if (mirt__result_add(f, "loss", total.samples) != MIRT_OK) return false;
+    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+        if (own[i] && mirt__is_batched(&own[i]->shape) && mirt__result_add(f, model->loss_name[i], own[i]) != MIRT_OK) return false;
+    }
+    for (int i = 0; i < model->num_metrics; i++) {
+        const mirt__metric_use *use = &model->metric[i];
+        mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
+        if (!value || mirt__result_add(f, use->name, value) != MIRT_OK) return false;
+    }
+    body->terms_result = total.numbers ? f->num_results : -1;
+    return !total.numbers || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
+}
+
+static bool mirt__record_fit(mirt_function *f, void *user) {
+    mirt__fit_body *body = (mirt__fit_body *)user;
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    if (body->kind == MIRT__PREDICT) return mirt__record_predict(f);
+    return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
+}
+
+/* >>preparing */
+
+static bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
+    for (int i = 0; i < fields; i++) {
+        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
+    }
+    return a->accumulate == b->accumulate;
+}
+
+static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
+    const mirt__trainer *t = model->trainer;
+    const mirt_function *f = t ? t->function[kind] : NULL;
+    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL)) return false;
+    if (kind == MIRT__PREDICT) return mirt__spec_same(&f->spec, spec, spec->num_x);
+    if (f->spec.num_fields != spec->num_fields || f->spec.has_weights != spec->has_weights) return false;
+    bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
+                   (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
+    return weights && mirt__spec_same(&f->spec, spec, spec->num_fields);
+}
+
+static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
+    mirt__function_desc desc;
+    mirt__data_spec own = *spec;
+    if (body->kind == MIRT__PREDICT) { /* of inputs alone */
+        own.num_y = 0;
+        own.has_weights = false;
+        own.num_fields = own.num_x;
+    }
+    desc.spec = &own;
+    desc.max_batch = most;
+    desc.by_replicas = desc.training = body->kind == MIRT__TRAIN;
+    return mirt__function_new(model, &desc, mirt__record_fit, body);
+}
+
+static void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind, const mirt_fit_desc *fit) {
+    memset(body, 0, sizeof *body);
+    body->kind = kind;
+    body->terms_result = -1;
+    if (kind != MIRT__TRAIN || !fit) return;
+    body->class_weights = fit->class_weights;
+    body->num_class_weights = fit->class_weights ? fit->num_class_weights : 0;
+}
+
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most) {
+    mirt__fit_body body;
+    mirt__fit_body_set(&body, kind, NULL);
+    return mirt__trainer_record(model, spec, most, &body);
+}
+
+/* Sums for what the function's metrics leave. */
+static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
+    int64_t count = 1;
+    if (kind == MIRT__PREDICT) return MIRT_OK;
+    for (int i = 0; i < f->num_results; i++) count += f->result[i].batched ? f->result[i].count : 0;
+    double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
+    if (!sums) return mirt_last_status();
+    mirt__free(t->metric[kind]);
+    t->metric[kind] = sums;
+    return MIRT_OK;
+}
+
+/* The training function's class weights, to be recognized again. */
+static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit_body *body) {
+    if (body->kind != MIRT__TRAIN) return MIRT_OK;
+    float *copy = (float *)mirt__calloc((size_t)body->num_class_weights + 1, sizeof *copy);
+    if (!copy) return mirt_last_status();
+    if (body->num_class_weights) memcpy(copy, body->class_weights, (size_t)body->num_class_weights * sizeof *copy);
+    mirt__free(t->class_weights);
+    t->class_weights = copy;
+    t->num_class_weights = body->num_class_weights;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
+    mirt__fit_body body;
+    mirt__fit_body_set(&body, kind, fit);
+    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return NULL;
+    mirt__trainer *t = model->trainer;
+    if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
+    const mirt_function *old = t->function[kind];
+    if (old && old->max_batch > most) most = old->max_batch;
+    mirt_function *f = mirt__trainer_record(model, spec, most, &body);
+    if (!f) return NULL;
+    if (mirt__function_allocate(f) != MIRT_OK || mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
+        mirt__function_free(f);
+        return NULL;
+    }
+    mirt__function_free(t->function[kind]);
+    f->terms_result = body.terms_result;
+    return t->function[kind] = f;
+}
+
+MIRT__LIB void mirt__trainer_free(mirt_model *model) {
+    mirt__trainer *t = model->trainer;
+    if (!t) return;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
+    for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
+    mirt__free(t->class_weights);
+    mirt__free(t);
+    model->trainer = NULL;
 }
 
 /* >>results */
 
-MIRT__LIB double mirt__add_results(const mirt_model *model, mirt__sums *sums) {
-    const mirt__trainer *t = model->trainer;
-    double own = 0;
+MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+    const mirt_function *f = model->trainer->function[kind];
+    memset(sums, 0, sizeof *sums);
+    sums->metric = model->trainer->metric[kind];
+    for (int i = f->num_results - 1; i >= 0; i--) sums->num_metric += f->result[i].batched ? (int)f->result[i].count : 0;
+    memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+/* Adds a result's rows, column by column. */
+static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+    const mirt__real *value = (const mirt__real *)(const void *)r->data;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
+    }
+}
+
+/* The numbers among the loss's terms, over all replicas. */
+static double mirt__add_terms(const mirt_function *f) {
+    double sum = 0;
+    if (f->terms_result < 0) return 0;
+    const mirt__real *value = (const mirt__real *)(const void *)f->result[f->terms_result].data;
+    int places = f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
+    for (int i = 0; i < places; i++) sum += (double)value[i];
+    return sum;
+}
+
+/* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
+MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+    const mirt_model *model = f->model;
     bool mean = model->config.reduction != MIRT_SUM;
-    for (int64_t i = 0; i < t->rows; i++) {
-        own += (double)t->result[0][i];
-        if (mean) sums->loss += (double)t->result[0][i];
+    double own = 0, terms = mirt__add_terms(f);
+    const mirt__real *loss = (const mirt__real *)(const void *)f->result[0].data;
+    for (int64_t i = 0; i < f->rows; i++) {
+        own += (double)loss[i];
+        if (mean) sums->loss += (double)loss[i];
     }
-    if (!mean) sums->loss += own * (double)t->rows; /* Keras weights a batch's loss by its size */
-    for (int m = 0; m < mirt__num_metrics(model); m++) {
-        for (int64_t i = 0; i < t->rows; i++) sums->metric[m] += (double)t->result[1 + m][i];
+    if (!mean) sums->loss += own * (double)f->rows; /* Keras weights a batch's loss by its size */
+    sums->loss += terms * (double)f->rows;
+    int next = 1;
+    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__add_rows(&f->result[next++], f->rows, &sums->output_loss[i]);
     }
-    sums->count += t->rows;
-    return mean ? own / (double)t->rows : own;
+    double *metric = sums->metric;
+    for (int m = 0; m < model->num_metrics; m++, next++) {
+        mirt__add_rows(&f->result[next], f->rows, metric);
+        metric += f->result[next].count;
+    }
+    sums->count += f->rows;
+    return (mean ? own / (double)f->rows : own) + terms;
 }
 
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
-    if (logs->count == MIRT__COUNT(logs->name)) return;
+    if (logs->count == MIRT_MAX_LOGS) return;
     logs->name[logs->count] = name;
     logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
 }
 
 MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
+    const mirt_function *f = model->trainer->function[validation || !model->trainer->function[MIRT__TRAIN] ? MIRT__EVALUATE : MIRT__TRAIN];
     double count = sums->count ? (double)sums->count : 1;
+    const double *metric = sums->metric;
+    int next = 1;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int m = 0; m < mirt__num_metrics(model); m++) {
-        const mirt__metric_class *metric = mirt__metric_class_get(model->config.metrics[m]);
-        mirt__logs_add(logs, validation ? metric->val_name : metric->name, sums->metric[m] / count);
+    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+        if (!mirt__output_has_loss(model, i)) continue;
+        mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
+        next++;
+    }
+    for (int m = 0; m < model->num_metrics; m++, next++) {
+        const mirt__metric_use *use = &model->metric[m];
+        int own = (int)f->result[next].count;
+        bool custom = !use->cls && use->custom.result;
+        double value = custom ? use->custom.result(metric, own, sums->count, use->custom.user) : metric[0] / count;
+        mirt__logs_add(logs, validation ? use->val_name : use->name, value);
+        metric += own;
     }
 }
 
-/* >>the four stages */
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out, const size_t *capacity) {
+    for (int i = 0; i < f->num_results; i++) {
+        size_t each = (size_t)f->result[i].count;
+        if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
+        if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
+        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)rows,
+                          (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
+    }
+    return MIRT_OK;
+}
 
-static mirt_status mirt__spec_of_arrays(const mirt_array *x, const mirt_array *y, mirt__data_spec *spec, mirt__batch *batch) {
+MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, float *const *out) {
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__real *from = (const mirt__real *)(const void *)f->result[i].data;
+        float *to = out[i] + done * f->result[i].count;
+        for (int64_t k = 0; k < f->rows * f->result[i].count; k++) to[k] = (float)from[k];
+    }
+}
+
+/* >>section train/step.c */
+
+/* Training, testing and predicting on one batch of arrays, at once or by the four stages of a mirrored step. */
+
+static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data_spec *spec, mirt__batch *batch) {
     memset(batch, 0, sizeof *batch);
-    if (!x->data || x->shape.rank < 1 || x->shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
-    if (!y->data || y->shape.rank < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
-    mirt_data data;
-    memset(&data, 0, sizeof data);
-    data.x[0] = *x;
-    data.y[0] = *y;
-    if (mirt__arrays_spec(&data, spec, batch->field) != MIRT_OK) return mirt_last_status();
+    if (!data->x[0].data || data->x[0].shape.rank < 1 || data->x[0].shape.dim[0] < 1) return mirt__fail(MIRT_E_INVALID, "the batch has no samples");
+    if (labels && (!data->y[0].data || data->y[0].shape.rank < 1)) return mirt__fail(MIRT_E_INVALID, "the batch has no labels");
+    if (mirt__arrays_spec(data, spec, batch->field) != MIRT_OK) return mirt_last_status();
     spec->batch = batch->rows = spec->samples;
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
+/* The function of `kind`, with `data` as the batch under way; NULL with the error set. */
+static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind, const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    mirt__needs needs;
-    memset(&needs, 0, sizeof needs);
-    if (mirt__need_compiled(model, "mirt_scatter") != MIRT_OK || mirt__spec_of_arrays(&x, &y, &spec, &batch) != MIRT_OK ||
-        mirt__check_data(model, &spec, true) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    needs.x_dtype = x.dtype;
-    needs.batch[MIRT__TRAIN] = batch.rows;
-    if (mirt__trainer_prepare(model, &needs) != MIRT_OK || mirt__begin_batch(model, &spec, &batch, true) != MIRT_OK) return mirt_last_status();
-    model->trainer->stage = MIRT__SCATTERED;
+    if (mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
+    if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
+    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained by mirt_fit", caller, model->name), (mirt_function *)NULL;
+    if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
+    mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
+    return f && mirt__function_begin(f, &batch) == MIRT_OK ? f : NULL;
+}
+
+static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {
+    mirt__sums sums;
+    mirt__sums_start(f->model, kind, &sums);
+    mirt__add_results(f, &sums);
+    if (!out) return MIRT_OK;
+    memset(out, 0, sizeof *out);
+    mirt__sums_to_logs(f->model, &sums, false, out);
     return MIRT_OK;
 }
 
-static mirt_status mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
-    if (!model) return mirt__fail_missing(caller, "model");
-    if (model->trainer && model->trainer->stage == stage) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before);
+static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt__program_kind kind, mirt_logs *out, const char *caller) {
+    mirt_function *f = mirt__begin_arrays(model, data, kind, caller);
+    return f && mirt__function_step(f) == MIRT_OK ? mirt__results_to(f, kind, out) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    return mirt__on_batch(model, batch, MIRT__TRAIN, out, "mirt_train_on_batch");
+}
+
+MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
+}
+
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
+    if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
+    mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
+    if (!f || mirt__check_room(f, f->rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    mirt__copy_predictions(f, 0, out);
+    return MIRT_OK;
+}
+
+/* >>the four stages */
+
+static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = x;
+    data.y[0] = y;
+    return data;
+}
+
+static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
+    if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
+    mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
+    if (f && f->stage == stage && model->strategy->in_memory == f) return f;
+    return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
+}
+
+static double mirt__batch_loss(mirt_function *f) {
+    mirt__sums sums;
+    mirt__sums_start(f->model, MIRT__TRAIN, &sums);
+    return mirt__add_results(f, &sums);
+}
+
+MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
+    mirt_data data = mirt__data_of(x, y);
+    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_scatter");
+    if (!f) return mirt_last_status();
+    f->stage = MIRT__SCATTERED;
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
-    mirt__sums sums;
-    memset(&sums, 0, sizeof sums);
-    if (mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter") != MIRT_OK) return mirt_last_status();
-    mirt__on_devices(model->strategy, mirt__device_gradients, model);
-    double mean = mirt__add_results(model, &sums);
+    mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter");
+    if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
+    double mean = mirt__batch_loss(f);
     if (loss) *loss = mean;
-    model->trainer->stage = MIRT__GRADIENTS;
     return MIRT_OK;
-}
-
-/* The device's share: parts summed in place in the plan's order, then written to every device's
-   first buffer. */
-static void mirt__device_all_reduce(void *arg, int device) {
-    mirt_model *model = (mirt_model *)arg;
-    mirt__exchange x;
-    mirt__where where = mirt__plain_where(model, device);
-    int64_t begin, end;
-    mirt__device_exchange(model, device, &x);
-    mirt__device_range(model, device, &begin, &end);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        int into = x.add[i].into, from = x.add[i].from;
-        model->strategy->kernels->accumulate(mirt__gradient_at(model, x.device[into], x.slot[into]) + begin,
-                                             mirt__gradient_at(model, x.device[from], x.slot[from]) + begin, end - begin, &where);
-    }
-    const mirt__real *sum = mirt__gradient_at(model, x.device[0], x.slot[0]) + begin;
-    for (int d = 0; d < model->strategy->num_devices; d++) {
-        mirt__real *to = mirt__gradient_at(model, d, 0) + begin;
-        if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
-    }
 }
 
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
-    if (mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad") != MIRT_OK) return mirt_last_status();
-    mirt__on_devices(model->strategy, mirt__device_all_reduce, model);
-    model->trainer->stage = MIRT__REDUCED;
-    return MIRT_OK;
+    mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad");
+    return f ? mirt__function_all_reduce(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
-    if (mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce") != MIRT_OK) return mirt_last_status();
-    if (mirt__take_rate(model) != MIRT_OK) return mirt_last_status();
-    mirt__on_devices(model->strategy, mirt__device_update, model);
-    model->step++;
-    model->trainer->stage = MIRT__IDLE;
-    return MIRT_OK;
+    mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce");
+    return f ? mirt__function_update(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
-    mirt__sums sums;
-    memset(&sums, 0, sizeof sums);
-    if (mirt_scatter(model, x, y) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_train(model) != MIRT_OK) return mirt_last_status();
-    double mean = mirt__add_results(model, &sums);
+    mirt_data data = mirt__data_of(x, y);
+    mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_train_step");
+    if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    double mean = mirt__batch_loss(f);
     if (loss) *loss = mean;
     return MIRT_OK;
 }
 
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
+    const mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     int64_t at = 0, rows = 0;
-    if (model && model->trainer && replica >= 0 && replica < model->strategy->num_replicas) {
-        rows = mirt__share(model->trainer->rows, model->strategy->num_replicas, replica, &at);
-    }
+    if (f && replica >= 0 && replica < f->replicas) rows = mirt__replica_share(f, replica, &at);
     if (first) *first = at;
     return rows;
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
-    const mirt_strategy *s = model ? model->strategy : NULL;
-    if (!model || !model->trainer || (model->trainer->stage != MIRT__GRADIENTS && model->trainer->stage != MIRT__REDUCED)) {
+    mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
+    bool reduced = f && f->stage == MIRT__REDUCED;
+    if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
         return mirt__fail(MIRT_E_STATE, "mirt_get_gradient: call mirt_grad first");
     }
     if (!name || !out) return mirt__fail(MIRT_E_INVALID, "mirt_get_gradient: no weight name or no place for the values");
-    int index = mirt__variable_find(model, name);
+    int index = mirt__variable_find(model, name), first;
     if (index < 0) return mirt_last_status();
-    const mirt__variable *v = &model->variable[index];
-    if (device < 0 || device >= s->num_devices) return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, s->num_devices);
+    if (device < 0 || device >= model->strategy->num_devices) {
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices);
+    }
+    const mirt_model *root = mirt__root(model, &first);
+    const mirt__variable *v = &root->variable[first + index];
     if ((int64_t)count != v->count) {
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
-    /* the device's parts, the later ones added to the earlier as the tree does */
-    mirt__exchange x;
-    mirt__device_exchange(model, device, &x);
-    bool reduced = model->trainer->stage == MIRT__REDUCED, any = false;
-    for (size_t i = 0; i < count; i++) out[i] = 0;
-    for (int p = x.parts - 1; p >= 0; p--) {
-        if (!reduced && x.device[p] != device) continue;
-        const mirt__real *g = mirt__gradient_at(model, reduced ? device : x.device[p], x.slot[p]) + v->offset / sizeof(mirt__real);
-        for (size_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
-        any = true;
-    }
+    if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
+    mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
     return MIRT_OK;
 }
 
 /* >>section train/evaluate.c */
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__sums *sums) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums) {
+    mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__batch batch;
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
-    while (status == MIRT_OK) {
+    for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
         status = mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        status = mirt__begin_batch(model, spec, &batch, true);
-        if (status != MIRT_OK) break;
-        mirt__run_forward(model, MIRT__EVALUATE);
-        mirt__add_results(model, sums);
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        mirt__add_results(f, sums);
     }
     return status;
 }
@@ -19723,14 +21461,8 @@ MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool
     return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
 }
 
-MIRT__LIB int64_t mirt__largest_batch(const mirt_dataset *dataset) {
-    return mirt__data_most_rows(mirt__dataset_spec(dataset));
-}
-
 /* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
 static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
-    mirt__needs needs;
-    memset(&needs, 0, sizeof needs);
     if (!dataset) {
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
@@ -19739,20 +21471,23 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
         return NULL;
     }
+    if (mirt__dataset_spec(dataset)->samples < 0) {
+        mirt__fail(MIRT_E_INVALID, "this data set has no end; mirt_take gives it one");
+        return NULL;
+    }
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
-    needs.x_dtype = mirt__dataset_spec(dataset)->field[0].dtype;
-    needs.batch[kind] = mirt__largest_batch(dataset);
-    return mirt__trainer_prepare(model, &needs) == MIRT_OK ? dataset : NULL;
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    return mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL) ? dataset : NULL;
 }
 
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
     mirt_dataset *view = NULL;
     mirt__sums sums;
-    memset(&sums, 0, sizeof sums);
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
     dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
-    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, &sums) : mirt_last_status();
+    if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
+    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, 0, &sums) : mirt_last_status();
     mirt_dataset_destroy(view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);
@@ -19768,43 +21503,51 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
     return status;
 }
 
-/* Predictions go straight from the devices into the caller's memory; in the gradient tests' double
-   precision they would not fit, so those read tensors another way. */
-static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
-    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+    mirt_function *f = model->trainer->function[MIRT__PREDICT];
     mirt__batch batch;
-    size_t per_sample = (size_t)mirt__shape_count(&model->output[0]->shape), done = 0;
-    if (capacity / (per_sample ? per_sample : 1) < (size_t)spec->samples) {
-        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)spec->samples,
-                          (unsigned long long)(per_sample * (size_t)spec->samples), (unsigned long long)capacity);
-    }
+    int64_t done = 0;
+    if (mirt__check_room(f, mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
     while (status == MIRT_OK) {
         status = mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        status = mirt__begin_batch(model, spec, &batch, false);
-        if (status != MIRT_OK) break;
-        model->trainer->output = (char *)(out + done);
-        mirt__run_forward(model, MIRT__PREDICT);
-        done += (size_t)batch.rows * per_sample;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        mirt__copy_predictions(f, done, out);
+        done += batch.rows;
     }
     return status;
 }
 
-MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
     mirt_dataset *view = NULL;
     if (mirt__need_compiled(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
+    if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
     dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view);
     mirt_status status = dataset ? mirt__predict_pass(model, dataset, out, capacity) : mirt_last_status();
     mirt_dataset_destroy(view);
     return status;
 }
 
+static mirt_status mirt__need_one_output(const mirt_model *model) {
+    if (!model || model->num_outputs < 2) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s has %d outputs; mirt_predict_outputs takes a place for each", model->name, model->num_outputs);
+}
+
+MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
+    if (mirt__need_one_output(model) != MIRT_OK) return mirt_last_status();
+    return mirt_predict_outputs(model, dataset, out ? &out : NULL, &capacity);
+}
+
+/* Few samples are one batch, without a data set made for them. */
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity) {
-    mirt_array none;
-    memset(&none, 0, sizeof none);
-    mirt_dataset *dataset = mirt_arrays(x, none);
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = x;
+    if (mirt__need_one_output(model) != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
+    if (x.data && x.shape.rank > 0 && x.shape.dim[0] > 0 && x.shape.dim[0] <= 32) return mirt_predict_on_batch(model, &data, &out, &capacity);
+    mirt_dataset *dataset = mirt_arrays_of(&data);
     mirt_status status = dataset ? mirt_predict(model, dataset, out, capacity) : mirt_last_status();
     mirt_dataset_destroy(dataset);
     return status;
@@ -19867,12 +21610,12 @@ typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
     mirt_dataset *train, *validation;
-    mirt__needs needs;
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
     mirt__progress progress;
     int64_t images; /* trained on so far */
+    bool begun;     /* the data set is in the middle of a pass */
     bool stop, warned;
 } mirt__fit;
 
@@ -19900,21 +21643,48 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     }
 }
 
+/* The training function is kept through the callbacks, which may evaluate other data. */
+static mirt_function *mirt__fit_function(mirt__fit *fit) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
+}
+
+static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->validation);
+    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->desc;
+    const mirt_model *model = fit->model;
+    if (!d->class_weights) return MIRT_OK;
+    if (mirt__num_labels(model) != 1) return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name, mirt__num_labels(model));
+    int output = 0;
+    while (!mirt__output_has_loss(model, output)) output++;
+    int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
+    if (d->num_class_weights != classes) {
+        return mirt__fail(MIRT_E_SHAPE, "%d class weights for %lld classes", d->num_class_weights, (long long)classes);
+    }
+    for (int i = 0; i < d->num_class_weights; i++) {
+        if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
+            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i, (double)d->class_weights[i]);
+        }
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    mirt__needs *needs = &fit->needs;
-    needs->x_dtype = spec->field[0].dtype;
-    needs->batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
-    if (fit->validation) {
-        if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-        if (mirt__dataset_spec(fit->validation)->field[0].dtype != spec->field[0].dtype) {
-            return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
-                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->field[0].dtype), mirt__dtype_name(spec->field[0].dtype));
-        }
-        needs->batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
+    if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
+        return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    return mirt__trainer_prepare(fit->model, needs);
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
+    if (!fit->validation) return MIRT_OK;
+    if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+        return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
+    }
+    return mirt__fit_prepare_validation(fit);
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -19936,27 +21706,47 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
               (long long)fit->model->step);
 }
 
+/* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
+static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+    mirt_model *model = fit->model;
+    bool by_steps = fit->desc->steps_per_epoch > 0;
+    memset(batch, 0, sizeof *batch);
+    if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
+    for (int tries = 0; tries < 2; tries++) {
+        if (!fit->begun && mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++) != MIRT_OK) return mirt_last_status();
+        fit->begun = true;
+        if (mirt__dataset_next(fit->train, batch) != MIRT_OK) return mirt_last_status();
+        if (batch->rows) return MIRT_OK;
+        fit->begun = false;
+        if (!by_steps) return MIRT_OK;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
+    mirt_function *f = mirt__fit_function(fit);
+    if (!f || mirt__function_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    *loss = mirt__add_results(f, &fit->sums);
+    return MIRT_OK;
+}
+
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
     mirt_model *model = fit->model;
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__batch batch;
-    memset(&fit->sums, 0, sizeof fit->sums);
-    mirt_status status = mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
-    double began = mirt__now(); /* loading the data is no training step */
+    double loss = 0;
+    mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
     fit->event.batch = 0;
+    mirt_status status = fit->begun ? MIRT_OK : mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
+    fit->begun = true;
+    double began = mirt__now(); /* loading the data is no training step */
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
-        status = mirt__dataset_next(fit->train, &batch);
+        status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
         if (fit->stop) break;
-        /* a callback may have evaluated data of another dtype */
-        status = mirt__trainer_prepare(model, &fit->needs);
-        if (status == MIRT_OK) status = mirt__begin_batch(model, spec, &batch, true);
+        status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
-        status = mirt__run_train(model);
-        if (status != MIRT_OK) break;
-        double loss = mirt__add_results(model, &fit->sums);
         mirt__warn_of_nan(fit, loss);
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
@@ -19999,10 +21789,11 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
     if (fit->sums.count == 0) return MIRT_OK;
     mirt__set_logs(fit, false, 0);
-    if (fit->validation) {
-        memset(&validation, 0, sizeof validation);
-        if (mirt__trainer_prepare(model, &fit->needs) != MIRT_OK) return mirt_last_status();
-        if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
+    int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
+    if (fit->validation && (epoch + 1) % every == 0) {
+        if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
+        mirt__sums_start(model, MIRT__EVALUATE, &validation);
+        if (mirt__evaluate_pass(model, fit->validation, fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
     if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
@@ -20015,13 +21806,12 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
 static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt_status status = mirt__fit_prepare(fit);
     if (status != MIRT_OK) return status;
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     fit->event.model = fit->model;
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = spec->samples / spec->batch + (spec->samples % spec->batch != 0);
+    fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
     fit->event.logs = &fit->logs;
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = 0; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
+    for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     mirt__tell(fit, MIRT__TRAIN_END);
@@ -20038,7 +21828,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     fit.desc = desc ? desc : &defaults;
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
-    if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
+    const mirt_fit_desc *d = fit.desc;
+    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
+    }
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
     model->busy = dataset->busy = true;
@@ -20086,36 +21879,63 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
 
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 
-/* The training program, or of a model without a loss the one that predicts. */
-static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
-    mirt__needs needs;
-    memset(&needs, 0, sizeof needs);
-    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
-    needs.x_dtype = model->trainer ? model->trainer->needs.x_dtype : MIRT_UINT8; /* of the data seen so far */
-    needs.batch[model->config.loss ? MIRT__TRAIN : MIRT__PREDICT] = batch;
-    return mirt__trainer_dry(model, &needs);
+/* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
+static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind, mirt__data_spec *spec) {
+    const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
+    memset(spec, 0, sizeof *spec);
+    spec->accumulate = 1;
+    if (seen) {
+        *spec = seen->spec;
+        return;
+    }
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt__data_field *field = &spec->field[spec->num_x++];
+        field->dtype = MIRT_UINT8;
+        field->shape.rank = model->input[i]->shape.rank - 1;
+        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->input[i]->shape.dim[k + 1];
+    }
+    for (int i = 0; i < model->num_outputs && kind == MIRT__TRAIN; i++) {
+        if (!mirt__output_has_loss(model, i)) continue;
+        const mirt__loss_class *cls = mirt__output_loss(model, i);
+        mirt__data_field *field = &spec->field[spec->num_x + spec->num_y++];
+        field->dtype = cls && cls->sparse ? MIRT_UINT8 : MIRT_FLOAT32;
+        if (cls && cls->sparse) continue;
+        field->shape.rank = model->output[i]->shape.rank - 1;
+        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->output[i]->shape.dim[k + 1];
+    }
+    spec->num_fields = spec->num_x + spec->num_y;
 }
 
-static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mirt_memory *out) {
-    const mirt__layout *l = &t->layout;
-    size_t devices = (size_t)model->strategy->num_devices;
-    out->weights = model->weight_bytes;
+/* The training step, or of a model without a loss what it predicts by. */
+static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+    mirt__data_spec spec;
+    mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
+    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
+    mirt__inspect_spec(model, kind, &spec);
+    return mirt__trainer_dry(model, kind, &spec, batch);
+}
+
+static void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
+    const mirt__layout *l = &f->needs;
+    size_t devices = (size_t)model->strategy->num_devices, block = 0;
+    mirt__layout_bytes(l, &block);
+    out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
-    out->activations = l->arena;
-    out->scratch = l->total - l->gradients - l->arena;
-    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
-    out->host = l->host;
-    out->total = (size_t)mirt__weight_copies(model->strategy) * model->weight_bytes + devices * l->total + out->slots + l->host;
+    out->activations = l->arena + l->replica;
+    out->scratch = block - l->gradients - l->arena - l->replica;
+    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
+    out->host = mirt__function_host(f);
+    out->total = (size_t)mirt__weight_copies(model->strategy) * out->weights + devices * block + out->slots + out->host;
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
     if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
-    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return mirt_last_status();
     memset(out, 0, sizeof *out);
     mirt__memory_of(model, t, out);
-    mirt__trainer_dry_free(t);
+    mirt__function_free(t);
     return MIRT_OK;
 }
 
@@ -20152,11 +21972,11 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
                    (double)parameters * sizeof(mirt__real) / 1e6, macs / 1e6);
 }
 
-static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t, int64_t batch, mirt__text *out) {
+static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
     mirt_memory m;
     memset(&m, 0, sizeof m);
     mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", model->config.loss ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
     mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
                    (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
@@ -20165,12 +21985,12 @@ static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
-    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
     mirt__text_clear(&model->summary);
     mirt__summary_layers(model, &model->summary);
     mirt__summary_memory(model, t, batch, &model->summary);
-    mirt__trainer_dry_free(t);
+    mirt__function_free(t);
     return model->summary.failed ? NULL : model->summary.data;
 }
 
@@ -20199,7 +22019,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
     }
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
-        mirt__device_range(model, d, &begin, &end);
+        mirt__exchange_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
         if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
                        (long long)end - 1, s->num_devices == 1 ? "its weights" : mirt__weight_copies(s) == 1 ? "the one copy" : "every device's copy");
@@ -20208,15 +22028,15 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
-    if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
-    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
+    mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->program[MIRT__TRAIN], out);
+    mirt__program_text(&t->program, out);
     mirt__mirrored_text(model, batch, out);
-    mirt__trainer_dry_free(t);
+    mirt__function_free(t);
     return out->failed ? NULL : out->data;
 }
 
@@ -20237,13 +22057,13 @@ static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, in
     return name;
 }
 
-static void mirt__tensor_of(const mirt__variable *v, const char *name, const char *block, mirt__safetensor *out) {
+static void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
     memset(out, 0, sizeof *out);
     out->name = name;
     out->dtype = MIRT__ST_F32;
     out->rank = v->shape.rank;
     for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
-    out->data = block + v->offset;
+    out->data = values;
 }
 
 /* >>saving */
@@ -20256,9 +22076,10 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < model->num_variables; i++) {
             const mirt__variable *v = &model->variable[i];
+            if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? model->slot[b - 1] : model->weight[0], &tensor[content->count++]);
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, 0, i), &tensor[content->count++]);
         }
     }
     return MIRT_OK;
@@ -20313,9 +22134,9 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
 }
 
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
-static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, const mirt__variable *v) {
-    if (block) memcpy(model->slot[block - 1] + v->offset, t->data, t->size);
-    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+    if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
+    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
 }
 
 /* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
@@ -20327,10 +22148,11 @@ static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *
     for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
         for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
             const mirt__variable *v = &model->variable[i];
+            if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
             const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
             if (!t) status = mirt_last_status();
-            else if (take) mirt__load_take(t, model, b, v);
+            else if (take) mirt__load_take(t, model, b, i);
         }
     }
     mirt__pool_free(&pool);
@@ -20421,6 +22243,361 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
     mirt__safetensors_close(&file);
     return status;
+}
+
+/* >>section train/function.c */
+
+/* Functions of the user: recording, running, and reading what they left. */
+
+/* >>distributed data */
+
+typedef struct mirt__distributed_dataset {
+    mirt_dataset base;
+    mirt_strategy *strategy;
+    int64_t epoch; /* of the pass under way */
+    bool begun;
+} mirt__distributed_dataset;
+
+static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
+
+static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL};
+
+MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
+    if (!dataset) return NULL;
+    if (!strategy) {
+        mirt__fail_missing("mirt_distribute", "strategy");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    if (!mirt__dataset_spec(dataset)->batch) {
+        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
+    if (out) {
+        ((mirt__distributed_dataset *)out)->strategy = strategy;
+        ((mirt__distributed_dataset *)out)->epoch = -1;
+    }
+    return out;
+}
+
+static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
+    return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
+}
+
+MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
+    mirt__batch batch;
+    if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
+    memset(out, 0, sizeof *out);
+    if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
+    if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
+    d->begun = true;
+    if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return mirt_last_status();
+    d->begun = batch.rows > 0;
+    out->rows = batch.rows;
+    out->epoch = d->epoch;
+    memcpy(out->field, batch.field, sizeof out->field);
+    out->index = batch.index;
+    out->dataset = dataset;
+    return MIRT_OK;
+}
+
+/* >>recording */
+
+typedef struct mirt__user_body {
+    mirt_body_fn fn;
+    void *user;
+} mirt__user_body;
+
+static bool mirt__run_user_body(mirt_function *f, void *user) {
+    const mirt__user_body *body = (const mirt__user_body *)user;
+    if (body->fn(f, body->user)) return true;
+    if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    return false;
+}
+
+MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
+    mirt__function_desc desc;
+    mirt__data_spec none;
+    mirt__user_body b;
+    b.fn = body;
+    b.user = user;
+    if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
+    if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
+    const mirt__distributed_dataset *d = dataset ? mirt__distributed(dataset) : NULL;
+    if (dataset && (!d || d->strategy != model->strategy)) {
+        mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
+        return NULL;
+    }
+    memset(&none, 0, sizeof none);
+    none.accumulate = 1;
+    memset(&desc, 0, sizeof desc);
+    desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
+    desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
+    desc.by_replicas = true;
+    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
+    if (!f) return NULL;
+    if (mirt__function_allocate(f) != MIRT_OK) {
+        mirt__function_free(f);
+        return NULL;
+    }
+    f->next = model->functions;
+    model->functions = f;
+    return f;
+}
+
+MIRT_API void mirt_function_destroy(mirt_function *function) {
+    if (!function) return;
+    mirt_function **at = &function->model->functions;
+    while (*at && *at != function) at = &(*at)->next;
+    if (*at) *at = function->next;
+    mirt__function_free(function);
+}
+
+MIRT__LIB void mirt__functions_free(mirt_model *model) {
+    while (model->functions) mirt_function_destroy(model->functions);
+}
+
+/* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */
+static mirt_tensor *mirt__function_poison(mirt_function *f) {
+    mirt__graph_poison(&f->program.graph);
+    return NULL;
+}
+
+static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
+    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (there) return f->field[field];
+    mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
+    return mirt__function_poison(f);
+}
+
+MIRT_API mirt_tensor *mirt_function_x(mirt_function *f, int index) {
+    return mirt__function_field(f, index, f && index >= 0 && index < f->spec.num_x, "input", index);
+}
+
+MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
+    return mirt__function_field(f, f ? f->spec.num_x + index : 0, f && index >= 0 && index < f->spec.num_y, "label", index);
+}
+
+MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
+    return f && f->spec.has_weights ? f->field[f->spec.num_x + f->spec.num_y] : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
+    int first;
+    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (!name) return mirt__fail_missing("mirt_function_variable", "name"), mirt__function_poison(f);
+    int index = mirt__variable_find(f->model, name);
+    if (index < 0) return mirt__function_poison(f);
+    mirt__root(f->model, &first);
+    mirt_tensor *there = mirt__graph_variable(&f->program.graph, first + index);
+    return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
+}
+
+MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {
+    return f && f->program.graph.status == MIRT_OK ? mirt__constant_op(&f->program.graph, value) : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
+    return f && index >= 0 && index < f->program.graph.num_terms ? f->program.graph.term[index] : NULL;
+}
+
+/* Whether the call can be made now; marks the function if not. */
+static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
+    if (f && f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
+    if (f && f->recording) mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
+    if (f->model->compiled) return MIRT_OK;
+    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller, f->model->name);
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
+    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
+    if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
+    mirt_function *f = loss ? loss->node->graph->function : NULL;
+    int missing = 0;
+    if (!loss || !x || !out || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
+    for (int i = 0; i < count; i++) out[i] = NULL;
+    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
+    if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
+    }
+    if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) {
+        mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    for (int i = 0; i < count; i++) missing += !(out[i] = x[i]->grad);
+    if (missing == count) {
+        mirt__fail(MIRT_E_INVALID, "mirt_gradients: the loss depends on none of the %d tensors", count);
+        mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    if (missing) {
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
+    char a[96], b[96];
+    if (!variables || !gradients || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
+    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        const mirt_tensor *v = variables[i], *g = gradients[i];
+        if (!g) continue;
+        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+        bool variable = v->node->id == MIRT__OP_variable && mirt__is_trained(&f->root->variable[v->node->a.index]);
+        if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
+        else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
+            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
+                       mirt__shape_text(&g->shape, a), mirt__shape_text(&v->shape, b));
+        } else if (mirt__apply_gradient(f, v->node->a.index, gradients[i]) == MIRT_OK) {
+            continue;
+        }
+        mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op) {
+    if (!x) return NULL;
+    if (!x->node->graph->function || ((int)op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)) {
+        mirt__fail(MIRT_E_INVALID, "mirt_replica_all_reduce sums or averages over replicas, in the body of a function");
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    return mirt__all_reduce_op(&x, 1, op == MIRT_REDUCE_MEAN ? MIRT__ALL_REDUCE_MEAN : MIRT__ALL_REDUCE_SUM);
+}
+
+MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
+    char a[96], b[96];
+    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
+    const mirt__variable *v = variable->node->id == MIRT__OP_variable ? &f->root->variable[variable->node->a.index] : NULL;
+    if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
+    else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
+    else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {
+        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
+    } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
+    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation)) {
+        return MIRT_OK;
+    }
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mirt_tensor *value) {
+    if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
+    bool taken = false;
+    for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
+    if (!name || taken) mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name", taken ? " is a result already" : "");
+    else if (mirt__result_add(f, name, value) == MIRT_OK) return MIRT_OK;
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+/* >>running */
+
+MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
+    mirt__batch b;
+    if (!f) return mirt__fail_missing("mirt_function_run", "function");
+    memset(&b, 0, sizeof b);
+    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained by mirt_fit", f->model->name);
+    if (f->spec.num_fields == 0) {
+        b.rows = f->model->strategy->num_replicas;
+    } else if (!batch || !batch->dataset || batch->rows < 1 || batch->rows > f->max_batch) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+    } else {
+        b.rows = batch->rows;
+        memcpy(b.field, batch->field, sizeof b.field);
+        b.index = batch->index;
+    }
+    mirt_status status = mirt__function_begin(f, &b);
+    return status == MIRT_OK ? mirt__function_step(f) : status;
+}
+
+static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
+    const char *nearest = NULL;
+    if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
+    for (int i = 0; i < f->num_results; i++) {
+        const char *pair[2] = {nearest, f->result[i].name};
+        if (strcmp(pair[1], name) != 0) {
+            nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
+            continue;
+        }
+        if (f->rows > 0) return &f->result[i];
+        mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
+        return NULL;
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s%s%s", caller, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+    return NULL;
+}
+
+static double mirt__result_value(const mirt__result *r, int64_t i) {
+    switch (r->dtype) {
+    case MIRT_FLOAT32: return (double)((const mirt__real *)(const void *)r->data)[i];
+    case MIRT_INT32: return (double)((const int32_t *)(const void *)r->data)[i];
+    default: return (double)((const uint8_t *)r->data)[i];
+    }
+}
+
+MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
+    const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
+    int64_t first;
+    if (!r) return mirt_last_status();
+    if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
+    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+    int64_t parts = r->batched ? f->rows : mirt__active_replicas(f);
+    for (size_t k = 0; k < count; k++) out[k] = 0;
+    for (int64_t i = 0; i < parts; i++) {
+        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(f, (int)i, &first) : 1;
+        for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
+    }
+    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->rows;
+    return MIRT_OK;
+}
+
+/* `parts` rows or replicas' values from `first`. */
+static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity, size_t *written) {
+    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name, (long long)(parts * r->count), (unsigned long long)capacity);
+    }
+    for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
+    if (written) *written = (size_t)(parts * r->count);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
+    const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
+    return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
+    const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
+    int64_t first;
+    if (!r) return mirt_last_status();
+    if (replica < 0 || replica >= f->replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->replicas);
+    int64_t rows = mirt__replica_share(f, replica, &first);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }
 
 /* >>section models/models.c */

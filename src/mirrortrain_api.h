@@ -61,7 +61,8 @@ extern "C" {
     X(MIRT_E_NOT_FOUND, "not found") \
     X(MIRT_E_DEVICE, "no such device") \
     X(MIRT_E_STATE, "called at the wrong time") \
-    X(MIRT_E_THREAD, "threads could not be started")
+    X(MIRT_E_THREAD, "threads could not be started") \
+    X(MIRT_E_CALLBACK, "code of the caller failed")
 
 typedef enum mirt_status {
 #define MIRT__STATUS_ENUM(code, text) code,
@@ -635,6 +636,25 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
+/* A weight of one's own, for operations outside of layers. NULL as for layers. */
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
+/* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
+   number that depends on weights alone counts once, whatever the number of replicas. */
+MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
+
+/* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are
+   from then on those of the model around it, under names that begin with its own; it may be called
+   several times there, sharing them, but be a part of one model only. In the body of a function,
+   `model` is the function's or a part of it. Its outputs: the first is returned, all of them go to `out`
+   (may be NULL), which holds MIRT_MAX_OUTPUTS. Keras: model(x, training=...). Errors mark what is recorded. */
+MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training);
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out);
+/* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
+   NULL: MIRT_E_NOT_FOUND with the nearest right name. */
+MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. */
+MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
+
 /* >>training ------------------------------------------------------------------------------ */
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
    by that thread. Functions without either among their arguments: any thread at any time. */
@@ -670,12 +690,35 @@ typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_redu
 typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
 #define MIRT_MAX_METRICS 8
 
+/* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
+   output; returns one value a sample (the library averages over the global batch). */
+typedef struct mirt_custom_loss {
+    const char *name;
+    mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
+    void *user;
+} mirt_custom_loss;
+/* A metric of one's own: records a value for each sample, or several (rows, n). They are summed over all
+   samples in double precision; `result` makes the metric of the `count` sums; NULL: the mean of the first. */
+typedef struct mirt_custom_metric {
+    const char *name;
+    mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
+    double (*result)(const double *sums, int count, int64_t samples, void *user);
+    void *user;
+} mirt_custom_metric;
+
+/* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
+   the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
+   layer: "digit_loss", "digit_accuracy". */
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
-    mirt_loss loss;
+    mirt_loss loss;           /* of every output that has none of its own below */
     bool from_logits;
     mirt_reduction reduction;
-    mirt_metric metrics[MIRT_MAX_METRICS]; /* ends at the first MIRT_METRIC_NONE */
+    mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
+    mirt_loss losses[MIRT_MAX_OUTPUTS];
+    float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
+    const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
+    const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the first NULL */
 } mirt_compile_desc;
 
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
@@ -685,10 +728,11 @@ typedef struct mirt_compile_desc {
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
+#define MIRT_MAX_LOGS 64
 typedef struct mirt_logs {
     int count;
-    const char *name[2 * MIRT_MAX_METRICS + 4];
-    double value[2 * MIRT_MAX_METRICS + 4];
+    const char *name[MIRT_MAX_LOGS];
+    double value[MIRT_MAX_LOGS];
 } mirt_logs;
 
 /* What a callback sees. `epoch`, `batch` and `step` are 0-based; `step` counts since the start of
@@ -725,8 +769,14 @@ typedef struct mirt_fit_desc {
     const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
     void *learning_rate_user;
-    int64_t max_steps;         /* 0: no limit */
+    int64_t max_steps;         /* of this fit; 0: no limit */
     bool no_progress;          /* leave the progress line out */
+    int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
+    int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and over */
+    int64_t validation_steps;  /* 0: all of the validation data */
+    int validation_freq;       /* validates after every n-th epoch; default 1 */
+    const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is multiplied with */
+    int num_class_weights;
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -758,6 +808,15 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
 
+/* Keras: train_on_batch, test_on_batch, predict_on_batch: one global batch, borrowed during the call. `out` (may be
+   NULL) receives the loss (before the update) and metrics of the batch. out[i] holds capacity[i] floats for the
+   model's i-th output. Errors as mirt_fit; the model is then unchanged. */
+MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
+MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out);
+MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity);
+/* mirt_predict for models of several outputs. */
+MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity);
+
 /* One training step on one global batch of arrays (borrowed during the call); *loss, if asked
    for, is the exact mean over the batch (with MIRT_SUM its sum), before the update. Errors as
    mirt_fit; the model is then unchanged. */
@@ -779,6 +838,83 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
+/* >>functions ------------------------------------------------------------------------------ */
+
+/* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
+   and TensorFlow: tf.function and strategy.run. It belongs to the thread of its model's strategy. */
+
+/* One global batch, valid until the next mirt_dataset_next, which alone makes one. Only `rows` and
+   `epoch` are to be read. */
+typedef struct mirt_global_batch {
+    int64_t rows;  /* 0: the epoch is over */
+    int64_t epoch; /* 0-based */
+    const void *field[2 * MIRT_MAX_INPUTS + 1];
+    const int64_t *index;
+    const mirt_dataset *dataset;
+} mirt_global_batch;
+
+/* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. Keras:
+   experimental_distribute_dataset. */
+MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
+/* The next batch of a distributed data set; after the end of an epoch the next call begins the next one, in
+   its own order. MIRT_E_STATE: not distributed; and what the data's files may give. */
+MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out);
+
+/* Records the step; returns false when it failed (an error inside the library needs no return value). */
+typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
+/* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
+   NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
+   later mirt_compile of the model makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
+MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user);
+/* NULL is allowed. */
+MIRT_API void mirt_function_destroy(mirt_function *function);
+
+/* In the body. The batch's inputs, labels and sample weights (NULL when there are none), as they are in the data: cast
+   them first. A weight of the model by name, to read. A constant, copied. */
+MIRT_API mirt_tensor *mirt_function_x(mirt_function *function, int index);
+MIRT_API mirt_tensor *mirt_function_y(mirt_function *function, int index);
+MIRT_API mirt_tensor *mirt_function_weights(mirt_function *function);
+MIRT_API mirt_tensor *mirt_function_variable(mirt_function *function, const char *name);
+MIRT_API mirt_tensor *mirt_function_constant(mirt_function *function, mirt_array value);
+/* In the body: one value a sample. Class numbers of the sparse loss are checked with every batch. */
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
+/* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
+   behind the last. */
+MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
+/* In the body: adds a term to what the step minimizes. One value a sample counts by the global batch's true size; a
+   number that depends on weights alone counts once; a mean over rows is weighted by the replica's rows, with a
+   warning; a sum over rows is taken as it is. Trainable weights without a gradient are left alone, with one
+   warning; none at all with one is an error. The compiled optimizer applies the gradients' sum over all replicas
+   when the step is over. */
+MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
+/* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
+   NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. */
+MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
+/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable); NULL gradients are left
+   out. They are summed over all replicas. */
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+/* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
+   tf.distribute: all_reduce in a replica's context. */
+typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
+MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
+/* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
+   an error, as in TensorFlow. */
+MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
+/* In the body: keeps a tensor, to be read after a run under `name`: for every row, or (unbatched) for every
+   replica. */
+MIRT_API mirt_status mirt_function_result(mirt_function *function, const char *name, mirt_tensor *value);
+
+/* Runs the step on a batch of the data set it was made for (NULL without one). On an error (MIRT_E_CALLBACK: an op of
+   the user failed) nothing is changed. */
+MIRT_API mirt_status mirt_function_run(mirt_function *function, const mirt_global_batch *batch);
+/* A result of the last run over all replicas: the sum or mean of all rows (batched), or of the replicas' values, the
+   mean weighted by their rows; `count` doubles, a row's or a value's elements. tf.distribute: strategy.reduce. */
+MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out, size_t count);
+/* All rows in the order of the batch, or all replicas' values one after the other, as float32; *written elements.
+   strategy.gather. Replica `replica`'s own: local_results. `capacity` elements fit into out. */
+MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
+MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
+
 /* >>weights and files --------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy; two that save to one path: one of the two files, whole. */
 
@@ -799,6 +935,10 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
    which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+/* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
+   that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
+   batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
+MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
 /* Sets a weight on every device. */
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 

@@ -1,5 +1,6 @@
 #ifndef OP_CASES_H
 #define OP_CASES_H
+#include "replay.h"
 /* One row (or more) an op: how to record it on small operands of odd shapes. To add an op, add a
    row. Operands are variables v[0], v[1], ... so that every one has a gradient; `rows` is a batched
    input x, where the op needs a batch. */
@@ -582,7 +583,7 @@ static void op_replay(op_run *r, const mirt__kernels *kernels, mirt__team *team)
     b.io[0] = r->x;
     b.io[1] = r->weight + r->offset[r->operands];
     b.io[2] = (char *)r->value;
-    mirt__program_run(&r->program, kernels, &run, &b, r->rows);
+    replay_alone(&r->program, kernels, &run, &b, r->rows);
 }
 
 static void op_end(op_run *r) {

@@ -3,6 +3,7 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/ops.h"
+#include "replay.h"
 #include "tap.h"
 
 /* A program of one op with all it reads and makes in the caller's arrays. */
@@ -68,7 +69,7 @@ static bool one_op_run(one_op *o, const mirt__kernels *kernels) {
     b.weight = (char *)o->weight;
     b.gradient = (char *)o->gradient;
     for (int i = 0; i < MIRT__COUNT(o->io); i++) b.io[i] = o->io[i];
-    mirt__program_run(&o->program, kernels, &run, &b, o->rows);
+    replay_alone(&o->program, kernels, &run, &b, o->rows);
     mirt__aligned_free(b.arena);
     mirt__aligned_free(b.scratch);
     mirt__aligned_free(b.shared);
@@ -347,7 +348,7 @@ static void check_optimizer(const golden_optimizer *c, const char *cpu) {
         float weight[GOLDEN_COUNT];
         mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, GOLDEN_COUNT)), y = mirt_make_array(zero, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
         good = mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
-        if (good) memcpy(mirt__gradient_at(m, 0, 0), golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
+        if (good) memcpy(mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0), golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
         good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_get_weight(m, "dense/kernel", 0, weight, GOLDEN_COUNT) == MIRT_OK;
         if (good) worst = fmax(worst, off_by(weight, c->weight + step * GOLDEN_COUNT, GOLDEN_COUNT, 1));
     }

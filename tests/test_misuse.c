@@ -159,11 +159,12 @@ static void test_arguments(void) {
     refused(mirt_get_weight(model, "dense/kernel", 0, NULL, PIXELS * 3) != MIRT_OK, MIRT_E_INVALID, "no place");
     refused(mirt_set_weight(model, "dense/kernel", NULL, PIXELS * 3) != MIRT_OK, MIRT_E_INVALID, "no values");
     refused(mirt_get_weight(model, "dense/kernal", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_NOT_FOUND, "did you mean \"dense/kernel\"");
-    mirt_dataset *all = mirt_batch(mirt_arrays(xs(), ys()), INT64_MAX);
+    refused(!mirt_batch(mirt_arrays(xs(), ys()), INT64_MAX), MIRT_E_INVALID, "batch");
+    mirt_dataset *all = mirt_batch(mirt_arrays(xs(), ys()), INT32_MAX);
     mirt_fit_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.no_progress = true;
-    ok(mirt_fit(model, all, &desc) != NULL, "a batch of INT64_MAX is all samples");
+    ok(mirt_fit(model, all, &desc) != NULL, "a batch of INT32_MAX is all samples");
     mirt_dataset_destroy(all);
     mirt_model_destroy(model);
     refused(!mirt_model_create(strategy, "\xff"), MIRT_E_INVALID, "not valid UTF-8");

@@ -53,7 +53,10 @@ static mirt_tensor *odd_filters(mirt_model *m, mirt_tensor *x) { mirt_conv2d_des
 static mirt_tensor *flat_conv(mirt_model *m, mirt_tensor *x) { mirt_conv2d_desc d = conv_desc(5, 3, 3, 1); (void)m; return mirt_conv2d(mirt_flatten(x), &d); }
 static mirt_tensor *no_desc(mirt_model *m, mirt_tensor *x) { (void)m; return mirt_dense(x, NULL); }
 static mirt_tensor *no_units(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(x, 0, NULL); }
-static mirt_tensor *two_inputs(mirt_model *m, mirt_tensor *x) { (void)x; return mirt_input(m, MIRT_SHAPE(3)); }
+static mirt_tensor *many_inputs(mirt_model *m, mirt_tensor *x) {
+    for (int i = 0; i < MIRT_MAX_INPUTS; i++) x = mirt_input(m, MIRT_SHAPE(3));
+    return x;
+}
 static mirt_tensor *same_name(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(dense_of(x, 4, "twice"), 4, "twice"); }
 static mirt_tensor *bad_name(mirt_model *m, mirt_tensor *x) { (void)m; return dense_of(x, 4, "a/b"); }
 static mirt_tensor *large_pool(mirt_model *m, mirt_tensor *x) {
@@ -85,7 +88,7 @@ static void check_errors(void) {
     check_refused("a convolution of vectors", flat_conv, MIRT_E_SHAPE, "conv2d", "channels");
     check_refused("no description", no_desc, MIRT_E_INVALID, "dense", "description");
     check_refused("no units", no_units, MIRT_E_INVALID, "dense", "units is 0");
-    check_refused("two inputs", two_inputs, MIRT_E_STATE, "input", "already");
+    check_refused("nine inputs", many_inputs, MIRT_E_STATE, "input", "at most 8");
     check_refused("two layers of one name", same_name, MIRT_E_INVALID, "already", "\"twice\"");
     check_refused("a name with a slash", bad_name, MIRT_E_INVALID, "\"a/b\"", "'/'");
     check_refused("a window larger than the image", large_pool, MIRT_E_SHAPE, "max_pooling2d", "8");

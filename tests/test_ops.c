@@ -107,10 +107,10 @@ static void replay_rows(op_run *r, const mirt__kernels *kernels, int64_t first, 
     b.scratch = r->scratch;
     b.scratch_per_thread = r->program.scratch;
     b.shared = r->shared;
-    b.io[0] = r->x + (size_t)first * r->program.io_row[0];
+    b.io[0] = r->x + (size_t)first * r->program.io[0].bytes;
     b.io[1] = r->weight + r->offset[r->operands];
     b.io[2] = (char *)r->value;
-    mirt__program_run(&r->program, kernels, &run, &b, rows);
+    replay_alone(&r->program, kernels, &run, &b, rows);
 }
 
 /* Values of parts of a batch are those of the whole batch, bit for bit. */
@@ -181,7 +181,7 @@ static void check_loss_weight(void) {
     b.io[0] = (char *)value;
     if (planned) {
         int tables;
-        mirt__program_run(&program, mirt__kernel_tables(&tables)[0], &run, &b, 4);
+        replay_alone(&program, mirt__kernel_tables(&tables)[0], &run, &b, 4);
         op_seen[MIRT__OP_loss_weight] = true;
     }
     ok(planned && value[0] == 0.125f && value[3] == 0.125f && value[4] == 9, "loss_weight gives each of its rows the scale, and no more");

@@ -9,6 +9,7 @@ MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
 MIRT__LIB void mirt__graph_free(mirt__graph *graph) {
     mirt__free(graph->node);
     mirt__free(graph->assignment);
+    mirt__free(graph->term);
     mirt__pool_free(&graph->pool);
     memset(graph, 0, sizeof *graph);
 }
@@ -131,11 +132,21 @@ static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, c
     return full;
 }
 
+MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable) {
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_variable && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
+    }
+    return NULL;
+}
+
 static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
     for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
-    if (copy.id == MIRT__OP_variable) copy.a.index += c->first_variable;
+    if (copy.id == MIRT__OP_variable) {
+        copy.a.index += c->first_variable;
+        if ((from->out[0]->clone = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
+    }
     if (copy.a.data) {
         void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
         if (!data) return false;
@@ -194,6 +205,20 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
     return true;
 }
 
+MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term) {
+    if (!term) return false;
+    if (graph->num_terms == graph->term_capacity) {
+        int capacity = graph->term_capacity ? 2 * graph->term_capacity : 16;
+        if (!mirt__grow((void **)&graph->term, (size_t)graph->num_terms, (size_t)capacity, sizeof *graph->term)) {
+            mirt__graph_poison(graph);
+            return false;
+        }
+        graph->term_capacity = capacity;
+    }
+    graph->term[graph->num_terms++] = term;
+    return true;
+}
+
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->uses = 0;
@@ -221,6 +246,16 @@ MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(
         bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
         for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
+    }
+}
+
+MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
+    x->needs_grad = x->dtype == MIRT_FLOAT32;
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        bool needs = false;
+        for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
+        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
     }
 }
 

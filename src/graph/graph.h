@@ -126,8 +126,13 @@ struct mirt__graph {
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
     mirt_function *function; /* whose program's graph it is, or NULL */
+    uint64_t serial;         /* of the graphs of a strategy: tells them apart */
+    mirt_model *root;        /* of a function: whose weight block its variables lie in */
+    const mirt__mode *mode;  /* of a function: how models are lowered into it */
     mirt__assignment *assignment;
     int num_assignments, assignment_capacity;
+    mirt_tensor **term;      /* added to the loss: regularizers and the like */
+    int num_terms, term_capacity;
 };
 
 /* What one replica's replay of a step is told at run time. */
@@ -200,6 +205,10 @@ typedef struct mirt__copying {
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
 /* Variable `variable` shall have `value` after the step. */
 MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation);
+/* A term of the loss: a number that depends on weights alone, or a value a sample. */
+MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
+/* The graph's node of a variable, or NULL. */
+MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Removes nodes that none of `keep` depends on. */
@@ -207,6 +216,8 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
 MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
+/* x, and what is computed from it, needs a gradient too. */
+MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
    when no y depends on it. */
 MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);

@@ -4,9 +4,14 @@
 static bool mirt__runs(const mirt__node *node) { return node->op->run != NULL; }
 
 /* The tensor whose bytes `t` is. */
-static mirt_tensor *mirt__root(mirt_tensor *t) {
+static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
     while (t->node->op->alias) t = t->node->in[0];
     return t;
+}
+
+static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
+    program->io[t->offset].bytes = mirt__tensor_bytes(t, 1);
+    program->io[t->offset].batched = mirt__is_batched(&t->shape);
 }
 
 /* Outputs need a place of their own: copies those that are leaves, aliases or already placed. */
@@ -20,7 +25,7 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
         }
         t->space = outputs[i].space;
         t->offset = outputs[i].offset;
-        if (t->space == MIRT__SPACE_IO) program->io_row[t->offset] = mirt__tensor_bytes(t, 1);
+        if (t->space == MIRT__SPACE_IO) mirt__plan_port(program, t);
     }
     return true;
 }
@@ -31,7 +36,7 @@ static void mirt__plan_leaves(mirt__program *program, const size_t *variable_off
         if (node->id == MIRT__OP_input) {
             node->out[0]->space = MIRT__SPACE_IO;
             node->out[0]->offset = (size_t)node->a.index;
-            program->io_row[node->a.index] = mirt__tensor_bytes(node->out[0], 1);
+            mirt__plan_port(program, node->out[0]);
         } else if (node->id == MIRT__OP_variable) {
             node->out[0]->space = MIRT__SPACE_WEIGHT;
             node->out[0]->offset = variable_offset[node->a.index];
@@ -47,7 +52,7 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->uses = 0;
         }
         for (int k = 0; k < node->num_in; k++) {
-            mirt_tensor *root = mirt__root(node->in[k]);
+            mirt_tensor *root = mirt__bytes_of(node->in[k]);
             root->last = i;
             root->uses++;
         }
@@ -78,14 +83,24 @@ static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
     return true;
 }
 
-static int mirt__plan_collect(mirt__graph *graph, int64_t max_rows, mirt_tensor **list) {
+static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
+    for (int i = 0; i < program->num_cuts; i++) {
+        if (t->first <= program->cut[i] && program->cut[i] <= t->last) return true;
+    }
+    return false;
+}
+
+/* The tensors that need a place in `space`: those alive across a cut have their own. */
+static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt_tensor **list) {
+    const mirt__graph *graph = &program->graph;
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             if (!mirt__plan_needs_place(graph->node[i], k)) continue;
+            if (mirt__plan_crosses(program, graph->node[i]->out[k]) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
                 list[n] = graph->node[i]->out[k];
-                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], max_rows)); /* its size, until it is placed */
+                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], program->max_rows)); /* its size, until it is placed */
             }
             n++;
         }
@@ -111,22 +126,23 @@ static size_t mirt__plan_lowest(mirt_tensor *const *list, const size_t *size, co
     return at;
 }
 
-static bool mirt__plan_arena(mirt__program *program) {
-    int n = mirt__plan_collect(&program->graph, program->max_rows, NULL);
+/* Places the tensors of `space`, of which *bytes are needed. */
+static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *bytes) {
+    int n = mirt__plan_collect(program, space, NULL);
     mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
     size_t *size = (size_t *)mirt__calloc((size_t)n + 1, 2 * sizeof *size);
     bool good = list && size;
     if (good) {
         size_t *place = size + n;
-        mirt__plan_collect(&program->graph, program->max_rows, list);
+        mirt__plan_collect(program, space, list);
         qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
         for (int i = 0; i < n; i++) {
             size[i] = list[i]->offset;
             place[i] = mirt__plan_lowest(list, size, place, i, list[i], size[i]);
-            if (place[i] + size[i] > program->arena) program->arena = place[i] + size[i];
+            if (place[i] + size[i] > *bytes) *bytes = place[i] + size[i];
         }
         for (int i = 0; i < n; i++) {
-            list[i]->space = MIRT__SPACE_ARENA;
+            list[i]->space = space;
             list[i]->offset = place[i];
         }
     }
@@ -152,13 +168,25 @@ static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     }
 }
 
+static bool mirt__plan_cuts(mirt__program *program) {
+    mirt__graph *graph = &program->graph;
+    program->cut = (int *)mirt__pool_alloc(&graph->pool, (size_t)graph->count * sizeof *program->cut + 1);
+    for (int i = 0; program->cut && i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_all_reduce) program->cut[program->num_cuts++] = i;
+    }
+    return program->cut != NULL;
+}
+
 MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows) || !mirt__plan_cuts(program)) return false;
     mirt__plan_lifetimes(&program->graph);
-    if (!mirt__plan_arena(program)) return false;
+    if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||
+        !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica)) {
+        return false;
+    }
     mirt__plan_aliases_and_workspace(program);
     return true;
 }

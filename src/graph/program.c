@@ -6,9 +6,11 @@ MIRT__LIB void mirt__program_free(mirt__program *program) {
     memset(program, 0, sizeof *program);
 }
 
-static void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
+MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     switch (t->space) {
     case MIRT__SPACE_ARENA: return bases->arena + t->offset;
+    case MIRT__SPACE_REPLICA: return bases->replica + t->offset;
+    case MIRT__SPACE_STATE: return bases->state + t->offset;
     case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
     case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
     case MIRT__SPACE_IO: return bases->io[t->offset];
@@ -16,7 +18,7 @@ static void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     }
 }
 
-MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows) {
     mirt__call call;
     call.kernels = kernels;
@@ -26,7 +28,9 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kerne
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
-    for (int i = 0; rows > 0 && i < program->graph.count; i++) {
+    int begin = segment ? program->cut[segment - 1] + 1 : 0;
+    int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!node->op->run) continue;
         call.node = node;
@@ -37,7 +41,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kerne
 }
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
-    static const char *const space[] = {"-", "arena", "weight", "gradient", "io"};
+    static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96];
     mirt__text_add(out, "  %-24s %-14s", node->op->name, node->name ? node->name : "");
     for (int k = 0; k < node->num_out; k++) {

@@ -1,33 +1,45 @@
 #ifndef MIRT__PROGRAM_H
 #define MIRT__PROGRAM_H
 /* A graph made ready to replay: every tensor has a place, every node its kernel. Replay allocates
-   nothing. One plan at the largest row count runs any smaller one. */
+   nothing. One plan at the largest row count runs any smaller one.
+
+   Nodes that need the other replicas (all_reduce) cut a program into segments. A device runs its
+   replicas segment by segment; what is alive across a cut has a place for every replica. */
 #include "graph.h"
 
-#define MIRT__MAX_IO (4 + MIRT_MAX_METRICS)
+#define MIRT__MAX_IO 96
+
+/* Memory of the caller that a program reads or writes. */
+typedef struct mirt__port {
+    size_t bytes; /* of one row when batched; 0: not used */
+    bool batched;
+} mirt__port;
 
 typedef struct mirt__program {
     mirt__graph graph;
     int64_t max_rows;
     size_t arena;   /* bytes of the tensors of a step, by liveness */
+    size_t replica; /* bytes of those alive across a cut, per replica */
     size_t scratch; /* bytes per thread */
     size_t shared;  /* bytes */
-    size_t io_row[MIRT__MAX_IO]; /* bytes of one row of each input and result; 0: not used */
+    mirt__port io[MIRT__MAX_IO];
+    int *cut;       /* nodes between segments */
+    int num_cuts;
 } mirt__program;
 
 /* The memory one replay works on. */
 typedef struct mirt__bases {
     mirt__team *team;
-    char *arena, *weight, *gradient, *scratch, *shared;
+    char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
-    char *io[MIRT__MAX_IO]; /* of the replica's first row */
+    char *io[MIRT__MAX_IO]; /* of the replica */
 } mirt__bases;
 
-/* What a program computes. A result goes to an io slot, a gradient to the gradient block. */
+/* What a program computes, and where it goes. */
 typedef struct mirt__output {
     mirt_tensor *tensor;
-    mirt__space space; /* MIRT__SPACE_IO or MIRT__SPACE_GRADIENT */
-    size_t offset;     /* slot, or bytes */
+    mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
+    size_t offset;     /* io slot, or bytes */
 } mirt__output;
 
 /* Places the tensors of program->graph, which is complete but for copies this adds.
@@ -35,9 +47,10 @@ typedef struct mirt__output {
 MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
                           const size_t *variable_offset, int64_t max_rows);
 MIRT__LIB void mirt__program_free(mirt__program *program);
-/* rows <= max_rows; rows 0 does nothing. */
-MIRT__LIB void mirt__program_run(const mirt__program *program, const mirt__kernels *kernels, const mirt__step_info *run,
+/* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows);
+MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
 

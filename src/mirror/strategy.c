@@ -1,4 +1,4 @@
-#include "strategy.h"
+#include "memory.h"
 
 #include <unistd.h>
 
@@ -181,7 +181,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained; it cannot be destroyed before mirt_fit returns");
         return;
     }
-    while (strategy->models) mirt_model_destroy(strategy->models);
+    mirt__models_destroy(strategy);
+    mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
     mirt__pool_free(&strategy->pool);

@@ -14,6 +14,11 @@ typedef struct mirt__device {
     int first_replica, num_replicas;
 } mirt__device;
 
+/* Bytes of the parts of a device's working memory, in this order. */
+typedef struct mirt__layout {
+    size_t gradients, arena, replica, shared, scratch;
+} mirt__layout;
+
 struct mirt_strategy {
     mirt_strategy_kind kind;
     mirt_collective collective;
@@ -27,9 +32,16 @@ struct mirt_strategy {
     void *log_user;
     int fits;           /* under way */
     mirt_model *models; /* living in it, a list */
+    uint64_t graphs;    /* recorded so far */
+    char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
+    mirt__layout layout;
+    const void *in_memory;          /* whose gradients lie in it */
     mirt__pool pool;    /* what lives as long as it does */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
+
+/* --- nn/model.c --- */
+MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy);
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */

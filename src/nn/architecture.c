@@ -199,9 +199,9 @@ static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     int term = 0, written = 0;
     for (int i = 0; i <= model->num_layers; i++) {
         const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
-        for (; term < (layer ? layer->first_term : model->num_terms); term++, written++) {
+        for (; term < (layer ? layer->first_term : model->graph.num_terms); term++, written++) {
             mirt__text_add(out, written ? "," : ",\"losses\":[");
-            if (!mirt__write_tensor(model, out, model->term[term], model->num_layers, "a term of the loss")) return false;
+            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss")) return false;
         }
         if (layer) term = layer->first_term + layer->num_terms;
     }

@@ -103,7 +103,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
-    for (int i = 0; i < mirt__num_metrics(model); i++) {
+    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
         mirt__json_write_string(out, mirt__metric_class_get(c->metrics[i])->name);
     }

@@ -97,7 +97,7 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
     layer->parent = model->building;
     layer->first_variable = model->num_variables;
     layer->first_node = model->graph.count;
-    layer->first_term = model->num_terms;
+    layer->first_term = model->graph.num_terms;
     if (desc) memcpy(layer->desc, desc, cls->desc_size);
     if (model->num_layers == model->layer_capacity) {
         int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
@@ -147,7 +147,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     if (!layer->num_out) layer->num_out = 1;
     layer->num_variables = model->num_variables - layer->first_variable;
     layer->num_nodes = model->graph.count - layer->first_node;
-    layer->num_terms = model->num_terms - layer->first_term;
+    layer->num_terms = model->graph.num_terms - layer->first_term;
     if (layer->parent) {
         layer->sibling = layer->parent->children;
         layer->parent->children = layer;
@@ -202,16 +202,7 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
 }
 
-MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
-    if (!term) return false;
-    if (model->num_terms == model->term_capacity) {
-        int capacity = model->term_capacity ? 2 * model->term_capacity : 16;
-        if (!mirt__grow((void **)&model->term, (size_t)model->num_terms, (size_t)capacity, sizeof *model->term)) return mirt__model_poison(model) != NULL;
-        model->term_capacity = capacity;
-    }
-    model->term[model->num_terms++] = term;
-    return true;
-}
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) { return mirt__graph_term_add(&model->graph, term); }
 
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS

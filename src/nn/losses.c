@@ -18,13 +18,96 @@ MIRT__LIB const char *mirt__loss_name(mirt_loss loss) {
     return cls ? cls->name : NULL;
 }
 
-MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample) {
-    const mirt__loss_class *cls = mirt__loss_class_get(model->config.loss);
+static mirt_loss mirt__output_loss_kind(const mirt_model *model, int output) {
+    return model->config.losses[output] ? model->config.losses[output] : model->config.loss;
+}
+
+MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output) {
+    return model->config.custom_losses[output] ? NULL : &mirt__loss_table[mirt__output_loss_kind(model, output)];
+}
+
+MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output) {
+    return model->config.custom_losses[output] || mirt__output_loss_kind(model, output);
+}
+
+MIRT__LIB int mirt__label_number(const mirt_model *model, int output) {
+    int n = 0;
+    for (int i = 0; i < output; i++) n += mirt__output_has_loss(model, i);
+    return n;
+}
+
+MIRT__LIB int mirt__num_labels(const mirt_model *model) { return mirt__label_number(model, model->num_outputs); }
+
+MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    return !cls ? -1 : cls->sparse ? 1 : mirt__shape_count(&model->output[output]->shape);
+}
+
+static mirt_status mirt__loss_check(mirt_model *model, int output) {
+    const mirt_tensor *t = model->output[output];
+    const mirt_custom_loss *custom = model->config.custom_losses[output];
+    float weight = model->config.loss_weights[output];
     char text[96];
-    if (cls->classes && (model->output[0]->shape.rank != 2 || mirt__last_dim(model->output[0]) < 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&model->output[0]->shape, text));
+    if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
+    if (custom) {
+        if (!custom->name || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name and a function", output);
+        model->custom_loss[output] = *custom;
+        model->config.custom_losses[output] = &model->custom_loss[output];
+        return (model->custom_loss[output].name = mirt__pool_strdup(&model->graph.pool, custom->name)) ? MIRT_OK : mirt_last_status();
     }
-    *dtype = cls->sparse ? MIRT_INT32 : MIRT_FLOAT32;
-    *per_sample = cls->sparse ? 1 : mirt__shape_count(&model->output[0]->shape);
+    if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&t->shape, text));
+}
+
+MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
+    if (!mirt__loss_class_get(model->config.loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.loss);
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (mirt__loss_check(model, i) != MIRT_OK) return mirt_last_status();
+    }
     return MIRT_OK;
+}
+
+MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output) {
+    mirt_shape shape = output->shape;
+    if (!labels) return NULL;
+    if (cls->sparse) shape.rank--;
+    labels = mirt_cast(labels, cls->sparse ? MIRT_INT32 : MIRT_FLOAT32);
+    return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape) : labels;
+}
+
+/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
+   from what went into that, which loses no digits. Keras does the same. */
+static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
+    const mirt__node *node = output->node;
+    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
+    if (*from_logits || cls->undo == MIRT_LINEAR || last != cls->undo) return output;
+    *from_logits = true;
+    return node->in[0];
+}
+
+static mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt__loss_class *cls = &mirt__loss_table[loss];
+    mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
+    return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
+}
+
+MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt_custom_loss *custom = model->config.custom_losses[number];
+    if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
+    mirt_tensor *loss = custom->record(mirt_cast(labels, MIRT_FLOAT32), output, custom->user);
+    if (!loss && output->node->graph->status == MIRT_OK) {
+        mirt__fail(MIRT_E_CALLBACK, "the custom loss %s returned nothing", custom->name);
+        mirt__graph_poison(output->node->graph);
+    }
+    return loss;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
+    if (!labels || !output) return NULL;
+    if (loss != MIRT_LOSS_NONE && mirt__loss_class_get(loss)) return mirt__loss_of(loss, from_logits, output, labels);
+    mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+    mirt__graph_poison(output->node->graph);
+    return NULL;
 }

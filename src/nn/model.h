@@ -88,11 +88,20 @@ typedef struct mirt__loss_class {
 
 /* A metric's row. */
 typedef struct mirt__metric_class {
-    const char *name, *val_name; /* in logs: of training or evaluation, and of validation in fit */
-    mirt_status (*check)(const mirt_model *model); /* whether the compiled model can have it */
+    const char *name;
+    mirt_status (*check)(const mirt_model *model, int output); /* whether an output of the compiled model can have it */
     /* Records its value for each sample, [rows]; the metric is their mean. */
-    mirt_tensor *(*record)(const mirt_model *model, mirt_tensor *output, mirt_tensor *labels);
+    mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 } mirt__metric_class;
+
+/* A metric of the compiled model. */
+#define MIRT__MAX_METRIC_USES 24
+typedef struct mirt__metric_use {
+    const char *name, *val_name;
+    int output;
+    const mirt__metric_class *cls; /* or, when NULL: */
+    mirt_custom_metric custom;
+} mirt__metric_use;
 
 typedef struct mirt__trainer mirt__trainer;
 
@@ -109,18 +118,28 @@ struct mirt_model {
     char *next_name;       /* by mirt_next_name, or NULL */
     mirt_tensor *input[MIRT_MAX_INPUTS], *output[MIRT_MAX_OUTPUTS];
     int num_inputs, num_outputs;
-    mirt_tensor **term; /* added to the loss: regularizers and the like */
-    int num_terms, term_capacity;
+    mirt_model *owner; /* whose part it is, having been called as a layer there, or NULL */
+    int owner_first;   /* its first variable there */
+    bool is_view;      /* made by mirt_model_view: no layer of the owner */
+    bool doomed;       /* destroyed by the user, but still a layer of the owner */
+    uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
     bool compiled;
     bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
     mirt_compile_desc config;
+    mirt_custom_loss custom_loss[MIRT_MAX_OUTPUTS];
+    const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
+    mirt__metric_use metric[MIRT__MAX_METRIC_USES];
+    int num_metrics;
     size_t weight_bytes;      /* of one copy of all variables */
+    size_t trained_bytes;     /* the front of it: variables that are trained */
+    int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
     char *slot[2];            /* optimizer state, once */
     int64_t step;
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
-    mirt__trainer *trainer;   /* programs and their memory, made when first needed */
+    mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
+    mirt_function *functions; /* recorded for it, a list */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
@@ -141,9 +160,25 @@ MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Back to before mirt_compile, the weights kept. */
+MIRT__LIB void mirt__compile_forget(mirt_model *model);
+
+/* --- weights.c --- */
+MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
+/* The model whose weight block holds this model's weights; *first: where its variables begin there. */
+MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, const mirt__variable *variable);
+/* Puts the variables where their flags want them. */
+MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+MIRT__LIB void mirt__weights_free(mirt_model *model);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
+/* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
+/* The optimizer's state of a trained variable. */
+MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
+/* Declares a variable like `from`, of another model. */
+MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from);
+MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix);
 
 /* --- initializers.c --- */
 MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
@@ -162,16 +197,34 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 /* NULL when there is no such loss. */
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
-/* The dtype and per-sample shape labels are brought to for this loss and model. */
-MIRT__LIB mirt_status mirt__labels_wanted(const mirt_model *model, mirt_dtype *dtype, int64_t *per_sample);
+/* Checks the losses of the model's outputs and takes over those of the user. */
+MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
+/* The row of an output's loss; NULL: the user's own. */
+MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
+MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output);
+/* Labels the compiled model takes; those of `output` are number mirt__label_number. */
+MIRT__LIB int mirt__num_labels(const mirt_model *model);
+MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
+/* Elements of a sample's label; -1: any. */
+MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
+/* The loss of each sample. `labels` as they are in the data. */
+MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
+/* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
+MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
 
 /* --- metrics.c --- */
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
-/* Of the compiled model. */
-MIRT__LIB int mirt__num_metrics(const mirt_model *model);
+/* Makes the list of the compiled model's metrics, and the names for logs. */
+MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 
-/* --- train/trainer.c --- */
+/* --- call.c --- */
+/* The model that was called as this layer, or NULL. */
+MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
+
+/* --- train/ --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
+MIRT__LIB void mirt__functions_free(mirt_model *model);
 
 #endif

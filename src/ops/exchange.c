@@ -1,8 +1,13 @@
 #include "ops.h"
-/* all_reduce: a.kind (mirt__all_reduce_kind). With one replica every tensor is already its own sum. */
+/* all_reduce: a.kind (mirt__all_reduce_kind). It cuts a program: see program.h. Run by itself it is that
+   of one replica, where every tensor is its own sum. */
 
 static bool mirt__all_reduce_shape(mirt__node *node) {
+    char text[96];
     if (!mirt__need_float(node, node->num_in)) return false;
+    if (mirt__is_batched(&node->in[0]->shape)) {
+        return mirt__fail(MIRT_E_SHAPE, "takes a value a replica, not the rows of %s: reduce them first", mirt__shape_text(&node->in[0]->shape, text)), false;
+    }
     for (int i = 0; i < node->num_in; i++) {
         if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
     }
@@ -21,7 +26,17 @@ static void mirt__all_reduce_run(const mirt__call *call) {
     }
 }
 
-MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, NULL, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
+/* Every replica's result depends on every replica's value. */
+static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) return mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them"), false;
+    mirt_tensor *sum = dy[0];
+    if (!mirt__all_reduce_op(&sum, 1, MIRT__ALL_REDUCE_SUM)) return false;
+    if (node->a.kind == MIRT__ALL_REDUCE_MEAN) sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
+    dx[0] = sum;
+    return sum != NULL;
+}
+
+MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, mirt__all_reduce_gradient, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();

@@ -1,3 +1,4 @@
+#include "../ops/ops.h"
 #include "trainer.h"
 
 /* One fit: what it was asked for and where it is. */
@@ -5,12 +6,12 @@ typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
     mirt_dataset *train, *validation;
-    mirt__needs needs;
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
     mirt__progress progress;
     int64_t images; /* trained on so far */
+    bool begun;     /* the data set is in the middle of a pass */
     bool stop, warned;
 } mirt__fit;
 
@@ -38,21 +39,48 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     }
 }
 
+/* The training function is kept through the callbacks, which may evaluate other data. */
+static mirt_function *mirt__fit_function(mirt__fit *fit) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
+}
+
+static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->validation);
+    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->desc;
+    const mirt_model *model = fit->model;
+    if (!d->class_weights) return MIRT_OK;
+    if (mirt__num_labels(model) != 1) return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name, mirt__num_labels(model));
+    int output = 0;
+    while (!mirt__output_has_loss(model, output)) output++;
+    int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
+    if (d->num_class_weights != classes) {
+        return mirt__fail(MIRT_E_SHAPE, "%d class weights for %lld classes", d->num_class_weights, (long long)classes);
+    }
+    for (int i = 0; i < d->num_class_weights; i++) {
+        if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
+            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i, (double)d->class_weights[i]);
+        }
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    mirt__needs *needs = &fit->needs;
-    needs->x_dtype = spec->field[0].dtype;
-    needs->batch[MIRT__TRAIN] = mirt__largest_batch(fit->train);
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK) return mirt_last_status();
-    if (fit->validation) {
-        if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-        if (mirt__dataset_spec(fit->validation)->field[0].dtype != spec->field[0].dtype) {
-            return mirt__fail(MIRT_E_INVALID, "validation samples are %s, training samples %s: they must agree",
-                              mirt__dtype_name(mirt__dataset_spec(fit->validation)->field[0].dtype), mirt__dtype_name(spec->field[0].dtype));
-        }
-        needs->batch[MIRT__EVALUATE] = mirt__largest_batch(fit->validation);
+    if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
+        return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    return mirt__trainer_prepare(fit->model, needs);
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
+    if (!fit->validation) return MIRT_OK;
+    if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+        return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
+    }
+    return mirt__fit_prepare_validation(fit);
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -74,27 +102,47 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
               (long long)fit->model->step);
 }
 
+/* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
+static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+    mirt_model *model = fit->model;
+    bool by_steps = fit->desc->steps_per_epoch > 0;
+    memset(batch, 0, sizeof *batch);
+    if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
+    for (int tries = 0; tries < 2; tries++) {
+        if (!fit->begun && mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++) != MIRT_OK) return mirt_last_status();
+        fit->begun = true;
+        if (mirt__dataset_next(fit->train, batch) != MIRT_OK) return mirt_last_status();
+        if (batch->rows) return MIRT_OK;
+        fit->begun = false;
+        if (!by_steps) return MIRT_OK;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
+    mirt_function *f = mirt__fit_function(fit);
+    if (!f || mirt__function_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    *loss = mirt__add_results(f, &fit->sums);
+    return MIRT_OK;
+}
+
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
     mirt_model *model = fit->model;
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     mirt__batch batch;
-    memset(&fit->sums, 0, sizeof fit->sums);
-    mirt_status status = mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
-    double began = mirt__now(); /* loading the data is no training step */
+    double loss = 0;
+    mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
     fit->event.batch = 0;
+    mirt_status status = fit->begun ? MIRT_OK : mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
+    fit->begun = true;
+    double began = mirt__now(); /* loading the data is no training step */
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
-        status = mirt__dataset_next(fit->train, &batch);
+        status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_BEGIN);
         if (fit->stop) break;
-        /* a callback may have evaluated data of another dtype */
-        status = mirt__trainer_prepare(model, &fit->needs);
-        if (status == MIRT_OK) status = mirt__begin_batch(model, spec, &batch, true);
+        status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
-        status = mirt__run_train(model);
-        if (status != MIRT_OK) break;
-        double loss = mirt__add_results(model, &fit->sums);
         mirt__warn_of_nan(fit, loss);
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
@@ -137,10 +185,11 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
     if (fit->sums.count == 0) return MIRT_OK;
     mirt__set_logs(fit, false, 0);
-    if (fit->validation) {
-        memset(&validation, 0, sizeof validation);
-        if (mirt__trainer_prepare(model, &fit->needs) != MIRT_OK) return mirt_last_status();
-        if (mirt__evaluate_pass(model, fit->validation, &validation) != MIRT_OK) return mirt_last_status();
+    int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
+    if (fit->validation && (epoch + 1) % every == 0) {
+        if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
+        mirt__sums_start(model, MIRT__EVALUATE, &validation);
+        if (mirt__evaluate_pass(model, fit->validation, fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
     if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
@@ -153,13 +202,12 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
 static mirt_status mirt__fit_run(mirt__fit *fit) {
     mirt_status status = mirt__fit_prepare(fit);
     if (status != MIRT_OK) return status;
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     fit->event.model = fit->model;
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = spec->samples / spec->batch + (spec->samples % spec->batch != 0);
+    fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
     fit->event.logs = &fit->logs;
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = 0; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
+    for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     mirt__tell(fit, MIRT__TRAIN_END);
@@ -176,7 +224,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     fit.desc = desc ? desc : &defaults;
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
-    if (fit.desc->epochs < 0 || fit.desc->batch < 0) return mirt__fail(MIRT_E_INVALID, "epochs and batch cannot be negative"), (mirt_history *)NULL;
+    const mirt_fit_desc *d = fit.desc;
+    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
+    }
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
     model->busy = dataset->busy = true;

@@ -1,36 +1,63 @@
 #include "trainer.h"
 /* Looking inside a model: its memory, its layers, its program before and after mirroring. */
 
-/* The training program, or of a model without a loss the one that predicts. */
-static mirt__trainer *mirt__inspect_plan(mirt_model *model, int64_t batch) {
-    mirt__needs needs;
-    memset(&needs, 0, sizeof needs);
-    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt__trainer *)NULL;
-    needs.x_dtype = model->trainer ? model->trainer->needs.x_dtype : MIRT_UINT8; /* of the data seen so far */
-    needs.batch[model->config.loss ? MIRT__TRAIN : MIRT__PREDICT] = batch;
-    return mirt__trainer_dry(model, &needs);
+/* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
+static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind, mirt__data_spec *spec) {
+    const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
+    memset(spec, 0, sizeof *spec);
+    spec->accumulate = 1;
+    if (seen) {
+        *spec = seen->spec;
+        return;
+    }
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt__data_field *field = &spec->field[spec->num_x++];
+        field->dtype = MIRT_UINT8;
+        field->shape.rank = model->input[i]->shape.rank - 1;
+        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->input[i]->shape.dim[k + 1];
+    }
+    for (int i = 0; i < model->num_outputs && kind == MIRT__TRAIN; i++) {
+        if (!mirt__output_has_loss(model, i)) continue;
+        const mirt__loss_class *cls = mirt__output_loss(model, i);
+        mirt__data_field *field = &spec->field[spec->num_x + spec->num_y++];
+        field->dtype = cls && cls->sparse ? MIRT_UINT8 : MIRT_FLOAT32;
+        if (cls && cls->sparse) continue;
+        field->shape.rank = model->output[i]->shape.rank - 1;
+        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->output[i]->shape.dim[k + 1];
+    }
+    spec->num_fields = spec->num_x + spec->num_y;
 }
 
-static void mirt__memory_of(const mirt_model *model, const mirt__trainer *t, mirt_memory *out) {
-    const mirt__layout *l = &t->layout;
-    size_t devices = (size_t)model->strategy->num_devices;
-    out->weights = model->weight_bytes;
+/* The training step, or of a model without a loss what it predicts by. */
+static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+    mirt__data_spec spec;
+    mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
+    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
+    mirt__inspect_spec(model, kind, &spec);
+    return mirt__trainer_dry(model, kind, &spec, batch);
+}
+
+static void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
+    const mirt__layout *l = &f->needs;
+    size_t devices = (size_t)model->strategy->num_devices, block = 0;
+    mirt__layout_bytes(l, &block);
+    out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
-    out->activations = l->arena;
-    out->scratch = l->total - l->gradients - l->arena;
-    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * model->weight_bytes;
-    out->host = l->host;
-    out->total = (size_t)mirt__weight_copies(model->strategy) * model->weight_bytes + devices * l->total + out->slots + l->host;
+    out->activations = l->arena + l->replica;
+    out->scratch = block - l->gradients - l->arena - l->replica;
+    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
+    out->host = mirt__function_host(f);
+    out->total = (size_t)mirt__weight_copies(model->strategy) * out->weights + devices * block + out->slots + out->host;
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
     if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
-    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return mirt_last_status();
     memset(out, 0, sizeof *out);
     mirt__memory_of(model, t, out);
-    mirt__trainer_dry_free(t);
+    mirt__function_free(t);
     return MIRT_OK;
 }
 
@@ -67,11 +94,11 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
                    (double)parameters * sizeof(mirt__real) / 1e6, macs / 1e6);
 }
 
-static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t, int64_t batch, mirt__text *out) {
+static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
     mirt_memory m;
     memset(&m, 0, sizeof m);
     mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", model->config.loss ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
     mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
                    (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
@@ -80,12 +107,12 @@ static void mirt__summary_memory(const mirt_model *model, const mirt__trainer *t
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
-    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
     mirt__text_clear(&model->summary);
     mirt__summary_layers(model, &model->summary);
     mirt__summary_memory(model, t, batch, &model->summary);
-    mirt__trainer_dry_free(t);
+    mirt__function_free(t);
     return model->summary.failed ? NULL : model->summary.data;
 }
 
@@ -114,7 +141,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
     }
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
-        mirt__device_range(model, d, &begin, &end);
+        mirt__exchange_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
         if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
                        (long long)end - 1, s->num_devices == 1 ? "its weights" : mirt__weight_copies(s) == 1 ? "the one copy" : "every device's copy");
@@ -123,14 +150,14 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
-    if (!model->config.loss) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
-    mirt__trainer *t = mirt__inspect_plan(model, batch);
+    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
+    mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->program[MIRT__TRAIN], out);
+    mirt__program_text(&t->program, out);
     mirt__mirrored_text(model, batch, out);
-    mirt__trainer_dry_free(t);
+    mirt__function_free(t);
     return out->failed ? NULL : out->data;
 }

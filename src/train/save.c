@@ -17,13 +17,13 @@ static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, in
     return name;
 }
 
-static void mirt__tensor_of(const mirt__variable *v, const char *name, const char *block, mirt__safetensor *out) {
+static void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
     memset(out, 0, sizeof *out);
     out->name = name;
     out->dtype = MIRT__ST_F32;
     out->rank = v->shape.rank;
     for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
-    out->data = block + v->offset;
+    out->data = values;
 }
 
 /* >>saving */
@@ -36,9 +36,10 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < model->num_variables; i++) {
             const mirt__variable *v = &model->variable[i];
+            if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? model->slot[b - 1] : model->weight[0], &tensor[content->count++]);
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, 0, i), &tensor[content->count++]);
         }
     }
     return MIRT_OK;
@@ -93,9 +94,9 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
 }
 
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
-static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, const mirt__variable *v) {
-    if (block) memcpy(model->slot[block - 1] + v->offset, t->data, t->size);
-    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, v), t->data, t->size);
+static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+    if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
+    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
 }
 
 /* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
@@ -107,10 +108,11 @@ static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *
     for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
         for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
             const mirt__variable *v = &model->variable[i];
+            if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
             const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
             if (!t) status = mirt_last_status();
-            else if (take) mirt__load_take(t, model, b, v);
+            else if (take) mirt__load_take(t, model, b, i);
         }
     }
     mirt__pool_free(&pool);

@@ -1,6 +1,5 @@
-#include "trainer.h"
-#include "../graph/fuse.h"
 #include "../ops/ops.h"
+#include "trainer.h"
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (!model) return mirt__fail_missing(caller, "model");
@@ -8,212 +7,348 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
     return MIRT_OK;
 }
 
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt_model *model, int device, int slot) {
-    return (mirt__real *)(void *)(model->trainer->block[device] + (size_t)slot * model->weight_bytes);
+/* >>data */
+
+static mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {
+    const mirt__loss_class *cls = mirt__output_loss(model, output);
+    int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
+    if (want < 0 || have == want) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
+                      cls->name, model->name, (long long)want,
+                      cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
-/* >>programs */
-
-static bool mirt__variable_trainable(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].trainable; }
-
-/* The model's nodes in the program's graph, reading data of `dtype`. */
-static mirt_tensor *mirt__program_forward(mirt__graph *graph, const mirt_model *model, mirt_dtype dtype, const mirt__mode *mode) {
-    mirt_tensor *output = model->output[0];
-    mirt_tensor *x = mirt__input_op(graph, MIRT__IO_X, dtype, &model->input[0]->shape);
-    if (!x || !(x = mirt_cast(x, MIRT_FLOAT32))) return NULL;
-    mirt__copying copying;
-    const mirt_tensor *input = model->input[0];
-    memset(&copying, 0, sizeof copying);
-    copying.source = &model->graph;
-    copying.replaced = &input;
-    copying.replacement = &x;
-    copying.num_replaced = 1;
-    copying.mode = mode;
-    return mirt__graph_copy(graph, &copying, &output, 1) ? output : NULL;
-}
-
-/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
-   from what went into that, which loses no digits. Keras does the same. */
-static mirt_tensor *mirt__loss_input(const mirt_model *model, mirt_tensor *output, bool *from_logits) {
-    const mirt__node *node = output->node;
-    mirt_activation_kind undo = mirt__loss_class_get(model->config.loss)->undo;
-    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
-    *from_logits = model->config.from_logits;
-    if (*from_logits || undo == MIRT_LINEAR || last != undo) return output;
-    *from_logits = true;
-    return node->in[0];
-}
-
-/* Loss and metrics of `output` against labels; keep[0] is the loss. */
-static int mirt__program_results(mirt__graph *graph, const mirt_model *model, mirt_tensor *output, mirt_tensor **keep) {
-    mirt_dtype dtype;
-    int64_t per_sample;
-    int count = 0, metrics = mirt__num_metrics(model);
-    if (mirt__labels_wanted(model, &dtype, &per_sample) != MIRT_OK) return -1;
-    mirt_shape shape = mirt_make_shape(1, per_sample, 0, 0, 0, 0);
-    shape.dim[0] = MIRT_ROWS;
-    if (dtype == MIRT_INT32) shape.rank = 1;
-    mirt_tensor *labels = mirt__input_op(graph, MIRT__IO_LABELS, dtype, &shape);
-    bool from_logits;
-    mirt_tensor *x = mirt__loss_input(model, output, &from_logits);
-    keep[count++] = mirt__loss_op(model->config.loss, from_logits, x, labels);
-    for (int i = 0; i < metrics; i++) keep[count++] = mirt__metric_class_get(model->config.metrics[i])->record(model, output, labels);
-    for (int i = 0; i < count; i++) {
-        if (!keep[i]) return -1;
+MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels) {
+    char a[96], b[96];
+    if (spec->num_x != model->num_inputs) {
+        return mirt__fail(MIRT_E_SHAPE, "the data have %d input%s a sample, %s takes %d", spec->num_x, spec->num_x == 1 ? "" : "s", model->name, model->num_inputs);
     }
-    return count;
-}
-
-/* Records the gradients and appends them to outputs, one for every trainable variable reached. */
-static int mirt__program_gradients(mirt__graph *graph, const mirt_model *model, mirt_tensor *loss, mirt__output *outputs, int count) {
-    int forward = graph->count;
-    mirt_tensor *weight = mirt__loss_weight_op(graph, MIRT__WEIGHT_SAMPLE);
-    if (!mirt__gradients(graph, &loss, &weight, 1)) return -1;
-    for (int i = 0; i < forward; i++) {
-        mirt__node *node = graph->node[i];
-        if (node->id != MIRT__OP_variable || !node->out[0]->grad) continue;
-        outputs[count].tensor = node->out[0]->grad;
-        outputs[count].space = MIRT__SPACE_GRADIENT;
-        outputs[count++].offset = model->variable[node->a.index].offset;
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt_shape want = model->input[i]->shape;
+        for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
+        want.dim[--want.rank] = 0;
+        if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
+        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
     }
-    return count;
-}
-
-static int mirt__program_record(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype,
-                                mirt__output *outputs, mirt_tensor **keep) {
-    mirt__graph *graph = &program->graph;
-    mirt__mode mode;
-    memset(&mode, 0, sizeof mode);
-    mode.training = kind == MIRT__TRAIN;
-    keep[0] = mirt__program_forward(graph, model, dtype, &mode);
-    int count = keep[0] ? 1 : -1;
-    if (count > 0 && kind != MIRT__PREDICT) count = mirt__program_results(graph, model, keep[0], keep);
-    if (count < 0) return -1;
-    mirt__graph_mark_gradients(graph, mirt__variable_trainable, model);
-    mirt__fuse_forward(graph, keep, count);
-    for (int i = 0; i < count; i++) {
-        outputs[i].tensor = keep[i];
-        outputs[i].space = MIRT__SPACE_IO;
-        outputs[i].offset = kind == MIRT__PREDICT ? (size_t)MIRT__IO_OUTPUT : (size_t)(MIRT__IO_LOSS + i);
+    if (!labels) return MIRT_OK;
+    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
+    if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
+    if (spec->num_y != mirt__num_labels(model)) {
+        return mirt__fail(MIRT_E_INVALID, "the data have %d labels a sample, %s takes %d", spec->num_y, model->name, mirt__num_labels(model));
     }
-    if (kind != MIRT__TRAIN) return count;
-    count = mirt__program_gradients(graph, model, keep[0], outputs, count);
-    for (int i = 0; i < count; i++) keep[i] = outputs[i].tensor;
-    if (count > 0) mirt__fuse_backward(graph, keep, count);
-    return count;
-}
-
-static mirt_status mirt__program_build(mirt__program *program, const mirt_model *model, mirt__program_kind kind, mirt_dtype dtype, int64_t max_rows) {
-    size_t most = (size_t)model->num_variables + 1 + MIRT_MAX_METRICS;
-    mirt__output *outputs = (mirt__output *)mirt__calloc(most, sizeof *outputs);
-    mirt_tensor **keep = (mirt_tensor **)mirt__calloc(most, sizeof *keep);
-    size_t *offset = (size_t *)mirt__calloc((size_t)model->num_variables + 1, sizeof *offset);
-    mirt__graph_init(&program->graph, NULL);
-    bool good = outputs && keep && offset;
-    if (good) {
-        for (int i = 0; i < model->num_variables; i++) offset[i] = model->variable[i].offset;
-        int count = mirt__program_record(program, model, kind, dtype, outputs, keep);
-        good = count >= 0 && mirt__plan(program, outputs, count, offset, max_rows);
+    for (int i = 0; i < model->num_outputs; i++) {
+        if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
     }
-    mirt__free(outputs);
-    mirt__free(keep);
-    mirt__free(offset);
-    return good ? MIRT_OK : mirt_last_status();
-}
-
-/* >>memory */
-
-static bool mirt__layout_add(size_t *total, size_t bytes) { return mirt__add_size(*total, mirt__align_up(bytes), total); }
-
-static mirt_status mirt__layout_compute(mirt__trainer *t, const mirt_model *model) {
-    const mirt_strategy *s = model->strategy;
-    mirt__layout *l = &t->layout;
-    memset(l, 0, sizeof *l);
-    if (t->needs.batch[MIRT__TRAIN]) l->gradients = (size_t)mirt__gradient_slots(s, s->num_replicas, false) * model->weight_bytes;
-    int64_t rows = 0;
-    size_t row = 0, scratch;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        const mirt__program *p = &t->program[k];
-        if (p->arena > l->arena) l->arena = p->arena;
-        if (p->shared > l->shared) l->shared = p->shared;
-        if (p->scratch > l->scratch_per_thread) l->scratch_per_thread = p->scratch;
-        if (k != MIRT__PREDICT && t->needs.batch[k] > rows) rows = t->needs.batch[k];
-        if (p->io_row[MIRT__IO_LABELS] > row) row = p->io_row[MIRT__IO_LABELS];
-    }
-    bool fits = mirt__mul_size(l->scratch_per_thread, (size_t)s->threads, &scratch) && mirt__layout_add(&l->total, l->gradients) &&
-                mirt__layout_add(&l->total, l->arena) && mirt__layout_add(&l->total, l->shared) && mirt__layout_add(&l->total, scratch);
-    row += (size_t)(1 + mirt__num_metrics(model)) * sizeof(mirt__real);
-    fits = fits && mirt__mul_size(row, (size_t)rows, &l->host);
-    return fits ? MIRT_OK : mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-}
-
-static mirt_status mirt__trainer_plan(mirt__trainer *t, const mirt_model *model, const mirt__needs *needs) {
-    const mirt_strategy *s = model->strategy;
-    t->needs = *needs;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        int64_t shares = s->num_replicas;
-        if (!needs->batch[k]) continue;
-        int64_t rows = needs->batch[k] / shares + (needs->batch[k] % shares != 0);
-        if (mirt__program_build(&t->program[k], model, (mirt__program_kind)k, needs->x_dtype, rows) != MIRT_OK) return mirt_last_status();
-    }
-    return mirt__layout_compute(t, model);
-}
-
-MIRT__LIB mirt__trainer *mirt__trainer_dry(mirt_model *model, const mirt__needs *needs) {
-    mirt__trainer *t = (mirt__trainer *)mirt__calloc(1, sizeof *t);
-    if (t && mirt__trainer_plan(t, model, needs) == MIRT_OK) return t;
-    mirt__trainer_dry_free(t);
-    return NULL;
-}
-
-MIRT__LIB void mirt__trainer_dry_free(mirt__trainer *t) {
-    if (!t) return;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__program_free(&t->program[k]);
-    for (int d = 0; d < MIRT__MAX_DEVICES; d++) mirt__aligned_free(t->block[d]);
-    mirt__aligned_free(t->host);
-    mirt__free(t);
-}
-
-static mirt_status mirt__trainer_allocate(mirt__trainer *t, const mirt_model *model) {
-    for (int d = 0; d < model->strategy->num_devices; d++) {
-        t->block[d] = (char *)mirt__aligned_alloc(t->layout.total);
-        if (!t->block[d]) return mirt_last_status();
-        memset(t->block[d], 0, t->layout.gradients);
-    }
-    t->host = (char *)mirt__aligned_alloc(t->layout.host);
-    if (!t->host) return mirt_last_status();
-    int64_t rows = t->needs.batch[MIRT__TRAIN] > t->needs.batch[MIRT__EVALUATE] ? t->needs.batch[MIRT__TRAIN] : t->needs.batch[MIRT__EVALUATE];
-    mirt__real *at = (mirt__real *)(void *)t->host;
-    for (int i = 0; i < 1 + mirt__num_metrics(model); i++, at += rows) t->result[i] = at;
-    t->labels = (char *)at;
     return MIRT_OK;
 }
 
-static bool mirt__needs_met(const mirt__trainer *t, mirt__needs *needs) {
-    bool met = t->needs.x_dtype == needs->x_dtype;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) {
-        met = met && needs->batch[k] <= t->needs.batch[k];
-        if (t->needs.batch[k] > needs->batch[k]) needs->batch[k] = t->needs.batch[k];
-    }
-    return met;
+/* >>what fit records */
+
+typedef struct mirt__fit_body {
+    mirt__program_kind kind;
+    const float *class_weights;
+    int num_class_weights;
+    int terms_result;
+} mirt__fit_body;
+
+/* The outputs of the model called on the batch. */
+static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
+    mirt_tensor *x[MIRT_MAX_INPUTS];
+    for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
+    return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
 }
 
-MIRT__LIB mirt_status mirt__trainer_prepare(mirt_model *model, const mirt__needs *needs) {
-    mirt__needs all = *needs;
-    mirt__trainer *old = model->trainer;
-    if (old && mirt__needs_met(old, &all)) return MIRT_OK;
-    mirt__trainer *t = mirt__trainer_dry(model, &all);
-    if (!t) return mirt_last_status();
-    if (mirt__trainer_allocate(t, model) != MIRT_OK) {
-        mirt__trainer_dry_free(t);
-        return mirt_last_status();
+static bool mirt__record_predict(mirt_function *f) {
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    if (!mirt__record_outputs(f, output)) return false;
+    for (int i = 0; i < f->model->num_outputs; i++) {
+        if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
     }
-    mirt__trainer_dry_free(old);
-    model->trainer = t;
+    return true;
+}
+
+/* A weight for every sample by its class number, or by its one-hot labels. */
+static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *body, mirt_tensor *labels) {
+    int n = body->num_class_weights;
+    mirt_shape shape = mirt_make_shape(1, n, 0, 0, 0, 0), rows = mirt_make_shape(1, 0, 0, 0, 0, 0);
+    mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
+    shape.dim[0] = rows.dim[0] = MIRT_ROWS;
+    bool one_hot = mirt__shape_count(&labels->shape) == n;
+    if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
+    labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
+    return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
+}
+
+/* The loss of each sample, weighted by sample and class. */
+static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
+    const mirt__loss_class *cls = mirt__output_loss(f->model, number);
+    int y = f->spec.num_x + mirt__label_number(f->model, number);
+    if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
+    mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
+    if (!loss || !mirt__is_batched(&loss->shape)) return loss;
+    if (loss->shape.rank > 1) loss = mirt_reduce_mean(loss, 0, false);
+    if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
+    if (f->spec.has_weights) {
+        mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);
+        loss = mirt__binary_op(MIRT__MULTIPLY, loss, loss ? mirt__reshape_op(weight, &loss->shape) : NULL);
+    }
+    return loss;
+}
+
+/* What is to be minimized, and what of it is told: a sum for each sample, a sum of numbers. */
+typedef struct mirt__loss_total {
+    mirt_tensor *samples, *numbers;
+} mirt__loss_total;
+
+static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
+    if (!term) return false;
+    if (mirt__is_batched(&term->shape)) {
+        if (term->shape.rank > 1) term = mirt_reduce_mean(term, 0, false);
+        total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
+        return total->samples != NULL;
+    }
+    if (body->kind == MIRT__TRAIN && mirt__minimize(f, term) != MIRT_OK) return false;
+    mirt_shape number = mirt_make_shape(0, 0, 0, 0, 0, 0);
+    mirt_tensor *value = mirt__reshape_op(mirt__term_value(f, term), &number);
+    total->numbers = total->numbers ? mirt__binary_op(MIRT__ADD, total->numbers, value) : value;
+    return total->numbers != NULL;
+}
+
+static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_tensor **output) {
+    const mirt_model *model = f->model;
+    mirt_tensor *labels[MIRT_MAX_OUTPUTS], *own[MIRT_MAX_OUTPUTS];
+    mirt__loss_total total = {NULL, NULL};
+    for (int i = 0; i < model->num_outputs; i++) {
+        own[i] = NULL;
+        if (!mirt__output_has_loss(model, i)) continue;
+        labels[i] = f->field[f->spec.num_x + mirt__label_number(model, i)];
+        if (!(own[i] = mirt__weighted_loss(f, body, i, output[i], labels[i]))) return false;
+        float weight = model->config.loss_weights[i];
+        mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
+        if (!mirt__loss_total_add(f, body, &total, term)) return false;
+    }
+    for (int i = 0; i < f->program.graph.num_terms; i++) {
+        if (!mirt__loss_total_add(f, body, &total, f->program.graph.term[i])) return false;
+    }
+    if (!total.samples) return mirt__fail(MIRT_E_SHAPE, "%s: none of its losses is a value a sample", model->name), false;
+    if (body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
+    if (mirt__result_add(f, "loss", total.samples) != MIRT_OK) return false;
+    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+        if (own[i] && mirt__is_batched(&own[i]->shape) && mirt__result_add(f, model->loss_name[i], own[i]) != MIRT_OK) return false;
+    }
+    for (int i = 0; i < model->num_metrics; i++) {
+        const mirt__metric_use *use = &model->metric[i];
+        mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
+        if (!value || mirt__result_add(f, use->name, value) != MIRT_OK) return false;
+    }
+    body->terms_result = total.numbers ? f->num_results : -1;
+    return !total.numbers || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
+}
+
+static bool mirt__record_fit(mirt_function *f, void *user) {
+    mirt__fit_body *body = (mirt__fit_body *)user;
+    mirt_tensor *output[MIRT_MAX_OUTPUTS];
+    if (body->kind == MIRT__PREDICT) return mirt__record_predict(f);
+    return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
+}
+
+/* >>preparing */
+
+static bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
+    for (int i = 0; i < fields; i++) {
+        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
+    }
+    return a->accumulate == b->accumulate;
+}
+
+static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
+    const mirt__trainer *t = model->trainer;
+    const mirt_function *f = t ? t->function[kind] : NULL;
+    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL)) return false;
+    if (kind == MIRT__PREDICT) return mirt__spec_same(&f->spec, spec, spec->num_x);
+    if (f->spec.num_fields != spec->num_fields || f->spec.has_weights != spec->has_weights) return false;
+    bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
+                   (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
+    return weights && mirt__spec_same(&f->spec, spec, spec->num_fields);
+}
+
+static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
+    mirt__function_desc desc;
+    mirt__data_spec own = *spec;
+    if (body->kind == MIRT__PREDICT) { /* of inputs alone */
+        own.num_y = 0;
+        own.has_weights = false;
+        own.num_fields = own.num_x;
+    }
+    desc.spec = &own;
+    desc.max_batch = most;
+    desc.by_replicas = desc.training = body->kind == MIRT__TRAIN;
+    return mirt__function_new(model, &desc, mirt__record_fit, body);
+}
+
+static void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind, const mirt_fit_desc *fit) {
+    memset(body, 0, sizeof *body);
+    body->kind = kind;
+    body->terms_result = -1;
+    if (kind != MIRT__TRAIN || !fit) return;
+    body->class_weights = fit->class_weights;
+    body->num_class_weights = fit->class_weights ? fit->num_class_weights : 0;
+}
+
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most) {
+    mirt__fit_body body;
+    mirt__fit_body_set(&body, kind, NULL);
+    return mirt__trainer_record(model, spec, most, &body);
+}
+
+/* Sums for what the function's metrics leave. */
+static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
+    int64_t count = 1;
+    if (kind == MIRT__PREDICT) return MIRT_OK;
+    for (int i = 0; i < f->num_results; i++) count += f->result[i].batched ? f->result[i].count : 0;
+    double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
+    if (!sums) return mirt_last_status();
+    mirt__free(t->metric[kind]);
+    t->metric[kind] = sums;
     return MIRT_OK;
+}
+
+/* The training function's class weights, to be recognized again. */
+static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit_body *body) {
+    if (body->kind != MIRT__TRAIN) return MIRT_OK;
+    float *copy = (float *)mirt__calloc((size_t)body->num_class_weights + 1, sizeof *copy);
+    if (!copy) return mirt_last_status();
+    if (body->num_class_weights) memcpy(copy, body->class_weights, (size_t)body->num_class_weights * sizeof *copy);
+    mirt__free(t->class_weights);
+    t->class_weights = copy;
+    t->num_class_weights = body->num_class_weights;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
+    mirt__fit_body body;
+    mirt__fit_body_set(&body, kind, fit);
+    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return NULL;
+    mirt__trainer *t = model->trainer;
+    if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
+    const mirt_function *old = t->function[kind];
+    if (old && old->max_batch > most) most = old->max_batch;
+    mirt_function *f = mirt__trainer_record(model, spec, most, &body);
+    if (!f) return NULL;
+    if (mirt__function_allocate(f) != MIRT_OK || mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
+        mirt__function_free(f);
+        return NULL;
+    }
+    mirt__function_free(t->function[kind]);
+    f->terms_result = body.terms_result;
+    return t->function[kind] = f;
 }
 
 MIRT__LIB void mirt__trainer_free(mirt_model *model) {
-    mirt__trainer_dry_free(model->trainer);
+    mirt__trainer *t = model->trainer;
+    if (!t) return;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
+    for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
+    mirt__free(t->class_weights);
+    mirt__free(t);
     model->trainer = NULL;
+}
+
+/* >>results */
+
+MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
+    const mirt_function *f = model->trainer->function[kind];
+    memset(sums, 0, sizeof *sums);
+    sums->metric = model->trainer->metric[kind];
+    for (int i = f->num_results - 1; i >= 0; i--) sums->num_metric += f->result[i].batched ? (int)f->result[i].count : 0;
+    memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
+}
+
+/* Adds a result's rows, column by column. */
+static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
+    const mirt__real *value = (const mirt__real *)(const void *)r->data;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
+    }
+}
+
+/* The numbers among the loss's terms, over all replicas. */
+static double mirt__add_terms(const mirt_function *f) {
+    double sum = 0;
+    if (f->terms_result < 0) return 0;
+    const mirt__real *value = (const mirt__real *)(const void *)f->result[f->terms_result].data;
+    int places = f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
+    for (int i = 0; i < places; i++) sum += (double)value[i];
+    return sum;
+}
+
+/* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
+MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
+    const mirt_model *model = f->model;
+    bool mean = model->config.reduction != MIRT_SUM;
+    double own = 0, terms = mirt__add_terms(f);
+    const mirt__real *loss = (const mirt__real *)(const void *)f->result[0].data;
+    for (int64_t i = 0; i < f->rows; i++) {
+        own += (double)loss[i];
+        if (mean) sums->loss += (double)loss[i];
+    }
+    if (!mean) sums->loss += own * (double)f->rows; /* Keras weights a batch's loss by its size */
+    sums->loss += terms * (double)f->rows;
+    int next = 1;
+    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__add_rows(&f->result[next++], f->rows, &sums->output_loss[i]);
+    }
+    double *metric = sums->metric;
+    for (int m = 0; m < model->num_metrics; m++, next++) {
+        mirt__add_rows(&f->result[next], f->rows, metric);
+        metric += f->result[next].count;
+    }
+    sums->count += f->rows;
+    return (mean ? own / (double)f->rows : own) + terms;
+}
+
+MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
+    if (logs->count == MIRT_MAX_LOGS) return;
+    logs->name[logs->count] = name;
+    logs->value[logs->count++] = value == value ? value : (double)NAN; /* of one sign, for those who print it */
+}
+
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
+    const mirt_function *f = model->trainer->function[validation || !model->trainer->function[MIRT__TRAIN] ? MIRT__EVALUATE : MIRT__TRAIN];
+    double count = sums->count ? (double)sums->count : 1;
+    const double *metric = sums->metric;
+    int next = 1;
+    mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
+    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+        if (!mirt__output_has_loss(model, i)) continue;
+        mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
+        next++;
+    }
+    for (int m = 0; m < model->num_metrics; m++, next++) {
+        const mirt__metric_use *use = &model->metric[m];
+        int own = (int)f->result[next].count;
+        bool custom = !use->cls && use->custom.result;
+        double value = custom ? use->custom.result(metric, own, sums->count, use->custom.user) : metric[0] / count;
+        mirt__logs_add(logs, validation ? use->val_name : use->name, value);
+        metric += own;
+    }
+}
+
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out, const size_t *capacity) {
+    for (int i = 0; i < f->num_results; i++) {
+        size_t each = (size_t)f->result[i].count;
+        if (!out[i]) return mirt__fail(MIRT_E_INVALID, "no place for the predictions");
+        if (capacity[i] / (each ? each : 1) >= (size_t)rows) continue;
+        return mirt__fail(MIRT_E_SHAPE, "predictions of %lld samples need %llu floats, there is room for %llu", (long long)rows,
+                          (unsigned long long)(each * (size_t)rows), (unsigned long long)capacity[i]);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, float *const *out) {
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__real *from = (const mirt__real *)(const void *)f->result[i].data;
+        float *to = out[i] + done * f->result[i].count;
+        for (int64_t k = 0; k < f->rows * f->result[i].count; k++) to[k] = (float)from[k];
+    }
 }

@@ -1,0 +1,42 @@
+#include "memory.h"
+
+MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
+    const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch};
+    *bytes = 0;
+    for (int i = 0; i < MIRT__COUNT(part); i++) {
+        if (part[i] > SIZE_MAX / 2 || !mirt__add_size(*bytes, mirt__align_up(part[i]), bytes)) return false;
+    }
+    return true;
+}
+
+static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
+
+MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
+    mirt__layout all;
+    size_t bytes;
+    char *block[MIRT__MAX_DEVICES];
+    all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
+    all.arena = mirt__larger(s->layout.arena, needs->arena);
+    all.replica = mirt__larger(s->layout.replica, needs->replica);
+    all.shared = mirt__larger(s->layout.shared, needs->shared);
+    all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
+    if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
+    if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    for (int d = 0; d < s->num_devices; d++) {
+        block[d] = (char *)mirt__aligned_alloc(bytes);
+        if (block[d]) continue;
+        while (d-- > 0) mirt__aligned_free(block[d]);
+        return mirt_last_status();
+    }
+    mirt__memory_free(s);
+    memcpy(s->block, block, (size_t)s->num_devices * sizeof *block);
+    s->layout = all;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) mirt__aligned_free(s->block[d]);
+    memset(s->block, 0, sizeof s->block);
+    memset(&s->layout, 0, sizeof s->layout);
+    s->in_memory = NULL;
+}

@@ -1,0 +1,191 @@
+#include "../ops/ops.h"
+#include "layers.h"
+/* Models called on tensors: as a part of another model, or in the body of a function. */
+
+static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const *x, int count) {
+    char have[96], want[96];
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if (count != model->num_inputs) {
+        return mirt__fail(MIRT_E_INVALID, "%s takes %d tensor%s, not %d", model->name, model->num_inputs, model->num_inputs == 1 ? "" : "s", count);
+    }
+    for (int i = 0; i < count; i++) {
+        if (x[i]->dtype == MIRT_FLOAT32 && mirt__shape_equal(&x[i]->shape, &model->input[i]->shape)) continue;
+        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s", model->name, mirt__shape_text(&model->input[i]->shape, want),
+                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have));
+    }
+    return MIRT_OK;
+}
+
+/* Where the model's variables are among those of the graph's model; -1 when they are not. */
+static int mirt__call_variables(const mirt__graph *graph, const mirt_model *model) {
+    const mirt_model *top = graph->root ? graph->root : graph->model;
+    int first = 0;
+    const mirt_model *m = model;
+    for (; m != top && m->owner; m = m->owner) first += m->owner_first;
+    return m == top ? first : -1;
+}
+
+static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt,
+                            mirt_tensor **out) {
+    mirt__copying c;
+    int outputs = model->num_outputs, terms = model->graph.num_terms;
+    mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
+    if (!keep) return false;
+    memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
+    memcpy(keep + outputs, model->graph.term, (size_t)terms * sizeof *keep);
+    for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
+        if (salt && !mirt__is_batched(&keep[outputs + i]->shape)) keep[outputs + i] = NULL;
+    }
+    memset(&c, 0, sizeof c);
+    c.source = &model->graph;
+    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replacement = x;
+    c.num_replaced = model->num_inputs;
+    c.first_variable = mirt__call_variables(graph, model);
+    c.prefix = prefix;
+    c.salt = salt;
+    c.training = training;
+    c.mode = graph->mode;
+    if (!mirt__graph_copy(graph, &c, keep, outputs + terms)) return false;
+    for (int i = 0; i < terms; i++) {
+        if (keep[outputs + i] && !mirt__graph_term_add(graph, keep[outputs + i])) return false;
+    }
+    memcpy(out, keep, (size_t)outputs * sizeof *out);
+    return true;
+}
+
+/* How often the model was called in this graph before: another call draws other random numbers. */
+static uint64_t mirt__call_number(mirt_model *model, const mirt__graph *graph) {
+    if (model->called_in != graph->serial) model->calls = 0;
+    model->called_in = graph->serial;
+    return model->calls++;
+}
+
+/* >>as a layer */
+
+typedef struct mirt__functional_desc {
+    mirt_model *part;
+    mirt_training training;
+} mirt__functional_desc;
+
+static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    const mirt__functional_desc *d = (const mirt__functional_desc *)desc;
+    mirt_model *model = layer->model;
+    (void)x;
+    if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
+    layer->num_out = d->part->num_outputs;
+    uint64_t salt = mirt__call_number(d->part, &model->graph);
+    return mirt__call_copy(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
+}
+
+static const mirt__layer_class mirt__functional_layer = {"Functional", "functional", 1, MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
+                                                         mirt__functional_build, NULL, NULL};
+
+MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
+    const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
+    if (layer->cls != &mirt__functional_layer) return NULL;
+    *training = d->training;
+    return d->part;
+}
+
+static bool mirt__layer_is_named(const mirt_model *model, const char *name) {
+    for (int i = 0; i < model->num_layers; i++) {
+        if (strcmp(model->layer[i]->name, name) == 0) return true;
+    }
+    return false;
+}
+
+static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+    mirt__functional_desc d;
+    char name[256];
+    memset(&d, 0, sizeof d);
+    d.part = part;
+    d.training = training;
+    snprintf(name, sizeof name, "%s", part->name);
+    for (int i = 1; mirt__layer_is_named(model, name); i++) snprintf(name, sizeof name, "%.200s_%d", part->name, i);
+    if (!mirt__layer_add(model, &mirt__functional_layer, x, part->num_inputs, &d, name)) return false;
+    memcpy(out, model->layer[model->num_layers - 1]->out, (size_t)part->num_outputs * sizeof *out);
+    return true;
+}
+
+static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+    if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, out);
+    if (mirt__call_variables(graph, model) < 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
+    }
+    return mirt__call_copy(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
+}
+
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
+    mirt_tensor *own[MIRT_MAX_OUTPUTS];
+    if (!model || !x || count < 1 || !x[0]) return NULL;
+    mirt__graph *graph = x[0]->node->graph;
+    for (int i = 0; i < count; i++) {
+        if (!x[i] || graph->status != MIRT_OK) return NULL;
+    }
+    if (mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
+        mirt__graph_poison(graph);
+        return NULL;
+    }
+    return out ? out[0] : own[0];
+}
+
+MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training) { return mirt_call_many(model, &x, 1, training, NULL); }
+
+/* >>views */
+
+MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
+    const char *nearest = NULL;
+    if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
+    for (int i = 0; i < model->num_layers; i++) {
+        const char *pair[2] = {nearest, model->layer[i]->name};
+        if (strcmp(pair[1], layer) == 0) return model->layer[i]->out[0];
+        nearest = nearest ? mirt__nearest(layer, pair, 2) : mirt__nearest(layer, pair + 1, 1);
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s%s%s", model->name, layer, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+               nearest ? "\"?" : "");
+    return NULL;
+}
+
+static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *const *outputs, int count) {
+    mirt__copying c;
+    mirt_tensor *in[MIRT_MAX_INPUTS], *keep[MIRT_MAX_OUTPUTS];
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt_shape sample = model->input[i]->shape;
+        for (int k = 1; k < sample.rank; k++) sample.dim[k - 1] = sample.dim[k];
+        sample.dim[--sample.rank] = 0;
+        if (!(in[i] = mirt_input(view, sample))) return false;
+    }
+    for (int i = 0; i < model->num_variables; i++) {
+        if (!mirt__variable_copy(view, &model->variable[i])) return false;
+    }
+    memset(&c, 0, sizeof c);
+    c.source = &model->graph;
+    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replacement = in;
+    c.num_replaced = model->num_inputs;
+    memcpy(keep, outputs, (size_t)count * sizeof *keep);
+    if (!mirt__graph_copy(&view->graph, &c, keep, count)) return false;
+    mirt_model_outputs(view, keep, count);
+    return view->graph.status == MIRT_OK;
+}
+
+MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    if (!model || !outputs) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
+    if (count < 1 || count > MIRT_MAX_OUTPUTS) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS), (mirt_model *)NULL;
+    for (int i = 0; i < count; i++) {
+        if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
+        if (outputs[i]->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s", model->name), (mirt_model *)NULL;
+    }
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
+    mirt_model *view = mirt_model_create(model->strategy, model->name);
+    if (!view) return NULL;
+    if (!mirt__view_record(view, model, outputs, count)) {
+        mirt_model_destroy(view);
+        return NULL;
+    }
+    view->owner = model;
+    view->is_view = true;
+    return view;
+}

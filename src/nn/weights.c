@@ -1,0 +1,350 @@
+#include "../ops/ops.h"
+#include "model.h"
+/* Weights: where variables lie, who owns them, reading and setting them.
+
+   The weight block of a model holds its trainable variables first, so that gradients, optimizer and
+   all-reduce work on the front of it, and the others behind them. A model that was called as a layer
+   is a part of the model around it: its variables are the owner's, under longer names. */
+
+/* >>layout */
+
+MIRT__LIB bool mirt__is_trained(const mirt__variable *v) { return v->trainable && !v->frozen; }
+
+MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
+    const mirt_model *root = model;
+    int at = 0;
+    if (first) *first = 0;
+    for (const mirt_model *m = model; m->owner; m = m->owner) {
+        at += m->owner_first;
+        if (!m->owner->weight[0]) continue;
+        root = m->owner;
+        if (first) *first = at;
+    }
+    return (mirt_model *)root;
+}
+
+static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align_up((size_t)v->count * sizeof(mirt__real)); }
+
+/* Whether the variables lie as their flags want it. */
+static bool mirt__variables_fit(const mirt_model *model) {
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        if (v->count && mirt__is_trained(v) != (v->offset < model->trained_bytes)) return false;
+    }
+    return true;
+}
+
+static void mirt__variables_place(mirt_model *model) {
+    size_t at = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            mirt__variable *v = &model->variable[i];
+            if (mirt__is_trained(v) != (pass == 0)) continue;
+            v->offset = at;
+            at += mirt__variable_bytes(v);
+        }
+        if (pass == 0) model->trained_bytes = at;
+    }
+    model->weight_bytes = at;
+    model->layout++;
+}
+
+/* One copy a device, or for all of them one; false with the error set and nothing made. */
+static bool mirt__weights_allocate(const mirt_model *model, char **block) {
+    int copies = mirt__weight_copies(model->strategy);
+    for (int d = 0; d < model->strategy->num_devices; d++) {
+        block[d] = d < copies ? (char *)mirt__aligned_alloc(model->weight_bytes) : block[0];
+        if (block[d]) continue;
+        while (d-- > 0) mirt__aligned_free(block[d]);
+        return false;
+    }
+    for (int d = 0; d < copies; d++) memset(block[d], 0, model->weight_bytes);
+    return true;
+}
+
+MIRT__LIB void mirt__weights_free(mirt_model *model) {
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
+    memset(model->weight, 0, sizeof model->weight);
+}
+
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
+    int first;
+    const mirt_model *root = mirt__root(model, &first);
+    return (mirt__real *)(void *)(root->weight[device] + root->variable[first + variable].offset);
+}
+
+MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
+    int first;
+    const mirt_model *root = mirt__root(model, &first);
+    return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
+}
+
+static void mirt__write_copies(const mirt_model *model, int variable, const mirt__real *values) {
+    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
+        memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
+    }
+}
+
+/* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
+static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
+    if (part->weight[0]) {
+        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, mirt__weight_at(part, 0, i));
+        mirt__weights_free(part);
+    }
+    for (mirt_model *m = part->strategy->models; m; m = m->next) {
+        if (m->owner == part) mirt__take_parts(owner, m, first + m->owner_first);
+    }
+    mirt__compile_forget(part);
+}
+
+MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    if (root->weight[0]) return MIRT_OK;
+    mirt__variables_place(model);
+    if (!mirt__weights_allocate(model, model->weight)) {
+        memset(model->weight, 0, sizeof model->weight);
+        return mirt_last_status();
+    }
+    for (int i = 0; i < model->num_variables; i++) {
+        mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, i));
+        mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
+    }
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
+    }
+    return MIRT_OK;
+}
+
+/* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
+MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
+    mirt_model *root = mirt__root(model, NULL);
+    if (mirt__variables_fit(root)) return MIRT_OK;
+    char *block[MIRT__MAX_DEVICES];
+    if (!mirt__weights_allocate(root, block)) return mirt_last_status();
+    size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
+    if (!old) {
+        for (int d = 0; d < mirt__weight_copies(root->strategy); d++) mirt__aligned_free(block[d]);
+        return mirt_last_status();
+    }
+    for (int i = 0; i < root->num_variables; i++) old[i] = root->variable[i].offset;
+    mirt__variables_place(root);
+    for (int d = 0; d < mirt__weight_copies(root->strategy); d++) {
+        for (int i = 0; i < root->num_variables; i++) {
+            const mirt__variable *v = &root->variable[i];
+            memcpy(block[d] + v->offset, root->weight[d] + old[i], (size_t)v->count * sizeof(mirt__real));
+        }
+    }
+    mirt__weights_free(root);
+    memcpy(root->weight, block, (size_t)root->strategy->num_devices * sizeof *block);
+    mirt__free(old);
+    for (mirt_model *m = root->strategy->models; m; m = m->next) {
+        if (m != model && mirt__root(m, NULL) == root) mirt__compile_forget(m);
+    }
+    return MIRT_OK;
+}
+
+/* >>parts */
+
+/* A further variable of `count` elements, zeroed otherwise. */
+static mirt__variable *mirt__variable_new(mirt_model *model, int64_t count) {
+    size_t bytes;
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
+        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+        return mirt__fail(MIRT_E_SHAPE, "too many elements"), (mirt__variable *)NULL;
+    }
+    if (model->num_variables == model->variable_capacity) {
+        int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        model->variable_capacity = capacity;
+    }
+    mirt__variable *v = &model->variable[model->num_variables++];
+    memset(v, 0, sizeof *v);
+    v->count = count;
+    v->offset = model->weight_bytes;
+    model->weight_bytes = mirt__align_up(v->offset + (size_t)count * sizeof(mirt__real));
+    return v;
+}
+
+/* "base/conv1/kernel" in the owner. */
+static bool mirt__adopt_variable(mirt_model *owner, const mirt__variable *from, const char *prefix) {
+    size_t size = strlen(prefix) + strlen(from->name) + 2;
+    char *name = (char *)mirt__pool_alloc(&owner->graph.pool, size);
+    mirt__variable *v = name ? mirt__variable_new(owner, from->count) : NULL;
+    if (!v) return false;
+    const size_t offset = v->offset;
+    snprintf(name, size, "%s/%s", prefix, from->name);
+    *v = *from;
+    v->offset = offset;
+    v->name = name;
+    return true;
+}
+
+MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from) {
+    char *name = mirt__pool_strdup(&model->graph.pool, from->name);
+    mirt__variable *v = name ? mirt__variable_new(model, from->count) : NULL;
+    if (!v) return false;
+    const size_t offset = v->offset;
+    *v = *from;
+    v->offset = offset;
+    v->name = name;
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix) {
+    for (const mirt_model *m = owner; m; m = m->owner) {
+        if (m == part) return mirt__fail(MIRT_E_INVALID, "%s cannot be a part of itself", part->name);
+    }
+    if (part->owner == owner) return MIRT_OK;
+    if (part->owner) {
+        return mirt__fail(MIRT_E_STATE, "%s is a part of %s already; a model can be a part of one other only", part->name, part->owner->name);
+    }
+    if (part->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained", part->name);
+    int first = owner->num_variables;
+    for (int i = 0; i < part->num_variables; i++) {
+        if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
+        owner->num_variables = first;
+        return mirt_last_status();
+    }
+    part->owner = owner;
+    part->owner_first = first;
+    return MIRT_OK;
+}
+
+/* >>trainable flags */
+
+static void mirt__freeze(mirt_model *model, int variable, bool frozen) {
+    model->variable[variable].frozen = frozen;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        int at = variable - m->owner_first;
+        if (m->owner == model && at >= 0 && at < m->num_variables) mirt__freeze(m, at, frozen);
+    }
+}
+
+/* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both. */
+static bool mirt__matches(const char *name, const char *prefix) {
+    size_t size = prefix ? strlen(prefix) : 0;
+    if (!size) return true;
+    if (prefix[size - 1] == '*') return strncmp(name, prefix, size - 1) == 0;
+    return strncmp(name, prefix, size) == 0 && (name[size] == 0 || name[size] == '/');
+}
+
+MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable) {
+    int found = 0;
+    if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_set_trainable has to wait until mirt_fit returns", model->name);
+    for (int i = 0; i < model->num_variables; i++) {
+        if (!mirt__matches(model->variable[i].name, prefix)) continue;
+        found++;
+        mirt_model *top = model;
+        int at = i;
+        for (; top->owner; top = top->owner) at += top->owner_first;
+        mirt__freeze(top, at, !trainable);
+    }
+    if (found || !prefix || !*prefix) return MIRT_OK;
+    for (int i = 0; i < model->num_layers; i++) { /* a layer without weights has nothing to freeze */
+        if (mirt__matches(model->layer[i]->name, prefix)) return MIRT_OK;
+    }
+    mirt__variable_find(model, prefix);
+    return mirt_last_status();
+}
+
+/* >>reading and setting */
+
+MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+    mirt__variable like;
+    char text[96];
+    if (!model || model->graph.status != MIRT_OK) return NULL;
+    memset(&like, 0, sizeof like);
+    like.name = name;
+    like.shape = shape;
+    like.count = mirt__shape_count(&shape);
+    like.trainable = trainable;
+    like.initializer = initializer;
+    like.fan_in = like.fan_out = (double)like.count;
+    if (like.initializer.kind == MIRT_INIT_DEFAULT) like.initializer = mirt_glorot_uniform();
+    if (model->weight[0] || model->owner) {
+        return mirt__fail(MIRT_E_STATE, "%s has its weights already; mirt_variable comes before they are made", model->name), (mirt_tensor *)NULL;
+    }
+    bool taken = false;
+    for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
+    if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
+    else if (like.count < 1) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, mirt__shape_text(&shape, text));
+    else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
+        return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
+    }
+    return mirt__model_poison(model);
+}
+
+MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
+    char text[96];
+    if (!model) return mirt__fail_missing("mirt_add_loss", "model");
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!loss) return mirt__fail_missing("mirt_add_loss", "tensor");
+    bool fits = loss->dtype == MIRT_FLOAT32 && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1);
+    if (loss->node->graph != &model->graph) mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
+    else if (!fits) mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name, mirt__shape_text(&loss->shape, text));
+    else if (mirt__term_add(model, loss)) return MIRT_OK;
+    mirt__model_poison(model);
+    return mirt_last_status();
+}
+
+MIRT_API int mirt_num_weights(const mirt_model *model) { return model ? model->num_variables : 0; }
+
+MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight_info *out) {
+    if (!model || !out) return mirt__fail(MIRT_E_INVALID, "mirt_weight: no model or no place for the answer");
+    if (index < 0 || index >= model->num_variables) {
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no weight %d; %s has %d", index, model->name, model->num_variables);
+    }
+    const mirt__variable *v = &model->variable[index];
+    out->name = v->name;
+    out->shape = v->shape;
+    out->count = v->count;
+    out->trainable = mirt__is_trained(v);
+    return MIRT_OK;
+}
+
+/* The index of the variable `name`, or -1 with an error that names the nearest one. */
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+    const char *nearest = NULL;
+    for (int i = 0; i < model->num_variables; i++) {
+        const char *pair[2] = {nearest, model->variable[i].name};
+        if (strcmp(pair[1], name) == 0) return i;
+        nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+               nearest ? "\"?" : "");
+    return -1;
+}
+
+/* The index of a weight whose values can be read or set, or -1 with the error set. */
+static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
+    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), -1;
+    int index = mirt__variable_find(model, name);
+    if (index < 0) return -1;
+    if (device < 0 || device >= model->strategy->num_devices) {
+        return mirt__fail(MIRT_E_DEVICE, "there is no device %d; the strategy has %d", device, model->strategy->num_devices), -1;
+    }
+    if ((int64_t)count != model->variable[index].count) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)model->variable[index].count, (unsigned long long)count), -1;
+    }
+    return mirt__model_materialize(model) == MIRT_OK ? index : -1;
+}
+
+MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
+    int index = mirt__variable_checked(model, name, device, count);
+    if (index < 0) return mirt_last_status();
+    const mirt__real *from = mirt__weight_at(model, device, index);
+    for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
+    int index = mirt__variable_checked(model, name, 0, count);
+    if (index < 0) return mirt_last_status();
+    mirt__real *to = mirt__weight_at(model, 0, index);
+    for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
+    mirt__write_copies(model, index, to);
+    return MIRT_OK;
+}

@@ -1,0 +1,131 @@
+#ifndef MIRT__FUNCTION_H
+#define MIRT__FUNCTION_H
+/* A step recorded once and replayed by every replica: what fit, evaluate and predict run, and what
+   users record themselves. Its parts: a program over fields of a batch; results; gradients that the
+   optimizer takes; new values of variables. */
+#include "../data/data.h"
+#include "../graph/program.h"
+#include "../mirror/memory.h"
+#include "../nn/model.h"
+
+#define MIRT__MAX_RESULTS (MIRT__MAX_IO - MIRT__MAX_FIELDS)
+
+/* What a run leaves: of every row when batched, otherwise of every replica. */
+typedef struct mirt__result {
+    const char *name;
+    mirt_tensor *tensor; /* while it is recorded */
+    mirt_dtype dtype;
+    mirt_shape shape;
+    bool batched;
+    int64_t count; /* elements of a row, or of the whole */
+    char *data;
+} mirt__result;
+
+/* A variable's gradient while it is recorded. */
+typedef struct mirt__applied {
+    int variable;
+    mirt_tensor *gradient;
+} mirt__applied;
+
+/* A variable that is written when the step is over. */
+typedef struct mirt__state {
+    int variable;
+    mirt_aggregation aggregation;
+    size_t offset; /* in a replica's state */
+} mirt__state;
+
+/* Elements of the weight block. */
+typedef struct mirt__range {
+    int64_t begin, end;
+} mirt__range;
+
+typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
+
+struct mirt_function {
+    mirt_model *model; /* whose weights, optimizer and step count it uses */
+    mirt_model *root;
+    mirt_function *next; /* of the model's */
+    int layout;          /* the root's, when it was recorded */
+    mirt__data_spec spec;
+    int64_t max_batch;
+    int replicas;        /* V, or k * V when k batches make a step */
+    bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
+    mirt__program program;
+    mirt__layout needs;
+
+    bool recording;
+    mirt__mode mode;
+    mirt_tensor *field[MIRT__MAX_FIELDS];
+    int classes[MIRT__MAX_FIELDS]; /* the field holds class numbers below this; 0: it need not */
+    mirt_tensor **minimized;       /* terms of the loss */
+    int num_minimized, minimized_capacity;
+    mirt__applied *applied;
+    int num_applied, applied_capacity;
+
+    mirt__result result[MIRT__MAX_RESULTS];
+    int num_results;
+    int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
+    mirt__state *state;
+    int num_states;
+    size_t state_bytes; /* per replica */
+    mirt__range *range; /* what the optimizer updates */
+    int num_ranges;
+    char *host;         /* results and states */
+    char *states;
+
+    /* the batch under way */
+    mirt__step_stage stage;
+    int64_t rows;
+    const void *io[MIRT__MAX_FIELDS];
+    double rate;         /* asked for on the caller's thread: schedules are the user's code */
+    const char *failed;  /* the node whose user code failed */
+};
+
+/* --- record.c --- */
+typedef bool (*mirt__body)(mirt_function *function, void *user);
+/* What a function is made for. */
+typedef struct mirt__function_desc {
+    const mirt__data_spec *spec; /* of a batched data set */
+    int64_t max_batch;
+    bool by_replicas;
+    bool training; /* how called models are run unless they are told */
+} mirt__function_desc;
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user);
+MIRT__LIB void mirt__function_free(mirt_function *function);
+/* Gives a recorded function its results' memory, and the devices what it needs of them. */
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
+/* Bytes of the results' memory. */
+MIRT__LIB size_t mirt__function_host(const mirt_function *function);
+/* Places of a result that is not batched. */
+MIRT__LIB int mirt__result_places(const mirt_function *function);
+/* A term of the loss as a value: per sample, or the replica's part of a number. */
+MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
+/* Whether recording is under way, and the tensor of this function. */
+MIRT__LIB mirt_status mirt__need_recording(const mirt_function *function, const mirt_tensor *tensor, const char *caller);
+/* The optimizer shall take `gradient` for the variable. */
+MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *function, int variable, mirt_tensor *gradient);
+/* Afterwards x[i]->grad is the gradient of x[i], or NULL. */
+MIRT__LIB mirt_status mirt__record_gradients(mirt_function *function, mirt_tensor *loss, mirt_tensor *const *x, int count);
+MIRT__LIB mirt_status mirt__minimize(mirt_function *function, mirt_tensor *term);
+MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name, mirt_tensor *tensor);
+/* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
+MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
+
+/* --- run.c --- */
+/* Makes a batch the one under way: memory is there, class numbers are checked. */
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
+/* Forward and, where there are gradients, backward, exchange and update. */
+MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The parts of it. */
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
+MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
+/* Rows of the batch under way that `replica` owns. */
+MIRT__LIB int64_t mirt__replica_share(const mirt_function *function, int replica, int64_t *first);
+/* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
+MIRT__LIB void mirt__device_gradient(const mirt_function *function, int device, int64_t at, int64_t count, float *out);
+/* The gradient buffer `slot` of `device`. */
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
+MIRT__LIB int mirt__active_replicas(const mirt_function *function);
+
+#endif

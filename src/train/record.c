@@ -1,0 +1,365 @@
+#include "../graph/fuse.h"
+#include "../ops/ops.h"
+#include "function.h"
+
+/* >>fields and results */
+
+static bool mirt__grow_list(void **list, int used, int *capacity, size_t size) {
+    if (used < *capacity) return true;
+    int more = *capacity ? 2 * *capacity : 16;
+    if (!mirt__grow(list, (size_t)used, (size_t)more, size)) return false;
+    *capacity = more;
+    return true;
+}
+
+static bool mirt__record_fields(mirt_function *f) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        const mirt__data_field *field = &f->spec.field[i];
+        mirt_shape shape = field->shape;
+        if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "samples of %d axes are too many", shape.rank), false;
+        for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
+        shape.dim[0] = MIRT_ROWS;
+        shape.rank++;
+        if (!(f->field[i] = mirt__input_op(&f->program.graph, i, field->dtype, &shape))) return false;
+    }
+    return true;
+}
+
+MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) { return mirt_cast(f->field[field], dtype); }
+
+/* Recording is over, or the tensor is not of this function: says so. */
+MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
+    if (!f) return mirt__fail_missing(caller, "function");
+    if (!f->recording) return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
+    if (!t) return mirt__fail_missing(caller, "tensor");
+    if (t->node->graph == &f->program.graph) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
+}
+
+MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
+    if (f->num_results == MIRT__MAX_RESULTS) return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    mirt__result *r = &f->result[f->num_results];
+    if (!(r->name = mirt__pool_strdup(&f->program.graph.pool, name))) return mirt_last_status();
+    r->tensor = tensor;
+    r->dtype = tensor->dtype;
+    r->shape = tensor->shape;
+    r->batched = mirt__is_batched(&tensor->shape);
+    r->count = mirt__shape_count(&tensor->shape);
+    f->num_results++;
+    return MIRT_OK;
+}
+
+/* >>terms of the loss */
+
+/* Whether `t` depends on the rows of the batch. */
+static bool mirt__depends_on_rows(mirt_function *f, mirt_tensor *t) {
+    mirt__graph *graph = &f->program.graph;
+    bool depends = false;
+    for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        if (!node->live) continue;
+        depends = depends || node->id == MIRT__OP_input;
+        for (int k = 0; k < node->num_out; k++) depends = depends || mirt__is_batched(&node->out[k]->shape);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+    return depends;
+}
+
+/* Whether a number is a sum over the rows, perhaps scaled: then the replicas' numbers add up as they are. */
+static bool mirt__is_sum_of_rows(const mirt_tensor *t) {
+    while (t->node->num_in > 0) {
+        const mirt__node *node = t->node;
+        if (node->id == MIRT__OP_reduce && mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM;
+        t = node->in[0];
+    }
+    return false;
+}
+
+/* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
+static mirt__weight_kind mirt__term_weight(mirt_function *f, mirt_tensor *term) {
+    if (mirt__is_batched(&term->shape)) return MIRT__WEIGHT_SAMPLE;
+    if (!mirt__depends_on_rows(f, term)) return MIRT__WEIGHT_ONCE;
+    if (mirt__is_sum_of_rows(term)) return MIRT__WEIGHT_ONE;
+    mirt__log(f->model->strategy, MIRT_LOG_WARNING,
+              "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one value a sample: the library divides by the global batch",
+              f->model->name);
+    return MIRT__WEIGHT_SHARE;
+}
+
+/* One value a sample, or one number. */
+static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
+    char text[96];
+    bool batched = mirt__is_batched(&term->shape);
+    if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
+        mirt__fail(MIRT_E_SHAPE, "a loss is %s %s; it is one float32 value a sample, or one number", mirt__dtype_name(term->dtype),
+                   mirt__shape_text(&term->shape, text));
+        mirt__graph_poison(term->node->graph);
+        return NULL;
+    }
+    return batched && term->shape.rank > 1 ? mirt_reduce_mean(term, 0, false) : term;
+}
+
+MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
+    if (!term || !(term = mirt__term_shape(term)) || mirt__is_batched(&term->shape)) return term;
+    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(f, term));
+    return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
+}
+
+MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
+    if (!(term = mirt__term_shape(term))) return mirt_last_status();
+    if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
+    f->minimized[f->num_minimized++] = term;
+    return MIRT_OK;
+}
+
+/* The gradient of each term's value: its weight. */
+static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
+    mirt__graph *graph = &f->program.graph;
+    mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
+    if (!seed) return false;
+    for (int i = 0; i < count; i++) {
+        seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(f, term[i]));
+        if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
+        if (!seed[i]) return false;
+    }
+    return mirt__gradients(graph, term, seed, count);
+}
+
+static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]); }
+static bool mirt__root_frozen(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].frozen; }
+
+MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
+    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied)) return mirt_last_status();
+    f->applied[f->num_applied].variable = variable;
+    f->applied[f->num_applied++].gradient = gradient;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
+    mirt__graph *graph = &f->program.graph;
+    if (!(loss = mirt__term_shape(loss))) return mirt_last_status();
+    mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
+    for (int i = 0; i < count; i++) mirt__graph_need_gradient(graph, x[i]);
+    return mirt__term_gradients(f, &loss, 1) ? MIRT_OK : mirt_last_status();
+}
+
+/* >>what comes after recording */
+
+/* Variables without a gradient are named once; none at all is an error. */
+static mirt_status mirt__check_reached(const mirt_function *f) {
+    mirt__text text;
+    int missing = 0, wanted = 0, first;
+    memset(&text, 0, sizeof text);
+    mirt__root(f->model, &first);
+    for (int i = first; i < first + f->model->num_variables; i++) {
+        bool reached = false;
+        if (!mirt__is_trained(&f->root->variable[i])) continue;
+        wanted++;
+        for (int k = 0; k < f->num_applied; k++) reached = reached || f->applied[k].variable == i;
+        if (reached) continue;
+        if (missing++ < 4) mirt__text_add(&text, "%s%s", missing > 1 ? ", " : "", f->root->variable[i].name);
+    }
+    if (wanted && !f->num_applied) mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
+    else if (missing) {
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
+                  missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
+    }
+    mirt__text_free(&text);
+    return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
+}
+
+static mirt_status mirt__collect_gradients(mirt_function *f) {
+    mirt__graph *graph = &f->program.graph;
+    int forward = graph->count;
+    if (!f->num_minimized) return MIRT_OK;
+    if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
+    for (int i = 0; i < forward; i++) {
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_variable && node->out[0]->grad && mirt__apply_gradient(f, node->a.index, node->out[0]->grad) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__check_reached(f);
+}
+
+/* Everything that is to survive: results, losses, new values, gradients. */
+static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
+    const mirt__graph *graph = &f->program.graph;
+    int n = 0;
+    for (int i = 0; i < f->num_results; i++) keep[n++] = f->result[i].tensor;
+    for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
+    for (int i = 0; i < f->num_applied; i++) keep[n++] = f->applied[i].gradient;
+    return n;
+}
+
+static mirt_status mirt__collect_states(mirt_function *f) {
+    const mirt__graph *graph = &f->program.graph;
+    if (!graph->num_assignments) return MIRT_OK;
+    f->state = (mirt__state *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
+    if (!f->state) return mirt_last_status();
+    for (int i = 0; i < graph->num_assignments; i++) {
+        mirt__state *s = &f->state[f->num_states++];
+        s->variable = graph->assignment[i].variable;
+        s->aggregation = graph->assignment[i].aggregation;
+        s->offset = f->state_bytes;
+        f->state_bytes += mirt__align_up(mirt__tensor_bytes(graph->assignment[i].value, 1));
+    }
+    return MIRT_OK;
+}
+
+static int mirt__by_offset(const void *a, const void *b) {
+    const mirt__range *x = (const mirt__range *)a, *y = (const mirt__range *)b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* What the gradients that exist cover of the weight block, neighbours joined. */
+static mirt_status mirt__collect_ranges(mirt_function *f) {
+    const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
+    if (!f->num_applied) return MIRT_OK;
+    f->range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->range);
+    if (!f->range) return mirt_last_status();
+    for (int i = 0; i < f->num_applied; i++) {
+        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
+        f->range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        f->range[i].end = f->range[i].begin + (v->count + vector - 1) / vector * vector;
+    }
+    qsort(f->range, (size_t)f->num_applied, sizeof *f->range, mirt__by_offset);
+    for (int i = 0; i < f->num_applied; i++) {
+        if (f->num_ranges && f->range[f->num_ranges - 1].end == f->range[i].begin) f->range[f->num_ranges - 1].end = f->range[i].end;
+        else f->range[f->num_ranges++] = f->range[i];
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, size_t *offset) {
+    const mirt__graph *graph = &f->program.graph;
+    int64_t rows = f->max_batch / f->replicas + (f->max_batch % f->replicas != 0);
+    int n = 0;
+    for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
+    for (int i = 0; i < f->num_results; i++) {
+        outputs[n].tensor = f->result[i].tensor;
+        outputs[n].space = MIRT__SPACE_IO;
+        outputs[n++].offset = (size_t)(MIRT__MAX_FIELDS + i);
+    }
+    for (int i = 0; i < f->num_states; i++) {
+        outputs[n].tensor = graph->assignment[i].value;
+        outputs[n].space = MIRT__SPACE_STATE;
+        outputs[n++].offset = f->state[i].offset;
+    }
+    for (int i = 0; i < f->num_applied; i++) {
+        outputs[n].tensor = f->applied[i].gradient;
+        outputs[n].space = MIRT__SPACE_GRADIENT;
+        outputs[n++].offset = f->root->variable[f->applied[i].variable].offset;
+    }
+    return mirt__plan(&f->program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__finish(mirt_function *f) {
+    mirt__graph *graph = &f->program.graph;
+    size_t most = (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) + 1;
+    mirt__pool *pool = &graph->pool;
+    mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
+    mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
+    size_t *offset = (size_t *)mirt__pool_alloc(pool, most * sizeof *offset);
+    if (!keep || !outputs || !offset) return mirt_last_status();
+    mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
+    int kept = mirt__collect_kept(f, keep);
+    memcpy(keep + kept, f->minimized, (size_t)f->num_minimized * sizeof *keep);
+    mirt__fuse_forward(graph, keep, kept + f->num_minimized);
+    if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
+    mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));
+    if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
+    return mirt__plan_function(f, outputs, offset);
+}
+
+/* >>memory */
+
+static mirt_status mirt__function_needs(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__program *p = &f->program;
+    mirt__layout *l = &f->needs;
+    size_t local = (size_t)((f->replicas + s->num_devices - 1) / s->num_devices);
+    size_t slots = f->num_applied ? (size_t)mirt__gradient_slots(s, f->replicas, p->num_cuts > 0) : 0;
+    l->arena = p->arena;
+    l->shared = p->shared;
+    if (mirt__mul_size(slots, f->root->trained_bytes, &l->gradients) && mirt__mul_size(local, p->replica, &l->replica) &&
+        mirt__mul_size(p->scratch, (size_t)s->threads, &l->scratch)) {
+        return MIRT_OK;
+    }
+    return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+}
+
+/* Unbatched results have a place for every replica, and for every piece in which devices share rows. */
+MIRT__LIB int mirt__result_places(const mirt_function *f) { return f->replicas + 3 * f->model->strategy->num_devices; }
+
+MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
+    size_t total = mirt__align_up((size_t)f->replicas * f->state_bytes);
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__result *r = &f->result[i];
+        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
+        total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+    }
+    return total;
+}
+
+MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
+    size_t total = mirt__function_host(f);
+    if (!(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
+    memset(f->host, 0, total);
+    char *at = f->host;
+    for (int i = 0; i < f->num_results; i++) {
+        mirt__result *r = &f->result[i];
+        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
+        r->data = at;
+        at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
+    }
+    f->states = at;
+    return mirt__memory_reserve(f->model->strategy, &f->needs);
+}
+
+/* >>making one */
+
+static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void *user) {
+    if (!mirt__record_fields(f)) return mirt_last_status();
+    f->recording = true;
+    bool good = body(f, user);
+    f->recording = false;
+    if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (!good) return mirt_last_status();
+    return mirt__finish(f) == MIRT_OK ? mirt__function_needs(f) : mirt_last_status();
+}
+
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL;
+    mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
+    if (!f) return NULL;
+    f->model = model;
+    f->root = mirt__root(model, NULL);
+    f->layout = f->root->layout;
+    f->spec = *desc->spec;
+    f->max_batch = desc->max_batch;
+    f->by_replicas = desc->by_replicas;
+    f->replicas = model->strategy->num_replicas * (f->spec.accumulate > 1 ? f->spec.accumulate : 1);
+    f->mode.training = desc->training;
+    f->mode.frozen = mirt__root_frozen;
+    f->mode.arg = f->root;
+    mirt__graph_init(&f->program.graph, NULL);
+    f->program.graph.function = f;
+    f->program.graph.serial = ++model->strategy->graphs;
+    f->program.graph.root = f->root;
+    f->program.graph.mode = &f->mode;
+    if (mirt__check_parts(model->strategy, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
+    mirt__function_free(f);
+    return NULL;
+}
+
+MIRT__LIB void mirt__function_free(mirt_function *f) {
+    if (!f) return;
+    if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
+    mirt__program_free(&f->program);
+    mirt__free(f->minimized);
+    mirt__free(f->applied);
+    mirt__free(f->state);
+    mirt__free(f->range);
+    mirt__aligned_free(f->host);
+    mirt__free(f);
+}

@@ -1,0 +1,385 @@
+#include "../ops/ops.h"
+#include "function.h"
+
+MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
+    return mirt__share(f->rows, f->replicas, replica, first);
+}
+
+/* The replicas that have rows are the first ones. */
+MIRT__LIB int mirt__active_replicas(const mirt_function *f) { return f->rows < f->replicas ? (int)f->rows : f->replicas; }
+
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *f, int device, int slot) {
+    return (mirt__real *)(void *)(f->model->strategy->block[device] + (size_t)slot * f->root->trained_bytes);
+}
+
+/* >>replay */
+
+/* The device's part of the bases; the replica's is set below. */
+static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *b) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__layout *l = &s->layout;
+    memset(b, 0, sizeof *b);
+    b->team = s->device[device].team;
+    b->weight = f->root->weight[device];
+    b->gradient = s->block[device];
+    b->arena = b->gradient + mirt__align_up(l->gradients);
+    b->replica = b->arena + mirt__align_up(l->arena);
+    b->shared = b->replica + mirt__align_up(l->replica);
+    b->scratch = b->shared + mirt__align_up(l->shared);
+    b->scratch_per_thread = l->scratch / (size_t)s->threads;
+}
+
+/* `place` is where results that are not batched go. */
+static void mirt__row_bases(const mirt_function *f, mirt__bases *b, int64_t first_row, int place) {
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        char *base;
+        memcpy(&base, &f->io[i], sizeof base); /* read only: a program never writes an input */
+        b->io[i] = base ? base + (size_t)first_row * f->program.io[i].bytes : NULL;
+    }
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
+        b->io[MIRT__MAX_FIELDS + i] = f->result[i].data + (size_t)(port->batched ? first_row : (int64_t)place) * port->bytes;
+    }
+}
+
+static void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
+    int64_t row;
+    mirt__device_bases(f, device, b);
+    mirt__replica_share(f, replica, &row);
+    mirt__row_bases(f, b, row, replica);
+    b->replica += (size_t)(replica - first) * f->program.replica;
+    b->state = f->states + (size_t)replica * f->state_bytes;
+}
+
+static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
+    const mirt_model *model = f->model;
+    mirt__step_info run;
+    run.seed = model->strategy->seed;
+    run.step = model->step;
+    run.first_row = first_row;
+    run.global_rows = f->rows;
+    run.replica = replica;
+    run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
+    run.failed = &f->failed;
+    mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
+}
+
+/* >>cuts */
+
+static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
+    int64_t count = mirt__shape_count(&node->out[0]->shape);
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
+        mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
+        return;
+    }
+    mirt_aggregation kind = node->a.kind == MIRT__ALL_REDUCE_MEAN ? MIRT_AGGREGATE_MEAN : MIRT_AGGREGATE_SUM;
+    for (int k = 0; k < node->num_in; k++) mirt__aggregate(kind, active, value[k], rows, mirt__shape_count(&node->out[k]->shape), out[k]);
+}
+
+/* Fills the outputs of the node at a cut for every replica of the device, from all replicas' inputs. */
+static void mirt__device_cut(const mirt_function *f, const mirt__node *node, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__real *value[2][MIRT__MAX_REPLICAS];
+    int64_t rows[MIRT__MAX_REPLICAS], row;
+    int active = mirt__active_replicas(f), own_first, own = mirt__device_replicas(s, f->replicas, device, &own_first), first;
+    mirt__bases b;
+    for (int d = 0; d < s->num_devices; d++) {
+        int count = mirt__device_replicas(s, f->replicas, d, &first);
+        for (int r = first; r < first + count && r < active; r++) {
+            mirt__replica_bases(f, d, first, r, &b);
+            rows[r] = mirt__replica_share(f, r, &row);
+            for (int k = 0; k < node->num_in; k++) value[k][r] = (const mirt__real *)mirt__address(&b, node->in[k]);
+        }
+    }
+    mirt__real *done[MIRT__MAX_OUT] = {NULL};
+    for (int r = own_first; r < own_first + own && r < active; r++) {
+        mirt__real *out[MIRT__MAX_OUT];
+        mirt__replica_bases(f, device, own_first, r, &b);
+        for (int k = 0; k < node->num_out; k++) out[k] = (mirt__real *)mirt__address(&b, node->out[k]);
+        for (int k = 0; k < node->num_out && done[0]; k++) memcpy(out[k], done[k], mirt__tensor_bytes(node->out[k], 1));
+        if (!done[0]) mirt__all_reduce_values(node, active, value, rows, out);
+        memcpy(done, out, sizeof done);
+    }
+}
+
+/* >>a device's replicas */
+
+typedef struct mirt__counter {
+    mirt__tree_stack stack;
+    int first;
+    bool slot_per_replica;
+} mirt__counter;
+
+static int mirt__counter_slot(const mirt__counter *c, int depth) {
+    return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
+}
+
+/* The gradients of `replica` join the binary counter of buffers. */
+static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int device, int replica) {
+    const mirt_strategy *s = f->model->strategy;
+    int slot[64];
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.team = s->device[device].team;
+    for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
+    slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
+    for (int merges = mirt__tree_push(&c->stack, replica, 1), top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
+        for (int i = 0; i < f->num_ranges; i++) {
+            const mirt__range *range = &f->range[i];
+            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range->begin, mirt__gradient_at(f, device, slot[top]) + range->begin,
+                                   range->end - range->begin, &where);
+        }
+    }
+}
+
+static void mirt__device_replay(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
+    mirt__counter counter;
+    mirt__bases bases;
+    memset(&counter, 0, sizeof counter);
+    counter.slot_per_replica = cuts > 0;
+    int own = mirt__device_replicas(f->model->strategy, f->replicas, device, &counter.first), end = counter.first + own;
+    if (end > active) end = active;
+    for (int segment = 0; segment <= cuts; segment++) {
+        for (int r = counter.first; r < end; r++) {
+            int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
+            mirt__replica_bases(f, device, counter.first, r, &bases);
+            bases.gradient = (char *)mirt__gradient_at(f, device, cuts ? r - counter.first : counter.stack.depth);
+            mirt__replay(f, segment, &bases, r, first_row, rows);
+            if (segment == cuts) mirt__counter_push(f, &counter, device, r);
+        }
+        if (segment == cuts) break;
+        mirt__devices_barrier(f->model->strategy);
+        mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
+        mirt__devices_barrier(f->model->strategy);
+    }
+}
+
+/* Rows do not depend on each other here, so devices share them without regard to replicas. */
+static void mirt__device_rows(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    int devices = f->model->strategy->num_devices, place = device * ((f->replicas + devices - 1) / devices + 2);
+    mirt__bases bases;
+    int64_t first, rows = mirt__share(f->rows, devices, device, &first);
+    mirt__device_bases(f, device, &bases);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
+        mirt__row_bases(f, &bases, first, place++);
+        mirt__replay(f, 0, &bases, first != 0, first, rows);
+    }
+}
+
+/* >>all-reduce and update */
+
+static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+    mirt__range r;
+    r.begin = a->begin > begin ? a->begin : begin;
+    r.end = a->end < end ? a->end : end;
+    return r;
+}
+
+static void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
+    mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
+}
+
+static void mirt__own_range(const mirt_function *f, int device, int64_t *begin, int64_t *end) {
+    mirt__exchange_range(f->model->strategy, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, begin, end);
+}
+
+/* The device's share: parts summed in place in the plan's order, then written to every device's
+   first buffer. */
+static void mirt__device_all_reduce(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__where where;
+    int64_t begin, end;
+    memset(&where, 0, sizeof where);
+    where.team = s->device[device].team;
+    mirt__exchange_of(f, device, &x);
+    mirt__own_range(f, device, &begin, &end);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        int into = x.add[i].into, from = x.add[i].from;
+        s->kernels->accumulate(mirt__gradient_at(f, x.device[into], x.slot[into]) + begin, mirt__gradient_at(f, x.device[from], x.slot[from]) + begin,
+                               end - begin, &where);
+    }
+    const mirt__real *sum = mirt__gradient_at(f, x.device[0], x.slot[0]) + begin;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__real *to = mirt__gradient_at(f, d, 0) + begin;
+        if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
+    }
+}
+
+/* The device's own sum, the later parts added to the earlier as the tree does, or after the all-reduce that of all. */
+MIRT__LIB void mirt__device_gradient(const mirt_function *f, int device, int64_t at, int64_t count, float *out) {
+    mirt__exchange x;
+    bool any = false;
+    mirt__exchange_of(f, device, &x);
+    for (int64_t i = 0; i < count; i++) out[i] = 0;
+    for (int p = x.parts - 1; p >= 0; p--) {
+        if (f->stage == MIRT__REDUCED ? p > 0 : x.device[p] != device) continue;
+        const mirt__real *g = mirt__gradient_at(f, device, f->stage == MIRT__REDUCED ? 0 : x.slot[p]) + at;
+        for (int64_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
+        any = true;
+    }
+}
+
+/* The new values of variables, written into the device's copy. */
+static void mirt__device_states(const mirt_function *f, int device) {
+    const mirt__real *value[MIRT__MAX_REPLICAS];
+    int64_t rows[MIRT__MAX_REPLICAS], first;
+    int active = mirt__active_replicas(f);
+    if (device >= mirt__weight_copies(f->model->strategy)) return;
+    for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
+    for (int i = 0; i < f->num_states; i++) {
+        const mirt__state *s = &f->state[i];
+        const mirt__variable *v = &f->root->variable[s->variable];
+        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes + s->offset);
+        mirt__aggregate(s->aggregation, active, value, rows, v->count, (mirt__real *)(void *)(f->root->weight[device] + v->offset));
+    }
+}
+
+/* Sums all parts of the device's share, updates, writes into every copy. */
+static void mirt__device_update(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__update u;
+    mirt__where where;
+    int64_t begin, end;
+    memset(&where, 0, sizeof where);
+    where.team = s->device[device].team;
+    memset(&u, 0, sizeof u);
+    mirt__device_states(f, device);
+    if (f->stage == MIRT__REDUCED) {
+        u.parts = 1;
+        u.part[0] = mirt__gradient_at(f, device, 0);
+    } else {
+        mirt__exchange_of(f, device, &x);
+        u.parts = x.parts;
+        for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
+        for (int i = 0; i + 1 < x.parts; i++) {
+            u.tree[i].into = x.add[i].into;
+            u.tree[i].from = x.add[i].from;
+        }
+    }
+    u.copies = mirt__weight_copies(s);
+    for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
+    mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
+    mirt__own_range(f, device, &begin, &end);
+    for (int i = 0; i < f->num_ranges; i++) {
+        mirt__range r = mirt__overlap(&f->range[i], begin, end);
+        u.begin = r.begin;
+        u.end = r.end;
+        if (r.begin < r.end) update(&u, &where);
+    }
+}
+
+static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
+
+static void mirt__device_step(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    mirt__device_replay(arg, device);
+    if (!f->num_ranges && !f->num_states) return;
+    mirt__devices_barrier(f->model->strategy);
+    if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+}
+
+/* >>on the caller's thread */
+
+static double mirt__class_at(const void *data, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
+    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
+}
+
+/* Class numbers have to be whole, and of a class. */
+static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
+    const mirt__data_field *spec = &f->spec.field[field];
+    int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
+    int classes = f->classes[field];
+    for (int64_t i = 0; i < count; i++) {
+        double label = mirt__class_at(batch->field[field], spec->dtype, i);
+        if (label >= 0 && label < (double)classes && label == floor(label)) continue;
+        long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
+        if (label >= 0 && label < (double)classes) return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample, classes, classes - 1);
+    }
+    return MIRT_OK;
+}
+
+/* The gradient buffers belong to whoever ran last: what this function leaves out of its sums is zero. */
+static void mirt__take_memory(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (s->in_memory == f) return;
+    for (int d = 0; d < s->num_devices; d++) memset(s->block[d], 0, f->needs.gradients);
+    s->in_memory = f;
+}
+
+MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
+    f->stage = MIRT__IDLE;
+    if (f->layout != f->root->layout || f->root != mirt__root(f->model, NULL)) {
+        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
+    }
+    if (batch->rows > f->max_batch) {
+        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);
+    }
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
+        f->io[i] = batch->field[i];
+    }
+    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK) return mirt_last_status();
+    mirt__take_memory(f);
+    f->rows = batch->rows;
+    f->failed = NULL;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__check_failed(const mirt_function *f) {
+    if (!mirt__step_failed(f)) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s failed in a step of %s, which changed nothing", f->failed, f->model->name);
+}
+
+/* The rate of the coming step; only a schedule can give a wrong one. */
+static mirt_status mirt__take_rate(mirt_function *f) {
+    double rate = f->rate = mirt_get_learning_rate(f->model);
+    if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", rate,
+                      (long long)f->model->step);
+}
+
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (f->num_applied && mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+    if (!f->by_replicas) {
+        for (int i = 0; i < f->num_results; i++) {
+            const mirt__result *r = &f->result[i];
+            if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
+        }
+    }
+    mirt__on_devices(s, f->by_replicas ? mirt__device_step : mirt__device_rows, f);
+    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (f->num_applied) f->model->step++;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
+    mirt__on_devices(f->model->strategy, mirt__device_replay, f);
+    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    f->stage = MIRT__GRADIENTS;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
+    mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f);
+    f->stage = MIRT__REDUCED;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
+    if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+    mirt__on_devices(f->model->strategy, mirt__device_update, f);
+    f->model->step++;
+    f->stage = MIRT__IDLE;
+    return MIRT_OK;
+}
