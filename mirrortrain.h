@@ -6218,23 +6218,32 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
+#if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#else
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
+#endif
+#if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
     MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#else
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) MIRT__EACH_VECTOR(X, 3)
+#endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
 #define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
-        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
-        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
-        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
+        MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
@@ -6244,7 +6253,7 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
-    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
+    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
@@ -6704,9 +6713,11 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
 #undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
+#undef MIRT__ADD
 #undef MIRT__STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
@@ -6828,23 +6839,32 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
+#if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#else
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
+#endif
+#if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
     MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#else
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) MIRT__EACH_VECTOR(X, 3)
+#endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
 #define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
-        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
-        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
-        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
+        MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
@@ -6854,7 +6874,7 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
-    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
+    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
@@ -7314,9 +7334,11 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
 #undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
+#undef MIRT__ADD
 #undef MIRT__STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
@@ -7434,23 +7456,32 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
+#if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#else
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
+#endif
+#if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
     MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#else
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) MIRT__EACH_VECTOR(X, 3)
+#endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
 #define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
-        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
-        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
-        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
+        MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
@@ -7460,7 +7491,7 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
-    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
+    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
@@ -7920,9 +7951,11 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
 #undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
+#undef MIRT__ADD
 #undef MIRT__STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
@@ -8050,23 +8083,32 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
+#if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#else
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
+#endif
+#if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
     MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#else
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) MIRT__EACH_VECTOR(X, 3)
+#endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
 #define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
-        s##i##0 = MIRT__K(fma)(x, b0, s##i##0); \
-        if (vectors > 1) s##i##1 = MIRT__K(fma)(x, b1, s##i##1); \
-        if (vectors > 2) s##i##2 = MIRT__K(fma)(x, b2, s##i##2); \
-        if (vectors > 3) s##i##3 = MIRT__K(fma)(x, b3, s##i##3); \
+        MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
@@ -8076,7 +8118,7 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
     const int64_t b_row = tile->b_row, a_step = tile->a_step;
-    MIRT__VEC b0 = s00, b1 = s00, b2 = s00, b3 = s00;
+    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
@@ -8536,9 +8578,11 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
 #undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
+#undef MIRT__ADD
 #undef MIRT__STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE

@@ -23,6 +23,13 @@ static mem_file mem_files[MEM_FILES];
 static size_t mem_room = (size_t)1 << 30; /* bytes that still fit */
 static int mem_syncs, mem_directory_opened;
 
+/* How the file system misbehaves. */
+typedef enum mem_fault {
+    MEM_FINE, MEM_BLIND /* no fstat */, MEM_GROWING /* fstat tells half */, MEM_TAKEN /* every new name is */,
+    MEM_STUCK /* writes nothing */, MEM_UNSYNCED /* no fsync */, MEM_NO_SYNC /* none needed */, MEM_DARK /* no directory */
+} mem_fault;
+static mem_fault mem_broken;
+
 static mem_file *mem_find(const char *name) {
     for (int i = 0; i < MEM_FILES; i++) {
         if (mem_files[i].name[0] && strcmp(mem_files[i].name, name) == 0) return &mem_files[i];
@@ -43,11 +50,11 @@ static int mem_open(const char *path, int flags, unsigned mode) {
     (void)mode;
     if (strcmp(path, "mem:") == 0) {
         mem_directory_opened++;
-        errno = EACCES;
+        errno = mem_broken == MEM_DARK ? EIO : EACCES;
         return -1;
     }
     mem_file *file = mem_find(path);
-    if (file && (flags & O_EXCL)) {
+    if ((file || mem_broken == MEM_TAKEN) && (flags & O_EXCL)) {
         errno = EEXIST;
         return -1;
     }
@@ -66,13 +73,13 @@ static int mem_close(int fd) {
 }
 
 static int mem_describe(const mem_file *file, struct stat *info) {
-    if (!file) {
-        errno = ENOENT;
+    if (!file || mem_broken == MEM_BLIND) {
+        errno = file ? EIO : ENOENT;
         return -1;
     }
     memset(info, 0xEE, sizeof *info); /* only what the manual names is set */
     info->st_mode = S_IFREG | 0644;
-    info->st_size = (off_t)file->size;
+    info->st_size = (off_t)(mem_broken == MEM_GROWING ? file->size / 2 : file->size);
     return 0;
 }
 
@@ -87,6 +94,7 @@ static ssize_t mem_pread(int fd, void *data, size_t size, off_t offset) {
 static ssize_t mem_pwrite(int fd, const void *data, size_t size, off_t offset) {
     mem_file *file = &mem_files[fd - MEM_FIRST];
     size_t end = (size_t)offset + size;
+    if (mem_broken == MEM_STUCK) return 0;
     if (end > mem_room) {
         errno = ENOSPC;
         return -1;
@@ -101,7 +109,8 @@ static ssize_t mem_pwrite(int fd, const void *data, size_t size, off_t offset) {
 
 static int mem_fsync(int fd) {
     mem_syncs += fd >= MEM_FIRST;
-    return 0;
+    errno = mem_broken == MEM_UNSYNCED ? EIO : EINVAL;
+    return mem_broken == MEM_UNSYNCED || mem_broken == MEM_NO_SYNC ? -1 : 0;
 }
 
 static int mem_unlink(const char *path) {
@@ -233,8 +242,54 @@ static void test_data(void) {
     mem_unlink("mem:/train-labels-idx1-ubyte");
 }
 
+/* What a file system may do to the readers and writers of whole files. */
+static void test_faults(void) {
+    static const struct {
+        mem_fault fault;
+        bool saves, loads;
+        const char *says;
+    } cases[] = {
+        {MEM_BLIND, true, false, "cannot look at the file"}, {MEM_GROWING, true, true, ""}, {MEM_TAKEN, false, true, "cannot create a temporary file"},
+        {MEM_STUCK, false, true, "cannot write"}, {MEM_UNSYNCED, false, true, "cannot bring the file to the disk"}, {MEM_NO_SYNC, true, true, ""},
+        {MEM_DARK, false, true, "cannot open its directory"}
+    };
+    const char *path = "mem:/net.safetensors";
+    mirt_strategy *strategy = quiet();
+    mirt_model *model = mirt_model_by_name(strategy, "mnist");
+    mirt_compile(model, NULL);
+    mirt_save(model, path, MIRT_SAVE_ALL);
+    for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
+        mem_broken = cases[i].fault;
+        const bool saved = mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK;
+        const bool said_save = saved || strstr(mirt_last_error(), cases[i].says) != NULL;
+        mirt_model *loaded = mirt_load(strategy, path);
+        const bool said_load = loaded || strstr(mirt_last_error(), cases[i].says) != NULL;
+        mem_broken = MEM_FINE;
+        mirt_model_destroy(loaded);
+        ok(saved == cases[i].saves && said_save && (loaded != NULL) == cases[i].loads && said_load && files_there() == 1 && files_open() == 0 &&
+           mirt_load_weights(model, path) == MIRT_OK, "fault %d: %s", (int)cases[i].fault, *cases[i].says ? cases[i].says : "no harm");
+    }
+    unsigned char *data;
+    size_t size;
+    ok(mirt__file_read(path, mem_find(path)->size - 1, &data, &size) == MIRT_E_FORMAT && !data, "too large: %s", mirt_last_error());
+    mem_broken = MEM_GROWING;
+    ok(mirt__file_read(path, mem_find(path)->size - 1, &data, &size) == MIRT_E_FORMAT && !data, "and grown while it was read: %s", mirt_last_error());
+    mem_broken = MEM_FINE;
+    mirt__file_writer writer;
+    ok(mirt__file_begin(&writer, "mem:/half") == MIRT_OK && mirt__file_append(&writer, "0123", 4) == MIRT_OK, "a file begins");
+    mem_broken = MEM_STUCK;
+    ok(mirt__file_append(&writer, "4567", 4) == MIRT_E_IO, "a write fails");
+    mem_broken = MEM_FINE;
+    ok(mirt__file_append(&writer, "4567", 4) == MIRT_E_IO && mirt__file_commit(&writer) == MIRT_E_IO && !mem_find("mem:/half") && files_there() == 1,
+       "and then the file never appears");
+    mirt__file_abort(&writer);
+    mirt_strategy_destroy(strategy);
+    mem_unlink(path);
+}
+
 int main(void) {
     test_models();
+    test_faults();
     test_data();
     ok(blocks_ever > 100 && live_blocks == 0, "%d blocks of memory were asked for, and all given back", blocks_ever);
     return done_testing();
