@@ -2854,7 +2854,8 @@ typedef struct mirt__resize {
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
-   ascending order. */
+   ascending order. With a `limit` (not 0) y is clipped to [0, limit], as relu and relu6 do, and dy counts only
+   where that y, `clipped`, lies between. */
 typedef struct mirt__norm {
     int64_t rows, n;
     bool by_row;
@@ -2862,6 +2863,8 @@ typedef struct mirt__norm {
     const mirt__real *x, *mean, *variance, *gamma, *beta, *dy;
     const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
     double count;
+    mirt__real limit;
+    const mirt__real *clipped; /* gradients */
     mirt__real *y;      /* normalize; norm_grad_input: dx */
     mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
 } mirt__norm;
@@ -2938,6 +2941,7 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* fo
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args); /* of the gradients */
 
 /* Images in one chunk of a weight gradient; a function of one image's shape alone. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
@@ -3379,6 +3383,9 @@ MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
     return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
 }
+
+/* A row of dy. */
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) { return mirt__align_up((size_t)args->n * sizeof(mirt__real)); }
 
 /* In units of a half output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
@@ -4354,9 +4361,15 @@ static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j
     return (s->x[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
 }
 
+/* What comes back through the clipping. */
+static mirt__real mirt__ref_norm_dy(const mirt__norm *s, int64_t row, int64_t j) {
+    const int64_t at = row * s->n + j;
+    return !s->clipped || (s->clipped[at] > 0 && s->clipped[at] < s->limit) ? s->dy[at] : 0;
+}
+
 /* The gradient of hat. */
 static mirt__real mirt__ref_norm_dhat(const mirt__norm *s, int64_t row, int64_t j) {
-    return s->gamma ? s->dy[row * s->n + j] * s->gamma[j] : s->dy[row * s->n + j];
+    return s->gamma ? mirt__ref_norm_dy(s, row, j) * s->gamma[j] : mirt__ref_norm_dy(s, row, j);
 }
 
 MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *where) {
@@ -4381,6 +4394,7 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where
             mirt__real y = mirt__ref_norm_hat(s, row, j);
             if (s->gamma) y *= s->gamma[j];
             if (s->beta) y += s->beta[j];
+            if (s->limit != 0) y = y < 0 ? 0 : y > s->limit ? s->limit : y;
             s->y[row * s->n + j] = y;
         }
     }
@@ -4391,7 +4405,7 @@ MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *
     for (int64_t j = 0; j < s->n; j++) {
         double sum = 0, product = 0;
         for (int64_t row = 0; row < s->rows; row++) {
-            const double dy = s->dy[row * s->n + j];
+            const double dy = mirt__ref_norm_dy(s, row, j);
             sum += dy;
             product += dy * mirt__ref_norm_hat(s, row, j);
         }
@@ -5865,6 +5879,7 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
     const float *factor = c->part, *offset = factor + n;
+    const float high = c->s.limit != 0 ? c->s.limit : INFINITY, low = c->s.limit != 0 ? 0 : -INFINITY;
     (void)scratch;
     for (int64_t row = begin; row < end; row++) {
         const float *x = c->s.x + row * n, *mean = c->s.mean;
@@ -5872,10 +5887,16 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
         if (c->s.by_row) {
             const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
             MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
+            for (int64_t j = 0; j < n; j++) {
+                const float value = (x[j] - middle) * inverse * factor[j] + offset[j];
+                y[j] = value < low ? low : value > high ? high : value;
+            }
         } else {
             MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean[j]) * factor[j] + offset[j];
+            for (int64_t j = 0; j < n; j++) {
+                const float value = (x[j] - mean[j]) * factor[j] + offset[j];
+                y[j] = value < low ? low : value > high ? high : value;
+            }
         }
     }
 }
@@ -5895,16 +5916,27 @@ MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where 
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
+/* A row of dy: itself or, with what the clipping stops left out, a copy. */
+static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row, void *scratch) {
+    const int64_t n = c->s.n;
+    const float *dy = c->s.dy + row * n, limit = c->s.limit;
+    float *copy = (float *)scratch;
+    if (!c->s.clipped) return dy;
+    const float *y = c->s.clipped + row * n;
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < n; j++) copy[j] = (y[j] > 0) & (y[j] < limit) ? dy[j] : 0;
+    return copy;
+}
+
 static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
-    (void)scratch;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         const int64_t first = chunk * MIRT__REDUCE_CHUNK, rows = mirt__common_chunk_rows(c, chunk);
         float *sum = c->part + chunk * 2 * n, *product = sum + n;
         memset(sum, 0, (size_t)(2 * n) * sizeof(float));
         for (int64_t row = first; row < first + rows; row++) {
-            const float *x = c->s.x + row * n, *dy = c->s.dy + row * n, *mean = c->s.mean;
+            const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
             const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
@@ -5945,9 +5977,8 @@ static void mirt__common_norm_back_columns(const void *args, int64_t begin, int6
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
     const float *factor = c->part, *less = factor + n, *part = less + n, *mean = c->s.mean;
-    (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
         float *dx = c->s.y + row * n;
         if (c->s.sum[0]) {
             MIRT__INDEPENDENT
@@ -5964,9 +5995,8 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     const int64_t n = c->s.n;
     const float *factor = c->part;
     float dhat[MIRT__REDUCE_CHUNK], along[MIRT__REDUCE_CHUNK];
-    (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
         const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
         float *dx = c->s.y + row * n;
         double sum = 0, product = 0;
@@ -15202,7 +15232,8 @@ MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int k
    norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
    a.batch_statistics: the statistics are x's own, and the gradient flows through them;
    a.synchronized: they are of all replicas' rows. norm_grad_sums: dy, x, mean, variance -> gradients
-   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx.
+   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx. Fused:
+   a.activation, relu or relu6; in the gradients, a.mask_activation and its output as the last input.
    batch_norm: see ops.h; also a.momentum, a.training. */
 
 /* Of an x of `shape`: the axes that gamma and beta have. */
@@ -15227,12 +15258,14 @@ static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s)
     s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
     s->by_row = node->a.last_axes > 0;
     s->epsilon = node->a.epsilon;
+    if (node->a.activation || node->a.mask_activation) s->limit = (mirt__real)(node->a.activation == MIRT_RELU6 || node->a.mask_activation == MIRT_RELU6 ? 6 : INFINITY);
 }
 
 static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     mirt__norm s;
     mirt__norm_args(node, rows, &s);
     out->shared = mirt__norm_shared(&s);
+    out->scratch = mirt__norm_scratch(&s);
 }
 
 /* Whether x has the axes: its rows are not among the last ones. */
@@ -15301,6 +15334,15 @@ static void mirt__normalize_run(const mirt__call *call) {
     call->kernels->normalize(&s, &call->where);
 }
 
+/* A gradient's node: with an activation its output comes last. */
+static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
+    mirt__attrs a = node->a;
+    a.mask_activation = a.activation;
+    a.activation = MIRT_LINEAR;
+    if (a.mask_activation) in[count++] = node->out[0];
+    return mirt__record(node->graph, id, &a, in, count);
+}
+
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
 static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
@@ -15312,15 +15354,15 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
         if (node->a.synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
         count += 2;
     }
-    return mirt__record(node->graph, MIRT__OP_norm_grad_input, &node->a, in, count);
+    return mirt__norm_grad_op(node, MIRT__OP_norm_grad_input, in, count);
 }
 
 static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int gamma = 3, beta = 3 + node->a.gamma;
     const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
-    mirt_tensor *in[4] = {dy[0], node->in[0], node->in[1], node->in[2]}, *sums = NULL;
+    mirt_tensor *in[5] = {dy[0], node->in[0], node->in[1], node->in[2], NULL}, *sums = NULL;
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
-        sums = mirt__record(node->graph, MIRT__OP_norm_grad_sums, &node->a, in, 4);
+        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, 4);
         if (!sums) return false;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
@@ -15343,6 +15385,7 @@ static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     s->x = (const mirt__real *)call->in[1];
     s->mean = (const mirt__real *)call->in[2];
     s->variance = (const mirt__real *)call->in[3];
+    if (call->node->a.mask_activation) s->clipped = (const mirt__real *)call->in[call->node->num_in - 1];
 }
 
 static void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -15359,11 +15402,11 @@ static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare
 
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const int sums = 4 + node->a.gamma;
+    const int sums = 4 + node->a.gamma, inputs = node->num_in - (node->a.mask_activation != MIRT_LINEAR);
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     if (node->a.gamma) s.gamma = (const mirt__real *)call->in[4];
-    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    for (int i = 0; i < 2 && sums < inputs; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
     s.count = (double)s.rows;
     if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
     s.y = (mirt__real *)call->out[0];
@@ -15915,10 +15958,15 @@ static void mirt__fuse_bias(mirt__node *node) {
     node->a.bias = true;
 }
 
+/* Whether `node` can apply the activation to what it computes. */
+static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind kind) {
+    return mirt__is_product(node) || (node->id == MIRT__OP_normalize && (kind == MIRT_RELU || kind == MIRT_RELU6));
+}
+
 static void mirt__fuse_activation(mirt__node *node) {
     mirt_activation_kind kind = mirt__activation_of(node);
     const mirt__node *p = node->in[0]->node;
-    if (kind == MIRT_LINEAR || !mirt__is_product(p) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
+    if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, NULL);
     node->a.activation = kind;
 }

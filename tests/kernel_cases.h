@@ -884,15 +884,16 @@ static void resize_grad_run(const job *j, const mirt__kernels *k, const mirt__wh
 
 /* ---- normalization: sums of rows in chunks and doubles, quotients by square roots of at least 0.01 */
 
-enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA };
+enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA, N_LIMIT }; /* limit: in eighths */
 static const int32_t norm_shapes[][MAX_NUMBERS] = {
     {1, 1, 0, 0, 0}, {1, 1, 1, 1, 1}, {7, 5, 0, 1, 1}, {6, 5, 1, 1, 1}, {300, 3, 0, 1, 0}, {515, 17, 0, 0, 1}, {256, 64, 0, 1, 1},
-    {5, 300, 1, 1, 0}, {9, 257, 1, 0, 1}, {260, 8, 1, 0, 0}, {3, 70, 0, 0, 0}, {0, 4, 0, 1, 1}, {0, 4, 1, 1, 1}, {SHAPE_LARGE},
+    {5, 300, 1, 1, 0}, {9, 257, 1, 0, 1}, {260, 8, 1, 0, 0}, {3, 70, 0, 0, 0},
+    {9, 21, 0, 1, 1, 4}, {270, 9, 0, 0, 0, 2}, {9, 21, 1, 1, 0, 4}, {0, 4, 0, 1, 1}, {0, 4, 1, 1, 1}, {SHAPE_LARGE},
     {1100, 130, 0, 1, 1}, {40, 1100, 1, 1, 1}, {SHAPE_END}};
 static int norm_rows_of(job *j, bool per_row, fill how, int64_t count) {
     return per_row ? row_input(j, how, count) : input(j, how, count * j->s[N_ROWS]);
 }
-/* x, dy, mean, variance, gamma, beta and the two sums, whether they are read or not. */
+/* x, dy, mean, variance, gamma, beta, the two sums and the clipped output, whether they are read or not. */
 static void norm_inputs(job *j, bool per_row) {
     const int64_t n = j->s[N_N];
     mirt__norm shape;
@@ -907,6 +908,8 @@ static void norm_inputs(job *j, bool per_row) {
         else input(j, i ? POSITIVE : UNIT, n);
     }
     for (int i = 0; i < 4; i++) input(j, UNIT, n);
+    norm_rows_of(j, per_row, UNIT, n);
+    j->scratch = mirt__norm_scratch(&shape);
 }
 static mirt__norm norm_args(const job *j, bool per_row) {
     mirt__norm s;
@@ -921,6 +924,8 @@ static mirt__norm norm_args(const job *j, bool per_row) {
     s.variance = (const float *)j->at[3];
     s.gamma = j->s[N_GAMMA] ? (const float *)j->at[4] : NULL;
     s.beta = j->s[N_BETA] ? (const float *)j->at[5] : NULL;
+    s.limit = (float)j->s[N_LIMIT] / 8;
+    if (j->s[N_LIMIT]) s.clipped = (const float *)j->at[8];
     return s;
 }
 static void norm_stats_plan(job *j) {
@@ -932,7 +937,7 @@ static void norm_stats_plan(job *j) {
 }
 static void norm_stats_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__norm s = norm_args(j, j->s[N_BY_ROW]);
-    for (int i = 0; i < 2; i++) s.out[i] = out_at(j, 8 + i);
+    for (int i = 0; i < 2; i++) s.out[i] = out_at(j, 9 + i);
     k->norm_stats(&s, where);
 }
 static void normalize_plan(job *j) {
@@ -941,7 +946,7 @@ static void normalize_plan(job *j) {
 }
 static void normalize_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__norm s = norm_args(j, true);
-    s.y = out_at(j, 8);
+    s.y = out_at(j, 9);
     k->normalize(&s, where);
 }
 static void norm_grad_sums_plan(job *j) {
@@ -950,7 +955,7 @@ static void norm_grad_sums_plan(job *j) {
 }
 static void norm_grad_sums_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__norm s = norm_args(j, false);
-    for (int i = 0; i < 2; i++) s.out[i] = out_at(j, 8 + i);
+    for (int i = 0; i < 2; i++) s.out[i] = out_at(j, 9 + i);
     k->norm_grad_sums(&s, where);
 }
 static void norm_grad_input_plan(job *j) {
@@ -961,7 +966,7 @@ static void norm_grad_input_run(const job *j, const mirt__kernels *k, const mirt
     mirt__norm s = norm_args(j, true);
     for (int i = 0; i < 2 && j->s[N_ROWS] != 3; i++) s.sum[i] = (const float *)j->at[6 + i]; /* three rows: constant statistics */
     s.count = 1.5 * j->s[N_ROWS];
-    s.y = out_at(j, 8);
+    s.y = out_at(j, 9);
     k->norm_grad_input(&s, where);
 }
 

@@ -8,7 +8,7 @@
    k roundings of partial sums. On `grid` inputs (multiples of 1/4) all sums are exact whatever
    their order, so that a wrong index cannot hide in a tolerance, and maxima have ties. */
 
-enum { MAX_BUFFERS = 10, MAX_NUMBERS = 20, SHAPE_END = INT32_MIN, SHAPE_LARGE };
+enum { MAX_BUFFERS = 12, MAX_NUMBERS = 20, SHAPE_END = INT32_MIN, SHAPE_LARGE };
 
 typedef enum role { IN, OUT, INOUT } role;
 typedef enum fill { UNIT, GRID, POSITIVE, WIDE, BYTES, WORDS, LABELS } fill;

@@ -288,6 +288,13 @@ CASE(normalize) { UNUSED; return own_statistics(v[0], v[1], v[2]); }
 CASE(normalize_gamma) { UNUSED; return own_statistics(v[0], v[1], NULL); }
 CASE(normalize_beta) { UNUSED; return own_statistics(v[0], NULL, v[1]); }
 CASE(normalize_plain) { UNUSED; return own_statistics(v[0], NULL, NULL); }
+CASE(normalize_relu) { UNUSED; return mirt_relu(own_statistics(v[0], v[1], v[2])); }
+CASE(batch_norm_relu6) {
+    UNUSED;
+    mirt_tensor *moving[2];
+    return over_rows(mirt__activation_op(MIRT_RELU6, batch_norm(batch(x, v[0]), x, v + 1, true, true, moving)));
+}
+CASE(layer_norm_relu) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt_relu(mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a)); }
 CASE(batch_norm) { UNUSED; mirt_tensor *moving[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, false, moving)); }
 CASE(batch_norm_synchronized) { UNUSED; mirt_tensor *moving[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, true, moving)); }
 CASE(batch_norm_inference) { UNUSED; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, false, false, NULL)); }
@@ -441,6 +448,9 @@ static const op_case op_cases[] = {
     {ROW(normalize_gamma), 2, {{3, 2, 3, 1}, {1}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_beta), 2, {{9, 17}, {17}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_plain), 1, {{6, 3}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(normalize_relu), 3, {{7, 3, 5}, {5}, {5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(batch_norm_relu6), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, -6.0, 6.0},
+    {ROW(layer_norm_relu), 3, {{3, 11}, {11}, {11}}, {3, 11}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_synchronized), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_inference), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},

@@ -60,10 +60,15 @@ static void mirt__fuse_bias(mirt__node *node) {
     node->a.bias = true;
 }
 
+/* Whether `node` can apply the activation to what it computes. */
+static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind kind) {
+    return mirt__is_product(node) || (node->id == MIRT__OP_normalize && (kind == MIRT_RELU || kind == MIRT_RELU6));
+}
+
 static void mirt__fuse_activation(mirt__node *node) {
     mirt_activation_kind kind = mirt__activation_of(node);
     const mirt__node *p = node->in[0]->node;
-    if (kind == MIRT_LINEAR || !mirt__is_product(p) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
+    if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, NULL);
     node->a.activation = kind;
 }

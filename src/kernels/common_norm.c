@@ -131,6 +131,7 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
     const float *factor = c->part, *offset = factor + n;
+    const float high = c->s.limit != 0 ? c->s.limit : INFINITY, low = c->s.limit != 0 ? 0 : -INFINITY;
     (void)scratch;
     for (int64_t row = begin; row < end; row++) {
         const float *x = c->s.x + row * n, *mean = c->s.mean;
@@ -138,10 +139,16 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
         if (c->s.by_row) {
             const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
             MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
+            for (int64_t j = 0; j < n; j++) {
+                const float value = (x[j] - middle) * inverse * factor[j] + offset[j];
+                y[j] = value < low ? low : value > high ? high : value;
+            }
         } else {
             MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean[j]) * factor[j] + offset[j];
+            for (int64_t j = 0; j < n; j++) {
+                const float value = (x[j] - mean[j]) * factor[j] + offset[j];
+                y[j] = value < low ? low : value > high ? high : value;
+            }
         }
     }
 }
@@ -161,16 +168,27 @@ MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where 
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
+/* A row of dy: itself or, with what the clipping stops left out, a copy. */
+static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row, void *scratch) {
+    const int64_t n = c->s.n;
+    const float *dy = c->s.dy + row * n, limit = c->s.limit;
+    float *copy = (float *)scratch;
+    if (!c->s.clipped) return dy;
+    const float *y = c->s.clipped + row * n;
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < n; j++) copy[j] = (y[j] > 0) & (y[j] < limit) ? dy[j] : 0;
+    return copy;
+}
+
 static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
-    (void)scratch;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         const int64_t first = chunk * MIRT__REDUCE_CHUNK, rows = mirt__common_chunk_rows(c, chunk);
         float *sum = c->part + chunk * 2 * n, *product = sum + n;
         memset(sum, 0, (size_t)(2 * n) * sizeof(float));
         for (int64_t row = first; row < first + rows; row++) {
-            const float *x = c->s.x + row * n, *dy = c->s.dy + row * n, *mean = c->s.mean;
+            const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
             const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
@@ -211,9 +229,8 @@ static void mirt__common_norm_back_columns(const void *args, int64_t begin, int6
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
     const float *factor = c->part, *less = factor + n, *part = less + n, *mean = c->s.mean;
-    (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
         float *dx = c->s.y + row * n;
         if (c->s.sum[0]) {
             MIRT__INDEPENDENT
@@ -230,9 +247,8 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     const int64_t n = c->s.n;
     const float *factor = c->part;
     float dhat[MIRT__REDUCE_CHUNK], along[MIRT__REDUCE_CHUNK];
-    (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = c->s.dy + row * n;
+        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
         const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
         float *dx = c->s.y + row * n;
         double sum = 0, product = 0;

@@ -12,9 +12,15 @@ static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j
     return (s->x[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
 }
 
+/* What comes back through the clipping. */
+static mirt__real mirt__ref_norm_dy(const mirt__norm *s, int64_t row, int64_t j) {
+    const int64_t at = row * s->n + j;
+    return !s->clipped || (s->clipped[at] > 0 && s->clipped[at] < s->limit) ? s->dy[at] : 0;
+}
+
 /* The gradient of hat. */
 static mirt__real mirt__ref_norm_dhat(const mirt__norm *s, int64_t row, int64_t j) {
-    return s->gamma ? s->dy[row * s->n + j] * s->gamma[j] : s->dy[row * s->n + j];
+    return s->gamma ? mirt__ref_norm_dy(s, row, j) * s->gamma[j] : mirt__ref_norm_dy(s, row, j);
 }
 
 MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *where) {
@@ -39,6 +45,7 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where
             mirt__real y = mirt__ref_norm_hat(s, row, j);
             if (s->gamma) y *= s->gamma[j];
             if (s->beta) y += s->beta[j];
+            if (s->limit != 0) y = y < 0 ? 0 : y > s->limit ? s->limit : y;
             s->y[row * s->n + j] = y;
         }
     }
@@ -49,7 +56,7 @@ MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *
     for (int64_t j = 0; j < s->n; j++) {
         double sum = 0, product = 0;
         for (int64_t row = 0; row < s->rows; row++) {
-            const double dy = s->dy[row * s->n + j];
+            const double dy = mirt__ref_norm_dy(s, row, j);
             sum += dy;
             product += dy * mirt__ref_norm_hat(s, row, j);
         }

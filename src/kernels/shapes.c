@@ -107,6 +107,9 @@ MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
 }
 
+/* A row of dy. */
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) { return mirt__align_up((size_t)args->n * sizeof(mirt__real)); }
+
 /* In units of a half output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
     const int64_t center = (2 * o + 1) * in, at = center - out, low = mirt__floor_div(at, 2 * out);

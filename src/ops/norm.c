@@ -4,7 +4,8 @@
    norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
    a.batch_statistics: the statistics are x's own, and the gradient flows through them;
    a.synchronized: they are of all replicas' rows. norm_grad_sums: dy, x, mean, variance -> gradients
-   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx.
+   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx. Fused:
+   a.activation, relu or relu6; in the gradients, a.mask_activation and its output as the last input.
    batch_norm: see ops.h; also a.momentum, a.training. */
 
 /* Of an x of `shape`: the axes that gamma and beta have. */
@@ -29,12 +30,14 @@ static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s)
     s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
     s->by_row = node->a.last_axes > 0;
     s->epsilon = node->a.epsilon;
+    if (node->a.activation || node->a.mask_activation) s->limit = (mirt__real)(node->a.activation == MIRT_RELU6 || node->a.mask_activation == MIRT_RELU6 ? 6 : INFINITY);
 }
 
 static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     mirt__norm s;
     mirt__norm_args(node, rows, &s);
     out->shared = mirt__norm_shared(&s);
+    out->scratch = mirt__norm_scratch(&s);
 }
 
 /* Whether x has the axes: its rows are not among the last ones. */
@@ -103,6 +106,15 @@ static void mirt__normalize_run(const mirt__call *call) {
     call->kernels->normalize(&s, &call->where);
 }
 
+/* A gradient's node: with an activation its output comes last. */
+static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
+    mirt__attrs a = node->a;
+    a.mask_activation = a.activation;
+    a.activation = MIRT_LINEAR;
+    if (a.mask_activation) in[count++] = node->out[0];
+    return mirt__record(node->graph, id, &a, in, count);
+}
+
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
 static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
@@ -114,15 +126,15 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
         if (node->a.synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
         count += 2;
     }
-    return mirt__record(node->graph, MIRT__OP_norm_grad_input, &node->a, in, count);
+    return mirt__norm_grad_op(node, MIRT__OP_norm_grad_input, in, count);
 }
 
 static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int gamma = 3, beta = 3 + node->a.gamma;
     const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
-    mirt_tensor *in[4] = {dy[0], node->in[0], node->in[1], node->in[2]}, *sums = NULL;
+    mirt_tensor *in[5] = {dy[0], node->in[0], node->in[1], node->in[2], NULL}, *sums = NULL;
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
-        sums = mirt__record(node->graph, MIRT__OP_norm_grad_sums, &node->a, in, 4);
+        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, 4);
         if (!sums) return false;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
@@ -145,6 +157,7 @@ static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     s->x = (const mirt__real *)call->in[1];
     s->mean = (const mirt__real *)call->in[2];
     s->variance = (const mirt__real *)call->in[3];
+    if (call->node->a.mask_activation) s->clipped = (const mirt__real *)call->in[call->node->num_in - 1];
 }
 
 static void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -161,11 +174,11 @@ static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare
 
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const int sums = 4 + node->a.gamma;
+    const int sums = 4 + node->a.gamma, inputs = node->num_in - (node->a.mask_activation != MIRT_LINEAR);
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     if (node->a.gamma) s.gamma = (const mirt__real *)call->in[4];
-    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    for (int i = 0; i < 2 && sums < inputs; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
     s.count = (double)s.rows;
     if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
     s.y = (mirt__real *)call->out[0];
