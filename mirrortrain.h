@@ -19037,7 +19037,7 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
     if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
-    else if (like.count < 1) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, mirt__shape_text(&shape, text));
+    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, mirt__shape_text(&shape, text));
     else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
         return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
     }
@@ -19850,7 +19850,7 @@ static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const 
     for (int i = 0; i < MIRT__COUNT(mirt__variable_fields); i++) {
         if (!config || mirt__read_field(config, &mirt__variable_fields[i], (char *)&desc) != MIRT_OK) return false;
     }
-    mirt_tensor *v = NULL; (void)name;/*TEMP*/
+    mirt_tensor *v = mirt_variable(r->model, name, desc.shape, desc.initializer, desc.trainable);
     return v && mirt__read_done(r, name, v->node->out, 1);
 }
 

@@ -144,7 +144,7 @@ static const lie lies[] = {
     {ARCHITECTURE, DENSE, "\"name\":\"dense\"", MIRT_E_FORMAT, "layer dense: its input is not a layer before it"},
     {ARCHITECTURE, "\"input\":\"input_layer\"", "\"input\":\"conv2d\"", MIRT_E_FORMAT, "layer rescaling: its input is not a layer before it"},
     {ARCHITECTURE, INPUT, "", MIRT_E_FORMAT, "layer rescaling: its input is not a layer before it"},
-    {ARCHITECTURE, INPUT, INPUT "{\"class_name\":\"InputLayer\",\"name\":\"two\",\"config\":{\"shape\":[6,6,1]}},", MIRT_E_FORMAT, "already has an input"},
+    {ARCHITECTURE, INPUT, INPUT "{\"class_name\":\"InputLayer\",\"name\":\"two\",\"config\":{\"shape\":[6,6,1]}},", MIRT_OK, NULL}, /* a model of two inputs */
     {ARCHITECTURE, INPUT, "{\"class_name\":\"InputLayer\",\"name\":\"input_layer\",\"input\":\"input_layer\",\"config\":{\"shape\":[6,6,1]}},", MIRT_E_FORMAT, "layer input_layer: an InputLayer has no input"},
     /* input shapes */
     {ARCHITECTURE, "[6,6,1]", "[]", MIRT_E_FORMAT, "shape must be 1 to 5 positive integers"},

@@ -359,7 +359,7 @@ static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const 
     for (int i = 0; i < MIRT__COUNT(mirt__variable_fields); i++) {
         if (!config || mirt__read_field(config, &mirt__variable_fields[i], (char *)&desc) != MIRT_OK) return false;
     }
-    mirt_tensor *v = NULL; (void)name;/*TEMP*/
+    mirt_tensor *v = mirt_variable(r->model, name, desc.shape, desc.initializer, desc.trainable);
     return v && mirt__read_done(r, name, v->node->out, 1);
 }
 
