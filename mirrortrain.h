@@ -587,6 +587,35 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
 /* int32, uint8 or bool indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
+/* An op of one's own, on buffers of host memory. */
+typedef struct mirt_op_call {
+    int num_in;
+    const mirt_shape *in_shape; /* [num_in]; batched ones begin with the rows of this call */
+    const void *const *in;      /* [num_in] dense values of the inputs' dtypes */
+    mirt_shape out_shape;
+    float *out;                 /* forward: to be written; backward: what was written */
+    const float *dout;          /* backward: the gradient of out */
+    float *const *din;          /* backward: [num_in] gradients to be written; NULL where nobody asks */
+    const void *config;
+    int64_t first_row;          /* of these rows in the global batch */
+} mirt_op_call;
+/* Functions return 0, or a code of failure, which ends the step with MIRT_E_CALLBACK and changes nothing. They are called
+   by several threads at once, each for the rows of a replica: they must be thread safe, and a row's result
+   must not depend on the other rows if it is not to depend on the number of replicas. */
+typedef struct mirt_op_class {
+    const char *name;
+    size_t config_size; /* bytes of numbers without pointers, copied, and saved as they are */
+    /* The output's shape from the inputs', in which MIRT_ROWS stands for rows; NULL: that of the first input. */
+    int (*shape)(const mirt_shape *in, int num_in, const void *config, mirt_shape *out, void *user);
+    int (*forward)(const mirt_op_call *call, void *user);
+    int (*backward)(const mirt_op_call *call, void *user); /* NULL: not differentiable */
+    void *user;
+} mirt_op_class;
+/* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is float32. */
+MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
+/* Makes the class known to mirt_load. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op);
+
 /* >>layers (names and defaults as in keras.layers) ---------------------------------------- */
 /* Threads: a model and its layers are for the one thread at a time that has their strategy. Functions without
    a model or tensor among their arguments: any thread at any time. */
@@ -12904,7 +12933,7 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
    infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
 
 #define MIRT__MAX_IN 8
-#define MIRT__MAX_OUT 4
+#define MIRT__MAX_OUT 8
 /* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
    machine, and so small that sums and products of a few cannot overflow. */
 #define MIRT__MAX_ELEMENTS ((int64_t)1 << 40)
@@ -12924,6 +12953,7 @@ typedef struct mirt__op mirt__op;
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
+    X(user) X(user_grad) \
     X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) \
     X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
     X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
@@ -12966,6 +12996,7 @@ typedef struct mirt__attrs {
     bool synchronized;     /* normalization: the statistics are of the global batch */
     float epsilon;
     double momentum;
+    const mirt_op_class *user_op; /* owned by the strategy */
     mirt_training training; /* how a model called as a layer was to be run */
 } mirt__attrs;
 
@@ -15576,6 +15607,92 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
     return mirt__resize2d_op(x, to[0], to[1], bilinear);
 }
 
+/* >>section ops/user.c */
+
+/* The user's own ops: a.user_op, and a.data, a.bytes: its config. user_grad: the forward's inputs, its output, the
+   output's gradient; an output for every input. */
+
+/* With the rows of this call in front of batched tensors. */
+static mirt_shape mirt__user_shape_at(const mirt_tensor *t, int64_t rows) {
+    mirt_shape shape = t->shape;
+    if (mirt__is_batched(&shape)) shape.dim[0] = rows;
+    return shape;
+}
+
+static bool mirt__user_out_check(const mirt__node *node, const mirt_shape *out, bool batched) {
+    char text[96];
+    bool good = out->rank >= 0 && out->rank <= MIRT_MAX_RANK;
+    for (int i = 0; good && i < out->rank; i++) good = out->dim[i] > 0 || (i == 0 && out->dim[0] == MIRT_ROWS && batched);
+    if (good) return true;
+    if (out->rank > MIRT_MAX_RANK || out->rank < 0) return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %d axes", node->a.user_op->name, out->rank), false;
+    return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %s", node->a.user_op->name, mirt__shape_text(out, text)), false;
+}
+
+static bool mirt__user_shape(mirt__node *node) {
+    const mirt_op_class *op = node->a.user_op;
+    mirt_shape in[MIRT__MAX_IN], out = node->in[0]->shape;
+    bool batched = false;
+    for (int i = 0; i < node->num_in; i++) {
+        in[i] = node->in[i]->shape;
+        batched = batched || mirt__is_batched(&in[i]);
+    }
+    int code = op->shape ? op->shape(in, node->num_in, node->a.data, &out, op->user) : 0;
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
+    return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
+}
+
+/* Calls the user's function; its failure stops the step. */
+static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
+    const mirt__node *node = call->node;
+    const mirt_op_class *op = node->a.user_op;
+    mirt_op_call c;
+    mirt_shape in[MIRT__MAX_IN];
+    const mirt_tensor *out = backward ? node->in[num_in] : node->out[0];
+    for (int i = 0; i < num_in; i++) in[i] = mirt__user_shape_at(node->in[i], call->rows);
+    memset(&c, 0, sizeof c);
+    c.num_in = num_in;
+    c.in_shape = in;
+    c.in = (const void *const *)call->in;
+    c.out_shape = mirt__user_shape_at(out, call->rows);
+    c.config = node->a.data;
+    c.first_row = call->run->first_row;
+    if (backward) {
+        c.out = (float *)call->in[num_in];
+        c.dout = (const float *)call->in[num_in + 1];
+        c.din = (float *const *)call->out;
+    } else {
+        c.out = (float *)call->out[0];
+    }
+    int code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
+    if (code && call->run->failed) __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
+}
+
+static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }
+static void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
+
+static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    if (!node->a.user_op->backward) {
+        return mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: mirt_stop_gradient its input", node->a.user_op->name), false;
+    }
+    for (int i = 0; i < node->num_in; i++) in[i] = node->in[i];
+    in[node->num_in] = node->out[0];
+    in[node->num_in + 1] = dy[0];
+    mirt_tensor *first = mirt__record(node->graph, MIRT__OP_user_grad, &node->a, in, node->num_in + 2);
+    for (int i = 0; first && i < node->num_in; i++) dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
+    return first != NULL;
+}
+
+static bool mirt__user_grad_shape(mirt__node *node) {
+    for (int i = 0; i < node->num_in - 2; i++) {
+        if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
+    }
+    return true;
+}
+
+MIRT__TABLE mirt__op mirt__op_user = {"user", mirt__user_shape, mirt__user_gradient, mirt__user_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_user_grad = {"user_grad", mirt__user_grad_shape, NULL, mirt__user_grad_run, NULL, NULL, false, 0xffu, NULL};
+
 /* >>section ops/table.c */
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
@@ -16315,6 +16432,7 @@ struct mirt_strategy {
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it */
     mirt__pool pool;    /* what lives as long as it does */
+    struct mirt__op_entry *op_classes;       /* user-defined, a list, the latest first */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
 
@@ -17074,6 +17192,12 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 /* Makes the list of the compiled model's metrics, and the names for logs. */
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
+
+/* --- custom_op.c --- */
+/* NULL when none of this name is registered. */
+MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name);
+/* Records the strategy's op `op`; config: op->config_size bytes. */
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
 
 /* --- call.c --- */
 /* The model that was called as this layer, or NULL. */
@@ -19901,6 +20025,87 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 }
 
 #undef MIRT__MAX_ENTRIES
+
+/* >>section nn/custom_op.c */
+
+/* User-defined ops. A class is copied into the strategy when it is registered or first used, where files find it. */
+
+struct mirt__op_entry {
+    mirt_op_class op;
+    struct mirt__op_entry *next;
+};
+
+static mirt_status mirt__op_class_check(const mirt_op_class *op) {
+    if (!op || !op->name || !*op->name || strlen(op->name) > 100 || !mirt__utf8_valid(op->name, strlen(op->name))) {
+        return mirt__fail(MIRT_E_INVALID, "an op needs a name of 1 to 100 bytes of UTF-8");
+    }
+    if (!op->forward) return mirt__fail(MIRT_E_INVALID, "op %s has no forward function", op->name);
+    if (op->config_size > 1 << 20) return mirt__fail(MIRT_E_INVALID, "op %s: a config of %zu bytes; at most a megabyte is possible", op->name, op->config_size);
+    return MIRT_OK;
+}
+
+MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name) {
+    for (const struct mirt__op_entry *e = strategy->op_classes; e; e = e->next) {
+        if (strcmp(e->op.name, name) == 0) return &e->op;
+    }
+    return NULL;
+}
+
+/* The strategy's copy of `op`, made if there is none like it. */
+static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mirt_op_class *op) {
+    if (mirt__op_class_check(op) != MIRT_OK) return NULL;
+    const mirt_op_class *known = mirt__op_class_by_name(strategy, op->name);
+    if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward && known->user == op->user &&
+        known->config_size == op->config_size) {
+        return known;
+    }
+    struct mirt__op_entry *e = (struct mirt__op_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
+    const char *name = e ? mirt__pool_strdup(&strategy->pool, op->name) : NULL;
+    if (!name) return NULL;
+    e->op = *op;
+    e->op.name = name;
+    e->next = strategy->op_classes;
+    strategy->op_classes = e;
+    return &e->op;
+}
+
+MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op) {
+    if (!strategy) return mirt__fail_missing("mirt_register_op", "strategy");
+    return mirt__op_class_of(strategy, op) ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config) {
+    mirt__attrs a = mirt__no_attrs();
+    a.user_op = op;
+    if (num_in < 1 || num_in > MIRT__MAX_IN - 2) return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; it must be 1 to %d", op->name, num_in, MIRT__MAX_IN - 2), (mirt_tensor *)NULL;
+    if (op->config_size) {
+        void *copy = mirt__pool_alloc(&graph->pool, op->config_size);
+        if (!copy) return NULL;
+        memcpy(copy, config, op->config_size);
+        a.data = copy;
+        a.bytes = op->config_size;
+        a.dtype = MIRT_UINT8;
+    }
+    return mirt__record(graph, MIRT__OP_user, &a, in, num_in);
+}
+
+MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config) {
+    if (!in || num_in < 1 || !in[0]) return NULL;
+    mirt__graph *graph = in[0]->node->graph;
+    const mirt_model *model = graph->model ? graph->model : graph->root;
+    if (graph->status != MIRT_OK) return NULL;
+    for (int i = 0; i < num_in && i < MIRT__MAX_IN; i++) {
+        if (!in[i]) return NULL;
+    }
+    const mirt_op_class *own = mirt__op_class_of(model->strategy, op);
+    if (own && own->config_size && !config) {
+        mirt__fail(MIRT_E_INVALID, "%s needs its config of %zu bytes", own->name, own->config_size);
+        own = NULL;
+    }
+    mirt_tensor *out = own ? mirt__user_op(graph, own, in, num_in, config) : NULL;
+    if (!out) mirt__graph_poison(graph);
+    return out;
+}
 
 /* >>section nn/call.c */
 

@@ -389,6 +389,35 @@ MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype);
 /* int32, uint8 or bool indices -> float32 [.., depth]; an index outside [0, depth) gives zeros. */
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 
+/* An op of one's own, on buffers of host memory. */
+typedef struct mirt_op_call {
+    int num_in;
+    const mirt_shape *in_shape; /* [num_in]; batched ones begin with the rows of this call */
+    const void *const *in;      /* [num_in] dense values of the inputs' dtypes */
+    mirt_shape out_shape;
+    float *out;                 /* forward: to be written; backward: what was written */
+    const float *dout;          /* backward: the gradient of out */
+    float *const *din;          /* backward: [num_in] gradients to be written; NULL where nobody asks */
+    const void *config;
+    int64_t first_row;          /* of these rows in the global batch */
+} mirt_op_call;
+/* Functions return 0, or a code of failure, which ends the step with MIRT_E_CALLBACK and changes nothing. They are called
+   by several threads at once, each for the rows of a replica: they must be thread safe, and a row's result
+   must not depend on the other rows if it is not to depend on the number of replicas. */
+typedef struct mirt_op_class {
+    const char *name;
+    size_t config_size; /* bytes of numbers without pointers, copied, and saved as they are */
+    /* The output's shape from the inputs', in which MIRT_ROWS stands for rows; NULL: that of the first input. */
+    int (*shape)(const mirt_shape *in, int num_in, const void *config, mirt_shape *out, void *user);
+    int (*forward)(const mirt_op_call *call, void *user);
+    int (*backward)(const mirt_op_call *call, void *user); /* NULL: not differentiable */
+    void *user;
+} mirt_op_class;
+/* Records it, in a model or in the body of a function, on 1 to 6 tensors; the class is copied. The output is float32. */
+MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
+/* Makes the class known to mirt_load. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op);
+
 /* >>layers (names and defaults as in keras.layers) ---------------------------------------- */
 /* Threads: a model and its layers are for the one thread at a time that has their strategy. Functions without
    a model or tensor among their arguments: any thread at any time. */

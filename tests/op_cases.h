@@ -223,6 +223,34 @@ CASE(max_pool_sparse) { UNUSED; mirt__attrs a = window(1, 2, 3, 3, 1, 1, 1, MIRT
 CASE(average_pool) { UNUSED; mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__average_pool2d_op(v[0], &a); }
 CASE(average_pool_same) { UNUSED; mirt__attrs a = window(3, 3, 2, 1, 1, 1, 1, MIRT_SAME); return mirt__average_pool2d_op(batch(x, v[0]), &a); }
 CASE(global_average_pool) { UNUSED; return mirt__reduce_op(MIRT__REDUCE_MEAN, batch(x, v[0]), 6u, false); }
+/* scale * a * a * b, a user's own. */
+static int cube_forward(const mirt_op_call *c, void *user) {
+    const mirt__real *a = (const mirt__real *)c->in[0], *b = (const mirt__real *)c->in[1];
+    const float scale = *(const float *)c->config;
+    mirt__real *y = (mirt__real *)(void *)c->out;
+    (void)user;
+    for (int64_t i = 0; i < mirt__shape_count(&c->out_shape); i++) y[i] = (mirt__real)scale * a[i] * a[i] * b[i];
+    return 0;
+}
+static int cube_backward(const mirt_op_call *c, void *user) {
+    const mirt__real *a = (const mirt__real *)c->in[0], *b = (const mirt__real *)c->in[1], *dy = (const mirt__real *)(const void *)c->dout;
+    const float scale = *(const float *)c->config;
+    mirt__real *da = (mirt__real *)(void *)c->din[0], *db = (mirt__real *)(void *)c->din[1];
+    (void)user;
+    for (int64_t i = 0; i < mirt__shape_count(&c->out_shape); i++) {
+        if (da) da[i] = 2 * (mirt__real)scale * a[i] * b[i] * dy[i];
+        if (db) db[i] = (mirt__real)scale * a[i] * a[i] * dy[i];
+    }
+    return 0;
+}
+static const mirt_op_class cube_class = {"cube", sizeof(float), NULL, cube_forward, cube_backward, NULL};
+static mirt_tensor *cube(mirt__graph *g, mirt_tensor *a, mirt_tensor *b) {
+    const float scale = 0.5f;
+    mirt_tensor *in[2] = {a, b};
+    return mirt__user_op(g, &cube_class, in, 2, &scale);
+}
+CASE(user) { UNUSED; return cube(g, v[0], v[1]); }
+CASE(user_rows) { UNUSED; return cube(g, batch(x, v[0]), batch(x, v[1])); }
 CASE(dropout) { UNUSED; return mirt__dropout_op(batch(x, v[0]), 0.4f, 77); }
 
 /* The class numbers or targets of the losses are made from x itself, so that one input serves. */
@@ -432,6 +460,8 @@ static const op_case op_cases[] = {
     {ROW(average_pool), 1, {{2, 5, 4, 3}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(average_pool_same), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
     {ROW(global_average_pool), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
+    {ROW(user), 2, {{3, 5}, {3, 5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(user_rows), 2, {{3, 5}, {5}}, {3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
     {ROW(conv_transpose), 2, {{4, 3, 2}, {3, 2, 5, 2}}, {4, 3, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_transpose_same), 2, {{2, 3, 4, 2}, {3, 3, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},

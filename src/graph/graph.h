@@ -7,7 +7,7 @@
 #include "../kernels/kernels.h"
 
 #define MIRT__MAX_IN 8
-#define MIRT__MAX_OUT 4
+#define MIRT__MAX_OUT 8
 /* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
    machine, and so small that sums and products of a few cannot overflow. */
 #define MIRT__MAX_ELEMENTS ((int64_t)1 << 40)
@@ -27,6 +27,7 @@ typedef struct mirt__op mirt__op;
     X(reshape) X(cast) X(one_hot) \
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
+    X(user) X(user_grad) \
     X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) \
     X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
     X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
@@ -69,6 +70,7 @@ typedef struct mirt__attrs {
     bool synchronized;     /* normalization: the statistics are of the global batch */
     float epsilon;
     double momentum;
+    const mirt_op_class *user_op; /* owned by the strategy */
     mirt_training training; /* how a model called as a layer was to be run */
 } mirt__attrs;
 

@@ -219,6 +219,12 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 
+/* --- custom_op.c --- */
+/* NULL when none of this name is registered. */
+MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name);
+/* Records the strategy's op `op`; config: op->config_size bytes. */
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
+
 /* --- call.c --- */
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);

@@ -1,0 +1,84 @@
+#include "ops.h"
+/* The user's own ops: a.user_op, and a.data, a.bytes: its config. user_grad: the forward's inputs, its output, the
+   output's gradient; an output for every input. */
+
+/* With the rows of this call in front of batched tensors. */
+static mirt_shape mirt__user_shape_at(const mirt_tensor *t, int64_t rows) {
+    mirt_shape shape = t->shape;
+    if (mirt__is_batched(&shape)) shape.dim[0] = rows;
+    return shape;
+}
+
+static bool mirt__user_out_check(const mirt__node *node, const mirt_shape *out, bool batched) {
+    char text[96];
+    bool good = out->rank >= 0 && out->rank <= MIRT_MAX_RANK;
+    for (int i = 0; good && i < out->rank; i++) good = out->dim[i] > 0 || (i == 0 && out->dim[0] == MIRT_ROWS && batched);
+    if (good) return true;
+    if (out->rank > MIRT_MAX_RANK || out->rank < 0) return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %d axes", node->a.user_op->name, out->rank), false;
+    return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %s", node->a.user_op->name, mirt__shape_text(out, text)), false;
+}
+
+static bool mirt__user_shape(mirt__node *node) {
+    const mirt_op_class *op = node->a.user_op;
+    mirt_shape in[MIRT__MAX_IN], out = node->in[0]->shape;
+    bool batched = false;
+    for (int i = 0; i < node->num_in; i++) {
+        in[i] = node->in[i]->shape;
+        batched = batched || mirt__is_batched(&in[i]);
+    }
+    int code = op->shape ? op->shape(in, node->num_in, node->a.data, &out, op->user) : 0;
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
+    return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
+}
+
+/* Calls the user's function; its failure stops the step. */
+static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
+    const mirt__node *node = call->node;
+    const mirt_op_class *op = node->a.user_op;
+    mirt_op_call c;
+    mirt_shape in[MIRT__MAX_IN];
+    const mirt_tensor *out = backward ? node->in[num_in] : node->out[0];
+    for (int i = 0; i < num_in; i++) in[i] = mirt__user_shape_at(node->in[i], call->rows);
+    memset(&c, 0, sizeof c);
+    c.num_in = num_in;
+    c.in_shape = in;
+    c.in = (const void *const *)call->in;
+    c.out_shape = mirt__user_shape_at(out, call->rows);
+    c.config = node->a.data;
+    c.first_row = call->run->first_row;
+    if (backward) {
+        c.out = (float *)call->in[num_in];
+        c.dout = (const float *)call->in[num_in + 1];
+        c.din = (float *const *)call->out;
+    } else {
+        c.out = (float *)call->out[0];
+    }
+    int code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
+    if (code && call->run->failed) __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
+}
+
+static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }
+static void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
+
+static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    if (!node->a.user_op->backward) {
+        return mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: mirt_stop_gradient its input", node->a.user_op->name), false;
+    }
+    for (int i = 0; i < node->num_in; i++) in[i] = node->in[i];
+    in[node->num_in] = node->out[0];
+    in[node->num_in + 1] = dy[0];
+    mirt_tensor *first = mirt__record(node->graph, MIRT__OP_user_grad, &node->a, in, node->num_in + 2);
+    for (int i = 0; first && i < node->num_in; i++) dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
+    return first != NULL;
+}
+
+static bool mirt__user_grad_shape(mirt__node *node) {
+    for (int i = 0; i < node->num_in - 2; i++) {
+        if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
+    }
+    return true;
+}
+
+MIRT__TABLE mirt__op mirt__op_user = {"user", mirt__user_shape, mirt__user_gradient, mirt__user_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_user_grad = {"user_grad", mirt__user_grad_shape, NULL, mirt__user_grad_run, NULL, NULL, false, 0xffu, NULL};
