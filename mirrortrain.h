@@ -19363,6 +19363,23 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     }
 }
 
+/* Those of single outputs, when there are any. */
+static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
+    int count = 0;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
+        if (c->losses[i] || c->loss_weights[i] != 0) count = i + 1;
+    }
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : ",\"losses\":[");
+        mirt__json_write_string(out, mirt__loss_name(c->losses[i]));
+    }
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : "],\"loss_weights\":[");
+        mirt__json_write_number(out, (double)c->loss_weights[i]);
+    }
+    if (count) mirt__text_add(out, "]");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
@@ -19372,6 +19389,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     for (int i = 0; i < optimizer->num_fields; i++) mirt__write_field(out, &optimizer->fields[i], (const char *)&c->optimizer, false);
     mirt__text_add(out, "}");
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
+    mirt__write_losses(c, out);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
@@ -19499,15 +19517,11 @@ static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int
     return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
 }
 
-/* Where any rank will do the rows of a batch may come first. */
+/* `minimum` 0: any rank, and rows of a batch and paddings are possible too; what reads it says no to the rest. */
 static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum, mirt_shape *out) {
     int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS, minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
-    if (rank < 0) return mirt_last_status();
-    out->rank = rank;
-    for (int i = 0; i < rank; i++) {
-        if (out->dim[i] < 1 && (i > 0 || out->dim[i] != MIRT_ROWS)) return mirt__fail(MIRT_E_FORMAT, "%s: a dimension is %lld", key, (long long)out->dim[i]);
-    }
-    return MIRT_OK;
+    if (rank >= 0) out->rank = rank;
+    return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
@@ -19597,6 +19611,27 @@ static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out)
     return MIRT_OK;
 }
 
+/* Of single outputs; there may be none. */
+static mirt_status mirt__losses_read(const mirt__json *json, const char *const *names, mirt_compile_desc *out) {
+    const mirt__json *losses = mirt__json_member(json, "losses"), *weights = mirt__json_member(json, "loss_weights");
+    const bool arrays = losses && weights && losses->type == MIRT__JSON_ARRAY && weights->type == MIRT__JSON_ARRAY;
+    if (!losses && !weights) return MIRT_OK;
+    if (!arrays || losses->count != weights->count || losses->count > MIRT_MAX_OUTPUTS) {
+        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one an output", MIRT_MAX_OUTPUTS);
+    }
+    for (size_t i = 0; i < losses->count; i++) {
+        const mirt__json *name = losses->item[i], *weight = weights->item[i];
+        int loss = 0;
+        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0)) loss++;
+        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER || !(fabs(weight->number) <= (double)FLT_MAX)) {
+            return mirt__fail(MIRT_E_FORMAT, "loss number %zu is not known to this version, or its weight no number", i + 1);
+        }
+        out->losses[i] = (mirt_loss)loss;
+        out->loss_weights[i] = (float)weight->number;
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out) {
     memset(out, 0, sizeof *out);
     if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
@@ -19612,7 +19647,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
     }
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
-    return mirt__metrics_read(metrics, out->metrics);
+    return mirt__losses_read(json, losses, out) == MIRT_OK ? mirt__metrics_read(metrics, out->metrics) : mirt_last_status();
 }
 
 /* >>section nn/architecture.c */
