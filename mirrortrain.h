@@ -20878,6 +20878,7 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     mirt__row_bases(f, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
     b->state = f->states + (size_t)replica * f->state_bytes;
+    if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
 static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {

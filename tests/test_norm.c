@@ -3,6 +3,7 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/norm.h"
+#include "mirror_util.h"
 #include "replay.h"
 #include "tap.h"
 
@@ -247,6 +248,93 @@ static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
     end();
 }
 
+/* >>a model in training */
+
+enum { SEVEN_IMAGES = 7 * 4 * 3 * 2 };
+
+static mirt_model *training_model(mirt_strategy *s, bool synchronized) {
+    mirt_model *m = mirt_model_create(s, "norm");
+    mirt_conv2d_desc conv;
+    mirt_batch_norm_desc norm;
+    mirt_dense_desc dense;
+    mirt_compile_desc compile;
+    memset(&conv, 0, sizeof conv);
+    memset(&norm, 0, sizeof norm);
+    memset(&dense, 0, sizeof dense);
+    memset(&compile, 0, sizeof compile);
+    conv.filters = dense.units = 3;
+    conv.kernel[0] = 3;
+    conv.padding = MIRT_SAME;
+    conv.no_bias = true;
+    norm.momentum = 0.9f;
+    norm.synchronized = synchronized;
+    mirt_tensor *x = mirt_batch_norm(mirt_conv2d(mirt_input(m, MIRT_SHAPE(4, 3, 2)), &conv), &norm);
+    mirt_model_output(m, mirt_dense(mirt_global_average_pool2d(mirt_relu(x)), &dense));
+    compile.optimizer = mirt_sgd(0.125f, 0, false);
+    compile.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    compile.from_logits = true;
+    return mirt_compile(m, &compile) == MIRT_OK ? m : NULL;
+}
+
+static bool set_uniform(mirt_model *m, const char *name, int64_t count, unsigned seed, float plus) {
+    float values[64];
+    uniform(values, count, seed, 1, plus);
+    return mirt_set_weight(m, name, values, (size_t)count) == MIRT_OK;
+}
+
+static double weight_off_by(mirt_model *m, const char *name, int device, const double *golden, int64_t count) {
+    float values[64];
+    return mirt_get_weight(m, name, device, values, (size_t)count) == MIRT_OK ? off_by(values, golden, count) : INFINITY;
+}
+
+/* kernel: takes the convolution's trained kernel, or NULL. */
+static void check_training(const golden_training *c, int devices, int replicas, bool synchronized, float *kernel) {
+    static float pixels[SEVEN_IMAGES];
+    int32_t labels[7];
+    double loss, error = 0;
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m = training_model(s, synchronized);
+    mirt_logs logs;
+    uniform(pixels, SEVEN_IMAGES, 800, 1, 0);
+    for (int i = 0; i < 7; i++) labels[i] = i % 3;
+    const mirt_array x = mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(7, 4, 3, 2)), y = mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(7));
+    bool good = m && set_uniform(m, "conv2d/kernel", 54, 801, 0) && set_uniform(m, "batch_normalization/gamma", 3, 802, 1.5f) &&
+                set_uniform(m, "batch_normalization/beta", 3, 803, 0) && set_uniform(m, "dense/kernel", 9, 804, 0);
+    for (int step = 0; good && step < 4; step++) {
+        good = mirt_train_step(m, x, y, &loss) == MIRT_OK;
+        error = fmax(error, fabs(loss - c->loss[step]));
+    }
+    for (int d = 0; good && d < devices; d++) {
+        error = fmax(error, weight_off_by(m, "conv2d/kernel", d, c->kernel, 54));
+        error = fmax(error, weight_off_by(m, "batch_normalization/gamma", d, c->gamma, 3));
+        error = fmax(error, weight_off_by(m, "batch_normalization/beta", d, c->beta, 3));
+        error = fmax(error, weight_off_by(m, "batch_normalization/moving_mean", d, c->moving_mean, 3));
+        error = fmax(error, weight_off_by(m, "batch_normalization/moving_variance", d, c->moving_variance, 3));
+    }
+    if (good && kernel) good = mirt_get_weight(m, "conv2d/kernel", 0, kernel, 54) == MIRT_OK;
+    good = good && mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK;
+    if (good) error = fmax(error, fabs(logs.value[0] - c->evaluated));
+    ok(good && error < 2e-6, "training, %d devices, %d replicas, %s statistics: off by %.1e%s%s", devices, replicas, synchronized ? "synchronized" : "own", error,
+       good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
+/* Synchronized statistics are those of one replica, however many there are, some without rows. */
+static void check_trainings(void) {
+    for (int i = 0; i < MIRT__COUNT(golden_training_cases); i++) {
+        const golden_training *c = &golden_training_cases[i];
+        for (int devices = 1; devices <= c->replicas; devices++) check_training(c, devices, c->replicas, false, NULL);
+        for (int replicas = 1; c->replicas == 1 && replicas <= 9; replicas += replicas < 3 ? 1 : 6) {
+            float kernel[2][54];
+            check_training(c, 1, replicas, true, kernel[0]);
+            for (int devices = 2; devices <= replicas && devices <= 3; devices++) {
+                check_training(c, devices, replicas, true, kernel[1]);
+                ok(memcmp(kernel[0], kernel[1], sizeof kernel[0]) == 0, "%d devices train %d replicas to the bits of one", devices, replicas);
+            }
+        }
+    }
+}
+
 /* >>wrong calls */
 
 enum { SMALL_RANK, CHANNELS, NO_STRIDE, LARGE_STRIDE, DEPTH, NO_SIZE, LARGE_SIZE, INTEGERS, AXES, WRONG_GAMMA, REFUSALS };
@@ -341,5 +429,6 @@ int main(void) {
     }
     check_lowering();
     check_refusals();
+    check_trainings();
     return done_testing();
 }

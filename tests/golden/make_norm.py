@@ -42,6 +42,18 @@ typedef struct golden_layer {
     const double *y, *dx, *first, *second;
 } golden_layer;
 
+/* Four steps of SGD(0.125) on one batch of seven images [4, 3, 2] with classes i %% 3, through Conv2D(3, 3,
+   same, no bias), BatchNormalization(momentum 0.9), relu, GlobalAveragePooling2D and Dense(3), whose
+   logits the cross-entropy takes. Images, then kernel, gamma, beta and the dense kernel are uniform
+   of seeds 800 to 804, gamma plus 1.5; the other weights start as Keras's. `replicas`: how many parts
+   of the batch (4 and 3 rows) have statistics of their own, whose moving ones are averaged by rows.
+   evaluated: the loss of the trained model in inference. */
+typedef struct golden_training {
+    int replicas;
+    double loss[4], evaluated;
+    const double *kernel, *gamma, *beta, *moving_mean, *moving_variance;
+} golden_training;
+
 """
 text = [HEAD % (tf.__version__, keras.__version__)]
 count = 0
@@ -134,7 +146,41 @@ def layers():
     table("layer", rows)
 
 
+def trainings():
+    rows = []
+    x, labels = f64(uniform(800, (7, 4, 3, 2))), tf.constant([i % 3 for i in range(7)])
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
+    for parts in ([slice(0, 7)], [slice(0, 4), slice(4, 7)]):
+        norm = keras.layers.BatchNormalization(momentum=0.9)
+        model = keras.Sequential([keras.Input((4, 3, 2)), keras.layers.Conv2D(3, 3, padding="same", use_bias=False), norm,
+                                  keras.layers.ReLU(), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3)])
+        kernel, gamma, beta, dense, bias = variables = model.trainable_variables
+        moving = [norm.moving_mean, norm.moving_variance]
+        for i, v in enumerate((kernel, gamma, beta, dense)):
+            v.assign(uniform(801 + i, v.shape) + np.float32(1.5 if v is gamma else 0))
+        optimizer = keras.optimizers.SGD(0.125)
+        losses = []
+        for _ in range(4):
+            before, after = [v.numpy() for v in moving], [0, 0]
+            with tf.GradientTape() as tape:
+                total = 0
+                for part in parts:
+                    for v, value in zip(moving, before):
+                        v.assign(value)
+                    total += loss_of(labels[part], model(x[part], training=True)) / 7
+                    share = (part.stop - part.start) / 7
+                    after = [a + share * v.numpy() for a, v in zip(after, moving)]
+            optimizer.apply(tape.gradient(total, [v.value for v in variables]), variables)
+            for v, value in zip(moving, after):
+                v.assign(value)
+            losses.append("%.12g" % total.numpy())
+        evaluated = loss_of(labels, model(x, training=False)).numpy() / 7
+        rows.append((len(parts), "{%s}" % ", ".join(losses), "%.12g" % evaluated, *(array(v.numpy()) for v in [kernel, gamma, beta] + moving)))
+    table("training", rows)
+
+
 batch_norms()
 layers()
+trainings()
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "norm.h"), "w") as out:
     out.write("".join(text).rstrip() + "\n\n#endif\n")
