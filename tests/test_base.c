@@ -111,8 +111,18 @@ static mirt_status reach_thread(mirt_strategy *s) {
     threads_fail = 0;
     return mirt_last_status();
 }
+static bool refuse(mirt_function *function, void *user) {
+    (void)function, (void)user;
+    return false;
+}
+static mirt_status reach_callback(mirt_strategy *s) {
+    mirt_model *model = make_model(s);
+    mirt_compile(model, NULL);
+    mirt_function_create(model, NULL, refuse, NULL);
+    return mirt_last_status();
+}
 static mirt_status (*const reach[])(mirt_strategy *s) = {reach_ok, reach_invalid, reach_shape, reach_nomem, reach_io, reach_format,
-                                                        reach_not_found, reach_device, reach_state, reach_thread};
+                                                        reach_not_found, reach_device, reach_state, reach_thread, reach_callback};
 
 static void test_statuses(void) {
     mirt_strategy *strategy = make_strategy(1);
