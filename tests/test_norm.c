@@ -335,6 +335,36 @@ static void check_trainings(void) {
     }
 }
 
+/* A frozen layer computes in training what it computes in inference, and keeps its weights. */
+static void check_frozen(void) {
+    static const char *const name[] = {"gamma", "beta", "moving_mean", "moving_variance"};
+    static float pixels[SEVEN_IMAGES];
+    int32_t labels[7] = {0, 1, 2, 0, 1, 2, 0};
+    float before[4][3], after[3], kernel[2][54];
+    double loss = 0;
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_model *m = training_model(s, true);
+    mirt_logs logs;
+    uniform(pixels, SEVEN_IMAGES, 800, 1, 0);
+    const mirt_array x = mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(7, 4, 3, 2)), y = mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(7));
+    mirt_compile_desc compile = image_compile(mirt_sgd(0.125f, 0, false));
+    bool good = m && mirt_train_step(m, x, y, &loss) == MIRT_OK && mirt_set_trainable(m, "batch_normalization", false) == MIRT_OK && mirt_compile(m, &compile) == MIRT_OK &&
+                mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK && mirt_get_weight(m, "conv2d/kernel", 0, kernel[0], 54) == MIRT_OK;
+    char full[64];
+    for (int i = 0; good && i < 4; i++) {
+        snprintf(full, sizeof full, "batch_normalization/%s", name[i]);
+        good = mirt_get_weight(m, full, 0, before[i], 3) == MIRT_OK;
+    }
+    good = good && mirt_train_step(m, x, y, &loss) == MIRT_OK && mirt_get_weight(m, "conv2d/kernel", 0, kernel[1], 54) == MIRT_OK;
+    ok(good && fabs(loss - logs.value[0]) < 1e-6 && memcmp(kernel[0], kernel[1], sizeof kernel[0]) != 0, "frozen: the loss of training is that of inference%s%s",
+       good ? "" : ": ", good ? "" : mirt_last_error());
+    for (int i = 0; good && i < 4; i++) {
+        snprintf(full, sizeof full, "batch_normalization/%s", name[i]);
+        ok(mirt_get_weight(m, full, 0, after, 3) == MIRT_OK && memcmp(before[i], after, sizeof after) == 0, "frozen: %s stays", name[i]);
+    }
+    mirt_strategy_destroy(s);
+}
+
 /* >>wrong calls */
 
 enum { SMALL_RANK, CHANNELS, NO_STRIDE, LARGE_STRIDE, DEPTH, NO_SIZE, LARGE_SIZE, INTEGERS, AXES, WRONG_GAMMA, REFUSALS };
@@ -430,5 +460,6 @@ int main(void) {
     check_lowering();
     check_refusals();
     check_trainings();
+    check_frozen();
     return done_testing();
 }
