@@ -1170,12 +1170,14 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
-/* One .safetensors file: weights under their Keras names, optimizer slots, architecture and
-   compile settings as JSON in its metadata. The same model gives the same bytes. Replaces `path`
-   atomically. A schedule is code and is not saved: the rate in force is. MIRT_E_STATE: not compiled,
-   or made of more than layers (both fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
+/* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
+   the model, operations outside of layers, constants among them) and compile settings as JSON in its metadata. The same model
+   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, losses
+   and metrics of your own are left out (compile again after loading), layers of your own are by the names of
+   their classes. MIRT_E_STATE: not compiled, or with operations of your own outside of your layers, or a view (all
+   fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
-/* Rebuilds a saved model under any strategy; ready to evaluate, predict and train on. NULL:
+/* Rebuilds a saved model under any strategy, which knows the classes of its own layers (mirt_register_layer); ready to evaluate, predict and train on. NULL:
    MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
@@ -17202,6 +17204,8 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
 /* --- call.c --- */
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
+/* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
 
 /* --- train/ --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
@@ -19262,9 +19266,11 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
      {"class_name": "Conv2D", "name", "input", "config"}
      {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has "data"
-     {"class_name": "Variable", "name", "config"}: made outside of layers.
+     {"class_name": "Variable", "name", "config"}: made outside of layers
+     {"class_name": "Functional", "name", "input", "config", "training", "architecture" or "part"}: a model called
+       as a layer: all of it again, or the name of the layer that has it.
    A tensor is the name of what made it, or [name, number of its output]; several are "inputs": [...], and
-   "outputs". "losses": terms of the loss that are no layer's. */
+   "outputs". "losses": terms of the loss that are no layer's. "frozen": names of weights. */
 MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out);
 /* Records all that into an empty model. */
 MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
@@ -19712,6 +19718,8 @@ static const mirt__field mirt__variable_fields[] = {{"shape", MIRT__FIELD_DIMS, 
                                                     {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
                                                     {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
 
+static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* of a mirt_training */
+
 /* >>writing */
 
 /* The name of operation number `index`: no layer's, which have no '/' of their own. */
@@ -19767,11 +19775,36 @@ static void mirt__write_config(mirt__text *out, const mirt__field *fields, int c
     mirt__text_add(out, "}");
 }
 
+static bool mirt__write_model(mirt_model *model, mirt__text *out);
+
+/* The layer before number `index` that is the same model called, or NULL. */
+static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_model *part, int index) {
+    mirt_training training;
+    for (int i = 0; i < index; i++) {
+        if (mirt__layer_part(model->layer[i], &training) == part) return model->layer[i];
+    }
+    return NULL;
+}
+
+/* A model called as a layer: all of it, or the name of the layer that has it. */
+static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index) {
+    mirt_training training;
+    mirt_model *part = mirt__layer_part(model->layer[index], &training);
+    if (!part) return true;
+    const mirt__layer *first = mirt__first_call(model, part, index);
+    mirt__write_field(out, &mirt__part_field, (const char *)&training, false);
+    mirt__write_key(out, first ? "part" : "architecture", false);
+    if (!first) return mirt__write_model(part, out);
+    mirt__json_write_string(out, first->name);
+    return true;
+}
+
 static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
     const mirt__layer *layer = model->layer[index];
     mirt__write_begin(out, layer->cls->class_name, layer->name, first);
     if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name)) return false;
     mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
+    if (!mirt__write_part(model, out, index)) return false;
     mirt__text_add(out, "}");
     return true;
 }
@@ -19859,18 +19892,32 @@ static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     return true;
 }
 
-MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out) {
+/* Weights that are not trained though they could be; those of parts stand among the model's own. */
+static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
+    int written = 0;
+    for (int i = 0; i < model->num_variables && !model->owner; i++) {
+        if (!model->variable[i].frozen) continue;
+        mirt__text_add(out, written++ ? "," : ",\"frozen\":[");
+        mirt__json_write_string(out, model->variable[i].name);
+    }
+    if (written) mirt__text_add(out, "]");
+}
+
+static bool mirt__write_model(mirt_model *model, mirt__text *out) {
     for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->first = i;
     mirt__text_add(out, "{");
     mirt__write_name(out, "name", model->name, true);
     mirt__text_add(out, ",\"layers\":[");
-    if (!mirt__write_entries(model, out)) return mirt_last_status();
+    if (!mirt__write_entries(model, out)) return false;
     mirt__text_add(out, "]");
-    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) {
-        return mirt_last_status();
-    }
+    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) return false;
+    mirt__write_frozen(model, out);
     mirt__text_add(out, "}");
-    return out->failed ? mirt_last_status() : MIRT_OK;
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out) {
+    return mirt__write_model(model, out) && !out->failed ? MIRT_OK : mirt_last_status();
 }
 
 /* >>reading */
@@ -19880,6 +19927,7 @@ typedef struct mirt__entry {
     const char *name; /* the file's */
     mirt_tensor *const *out;
     int num_out;
+    mirt_model *part; /* which was called there, or NULL */
 } mirt__entry;
 typedef struct mirt__reading {
     mirt_model *model;
@@ -19922,6 +19970,40 @@ static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *con
     e->out = out;
     e->num_out = num_out;
     return true;
+}
+
+/* The model that a layer calls: its own, or that of a layer before; NULL with the error set. */
+static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *json, bool *made) {
+    const mirt__json *own = mirt__json_member(json, "architecture"), *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
+    *made = own != NULL;
+    if (!other) return NULL;
+    if (own) {
+        mirt_model *part = mirt_model_create(r->model->strategy, NULL);
+        if (!part || mirt__architecture_read(part, own) == MIRT_OK) return part;
+        mirt_model_destroy(part);
+        return NULL;
+    }
+    for (int i = r->count - 1; i >= 0; i--) {
+        if (strcmp(r->entry[i].name, other->string) == 0 && r->entry[i].part) return r->entry[i].part;
+    }
+    return mirt__fail(MIRT_E_FORMAT, "its part is not a model called before it"), (mirt_model *)NULL;
+}
+
+static bool mirt__read_call(mirt__reading *r, const mirt__json *json, const char *name) {
+    mirt_tensor *in[MIRT__MAX_IN];
+    mirt_training training;
+    bool made;
+    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
+    if (num_in < 1) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
+    if (mirt__read_field(json, &mirt__part_field, (char *)&training) != MIRT_OK) return false;
+    mirt_model *part = mirt__read_part(r, json, &made);
+    if (!part) return false;
+    bool good = mirt__call_named(r->model, part, in, num_in, training, name);
+    if (made) mirt_model_destroy(part); /* at once, or together with the model whose part it now is */
+    if (!good) return false;
+    const mirt__layer *layer = r->model->layer[r->model->num_layers - 1];
+    r->entry[r->count].part = part;
+    return mirt__read_done(r, name, layer->out, layer->num_out);
 }
 
 static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const char *class_name, const char *name) {
@@ -20021,9 +20103,21 @@ static bool mirt__read_entry(mirt__reading *r, const mirt__json *json, size_t nu
     bool operation = strcmp(class_name->string, "Operation") == 0;
     bool good = operation ? mirt__read_operation(r, json, name->string) :
                 strcmp(class_name->string, "Variable") == 0 ? mirt__read_variable(r, json, name->string) :
+                strcmp(class_name->string, "Functional") == 0 ? mirt__read_call(r, json, name->string) :
                 mirt__read_layer(r, json, class_name->string, name->string);
     if (!good && (operation || r->model->graph.status == MIRT_OK)) mirt__fail_at("layer %s", mirt__json_label(name->string, label));
     return good;
+}
+
+static mirt_status mirt__read_frozen(mirt_model *model, const mirt__json *json) {
+    const mirt__json *names = mirt__json_member(json, "frozen");
+    if (names && names->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
+    if (names && names->count > (size_t)model->num_variables) return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than there are");
+    for (size_t i = 0; names && i < names->count; i++) {
+        if (names->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
+        if (mirt_set_trainable(model, names->item[i]->string, false) != MIRT_OK) return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
+    }
+    return MIRT_OK;
 }
 
 static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) {
@@ -20044,7 +20138,8 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
         if (!(term = mirt__read_tensor(r, losses->item[i]))) return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not an operation's");
         if (!mirt__term_add(r->model, term)) return mirt_last_status();
     }
-    return r->model->graph.status == MIRT_OK ? MIRT_OK : mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
+    if (r->model->graph.status != MIRT_OK) return mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
+    return mirt__read_frozen(r->model, json);
 }
 
 MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
@@ -20240,21 +20335,29 @@ static bool mirt__layer_is_named(const mirt_model *model, const char *name) {
     return false;
 }
 
-static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+/* `name` NULL: that of the model, with a number when it is taken. */
+static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, const char *name, mirt_tensor **out) {
     mirt__functional_desc d;
-    char name[256];
+    char own[256];
     memset(&d, 0, sizeof d);
     d.part = part;
     d.training = training;
-    snprintf(name, sizeof name, "%s", part->name);
-    for (int i = 1; mirt__layer_is_named(model, name); i++) snprintf(name, sizeof name, "%.200s_%d", part->name, i);
+    snprintf(own, sizeof own, "%s", part->name);
+    for (int i = 1; mirt__layer_is_named(model, own); i++) snprintf(own, sizeof own, "%.200s_%d", part->name, i);
+    if (!name && !model->next_name) name = own;
     if (!mirt__layer_add(model, &mirt__functional_layer, x, part->num_inputs, &d, name)) return false;
-    memcpy(out, model->layer[model->num_layers - 1]->out, (size_t)part->num_outputs * sizeof *out);
+    const mirt__layer *layer = model->building ? model->building->children : model->layer[model->num_layers - 1];
+    memcpy(out, layer->out, (size_t)part->num_outputs * sizeof *out);
     return true;
 }
 
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name) {
+    mirt_tensor *out[MIRT_MAX_OUTPUTS];
+    return mirt__call_check(part, x, count) == MIRT_OK && mirt__call_as_layer(model, part, x, training, name, out);
+}
+
 static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
-    if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, out);
+    if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, NULL, out);
     if (mirt__call_variables(graph, model) < 0) {
         return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
     }

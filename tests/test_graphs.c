@@ -203,6 +203,58 @@ static void test_everything(void) {
     mirt_strategy_destroy(other);
 }
 
+/* >>models inside of models */
+
+static mirt_model *inner(const char *name, mirt_model *part) {
+    ZEROED(mirt_dense_desc, d);
+    mirt_tensor *out[2];
+    mirt_model *model = mirt_model_create(strategy, name);
+    mirt_tensor *x = mirt_input(model, MIRT_SHAPE(3));
+    d.units = 3;
+    d.kernel_regularizer.l2 = 0.125f;
+    if (part) x = mirt_add(mirt_call(part, x, MIRT_TRAINING_AUTO), x);
+    out[0] = mirt_batch_norm(mirt_dense(x, &d), NULL);
+    out[1] = mirt_dropout(mirt_tanh(out[0]), 0.5f);
+    mirt_model_outputs(model, out, part ? 2 : 1);
+    return model;
+}
+
+/* `middle`, which has `base` inside, is called twice, and shares its weights. */
+static void test_parts(void) {
+    ZEROED(mirt_compile_desc, compile);
+    ZEROED(mirt_data, data);
+    mirt_tensor *first[MIRT_MAX_OUTPUTS], *second[MIRT_MAX_OUTPUTS];
+    float before[ROWS * 3], after[ROWS * 3], moved[3] = {0}, still[3] = {0};
+    double loss = 0, loaded_loss = 1;
+    batch(true);
+    data.x[0] = mirt_make_array(mores, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 3));
+    data.y[0] = mirt_make_array(wants, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 3));
+    mirt_model *base = inner("base", NULL), *middle = inner("middle", base), *model = mirt_model_create(strategy, "outer");
+    mirt_tensor *x = mirt_input(model, MIRT_SHAPE(3));
+    mirt_call_many(middle, &x, 1, MIRT_TRAINING_AUTO, first);
+    mirt_next_name(model, "again");
+    mirt_call_many(middle, first + 1, 1, MIRT_TRAINING_OFF, second);
+    mirt_model_output(model, mirt_add(second[1], mirt_negative(first[0])));
+    compile.loss = MIRT_MEAN_SQUARED_ERROR;
+    compile.optimizer = mirt_sgd(0.5f, 0.9f, false);
+    ok(mirt_set_trainable(model, "middle/base", false) == MIRT_OK && mirt_compile(model, &compile) == MIRT_OK, "a model in a model in a model: %s", mirt_last_error());
+    ok(mirt_train_step(model, data.x[0], data.y[0], NULL) == MIRT_OK && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK, "is trained and saved: %s", mirt_last_error());
+    mirt_model *loaded = mirt_load(strategy, path);
+    ok(loaded && mirt_num_weights(loaded) == mirt_num_weights(model) && mirt_num_weights(model) == 12, "and loaded, each weight once: %s", mirt_last_error());
+    ok(loaded && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK && same_file(path, path_2), "saving it again gives the same bytes: %s", mirt_last_error());
+    if (loaded) {
+        mirt_get_weight(loaded, "middle/base/dense/bias", 0, still, 3);
+        mirt_train_step(model, data.x[0], data.y[0], &loss);
+        mirt_train_step(loaded, data.x[0], data.y[0], &loaded_loss);
+        mirt_get_weight(loaded, "middle/base/dense/bias", 0, moved, 3);
+    }
+    ok(loaded && loss == loaded_loss && memcmp(still, moved, sizeof still) == 0, "both train on in the same bits (%g, %g), what was frozen still is", loss, loaded_loss);
+    ok(loaded && mirt_predict_arrays(model, data.x[0], before, ROWS * 3) == MIRT_OK && mirt_predict_arrays(loaded, data.x[0], after, ROWS * 3) == MIRT_OK &&
+           memcmp(before, after, sizeof before) == 0, "and predict the same: %s", mirt_last_error());
+    mirt_model_destroy(loaded);
+    mirt_model_destroy(model);
+}
+
 /* >>regularizers */
 
 static void test_regularizers(void) {
@@ -238,6 +290,7 @@ int main(void) {
     snprintf(path_2, sizeof path_2, "%s/mirt_graphs_%ld_b.safetensors", tap_tmpdir(), (long)getpid());
     strategy = quiet(1, 7);
     test_everything();
+    test_parts();
     test_regularizers();
     unlink(path);
     unlink(path_2);

@@ -96,21 +96,29 @@ static bool mirt__layer_is_named(const mirt_model *model, const char *name) {
     return false;
 }
 
-static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+/* `name` NULL: that of the model, with a number when it is taken. */
+static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, const char *name, mirt_tensor **out) {
     mirt__functional_desc d;
-    char name[256];
+    char own[256];
     memset(&d, 0, sizeof d);
     d.part = part;
     d.training = training;
-    snprintf(name, sizeof name, "%s", part->name);
-    for (int i = 1; mirt__layer_is_named(model, name); i++) snprintf(name, sizeof name, "%.200s_%d", part->name, i);
+    snprintf(own, sizeof own, "%s", part->name);
+    for (int i = 1; mirt__layer_is_named(model, own); i++) snprintf(own, sizeof own, "%.200s_%d", part->name, i);
+    if (!name && !model->next_name) name = own;
     if (!mirt__layer_add(model, &mirt__functional_layer, x, part->num_inputs, &d, name)) return false;
-    memcpy(out, model->layer[model->num_layers - 1]->out, (size_t)part->num_outputs * sizeof *out);
+    const mirt__layer *layer = model->building ? model->building->children : model->layer[model->num_layers - 1];
+    memcpy(out, layer->out, (size_t)part->num_outputs * sizeof *out);
     return true;
 }
 
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name) {
+    mirt_tensor *out[MIRT_MAX_OUTPUTS];
+    return mirt__call_check(part, x, count) == MIRT_OK && mirt__call_as_layer(model, part, x, training, name, out);
+}
+
 static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
-    if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, out);
+    if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, NULL, out);
     if (mirt__call_variables(graph, model) < 0) {
         return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
     }

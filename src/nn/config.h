@@ -18,9 +18,11 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
      {"class_name": "Conv2D", "name", "input", "config"}
      {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has "data"
-     {"class_name": "Variable", "name", "config"}: made outside of layers.
+     {"class_name": "Variable", "name", "config"}: made outside of layers
+     {"class_name": "Functional", "name", "input", "config", "training", "architecture" or "part"}: a model called
+       as a layer: all of it again, or the name of the layer that has it.
    A tensor is the name of what made it, or [name, number of its output]; several are "inputs": [...], and
-   "outputs". "losses": terms of the loss that are no layer's. */
+   "outputs". "losses": terms of the loss that are no layer's. "frozen": names of weights. */
 MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out);
 /* Records all that into an empty model. */
 MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);

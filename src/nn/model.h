@@ -228,6 +228,8 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
 /* --- call.c --- */
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
+/* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
 
 /* --- train/ --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
