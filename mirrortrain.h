@@ -20272,7 +20272,7 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
-    memcpy(keep + outputs, model->graph.term, (size_t)terms * sizeof *keep);
+    if (terms) memcpy(keep + outputs, model->graph.term, (size_t)terms * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
         if (salt && !mirt__is_batched(&keep[outputs + i]->shape)) keep[outputs + i] = NULL;
     }
@@ -20830,7 +20830,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (!keep || !outputs || !offset) return mirt_last_status();
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
-    memcpy(keep + kept, f->minimized, (size_t)f->num_minimized * sizeof *keep);
+    if (f->num_minimized) memcpy(keep + kept, f->minimized, (size_t)f->num_minimized * sizeof *keep);
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));
