@@ -153,6 +153,154 @@ static mirt_status make_moves(world *w) {
     return y ? MIRT_OK : mirt_last_status();
 }
 
+/* >>the layers, losses and functions that every_layer has not */
+
+static mirt_tensor *build_scaled(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+    (void)num_in, (void)config, (void)user;
+    mirt_tensor *scale = mirt_layer_variable(layer, "scale", MIRT_SHAPE(1), mirt_ones(), true);
+    mirt_layer_add_loss(layer, mirt_reduce_sum(mirt_square(scale), 0, false));
+    return mirt_multiply(in[0], scale);
+}
+static int copy_forward(const mirt_op_call *call, void *user) {
+    (void)user;
+    memcpy(call->out, call->in[0], (size_t)mirt__shape_count(&call->out_shape) * sizeof(float));
+    return 0;
+}
+static int copy_backward(const mirt_op_call *call, void *user) {
+    (void)user;
+    if (call->din[0]) memcpy(call->din[0], call->dout, (size_t)mirt__shape_count(&call->out_shape) * sizeof(float));
+    return 0;
+}
+static mirt_tensor *record_square(mirt_tensor *y, mirt_tensor *output, void *user) {
+    (void)y, (void)user;
+    return mirt_reduce_mean(mirt_square(output), 0, false);
+}
+
+/* A model that is called as a layer. */
+static mirt_model *make_inner(mirt_strategy *strategy) {
+    mirt_dense_desc dense;
+    memset(&dense, 0, sizeof dense);
+    dense.units = 3;
+    mirt_model *inner = mirt_model_create(strategy, "inner");
+    if (inner) mirt_model_output(inner, mirt_dense(mirt_batch_norm(mirt_input(inner, MIRT_SHAPE(3)), NULL), &dense));
+    return inner;
+}
+
+static mirt_tensor *more_layers(mirt_model *model, mirt_model *inner) {
+    mirt_conv2d_desc conv;
+    mirt_depthwise_conv2d_desc depthwise;
+    mirt_separable_conv2d_desc separable;
+    mirt_batch_norm_desc norm;
+    mirt_global_pool2d_desc global;
+    mirt_up_sampling2d_desc up;
+    mirt_prelu_desc prelu;
+    mirt_layer_class layer;
+    mirt_op_class op;
+    memset(&conv, 0, sizeof conv);
+    memset(&depthwise, 0, sizeof depthwise);
+    memset(&separable, 0, sizeof separable);
+    memset(&norm, 0, sizeof norm);
+    memset(&global, 0, sizeof global);
+    memset(&up, 0, sizeof up);
+    memset(&prelu, 0, sizeof prelu);
+    memset(&layer, 0, sizeof layer);
+    memset(&op, 0, sizeof op);
+    conv.filters = 2;
+    conv.kernel[0] = 2;
+    conv.kernel_regularizer.l2 = 0.1f;
+    depthwise.kernel[0] = 2;
+    depthwise.bias_regularizer.l1 = 0.1f;
+    separable.filters = 2;
+    separable.depthwise.kernel[0] = 2;
+    norm.synchronized = true;
+    global.max = global.keepdims = true;
+    up.bilinear = true;
+    prelu.shared_axes = 6;
+    layer.class_name = "Scaled";
+    layer.build = build_scaled;
+    op.name = "copy";
+    op.forward = copy_forward;
+    op.backward = copy_backward;
+    mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), 1.0f / 255, 0), *many[4], *parts[2];
+    x = mirt_batch_norm(mirt_conv2d_transpose(mirt_zero_padding2d(x, 1, 0, 0, 1), &conv), &norm);
+    x = mirt_separable_conv2d(mirt_depthwise_conv2d(mirt_up_sampling2d(x, &up), &depthwise), &separable);
+    x = mirt_prelu(mirt_cropping2d(mirt_leaky_relu_layer(mirt_elu_layer(x, 1), 0.1f), 1, 1, 0, 0), &prelu);
+    many[0] = mirt_relu_layer(mirt_layer_norm(x, NULL), NULL);
+    many[1] = mirt_custom_layer(&layer, &x, 1, NULL, NULL);
+    many[2] = mirt_maximum_layer(many, 2);
+    many[0] = mirt_subtract_layer(many, 2);
+    many[1] = mirt_average_layer(many + 1, 2);
+    many[2] = mirt_multiply_layer(many, 2);
+    many[0] = mirt_add_layer(many, 3);
+    x = mirt_custom_op(&op, many, 1, NULL);
+    parts[0] = mirt_flatten(mirt_global_pool2d(x, &global));
+    parts[1] = mirt_global_max_pool2d(mirt_permute(x, MIRT_SHAPE(2, 1, 3)));
+    x = mirt_concatenate(parts, 2, -1);
+    mirt_next_name(model, "named");
+    x = mirt_softmax_layer(mirt_reshape_layer(mirt_dropout(x, 0.5f), MIRT_SHAPE(2, -1)));
+    x = mirt_matmul(mirt_flatten(x), mirt_variable(model, "projection", MIRT_SHAPE(4, CLASSES), mirt_he_normal(), true), false, false);
+    mirt_add_loss(model, mirt_reduce_mean(mirt_square(x), 0, false));
+    return mirt_call(inner, x, MIRT_TRAINING_AUTO);
+}
+
+static mirt_status make_more(world *w) {
+    if (w->model) mirt_model_destroy(w->model);
+    w->model = NULL;
+    mirt_model *inner = make_inner(w->strategy);
+    w->model = inner ? mirt_model_create(w->strategy, "more") : NULL;
+    if (!w->model) return mirt_last_status();
+    mirt_tensor *y = more_layers(w->model, inner);
+    mirt_model_output(w->model, y);
+    return y ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status compile_custom(world *w) {
+    const mirt_custom_loss loss = {"squares", record_square, NULL};
+    const mirt_custom_metric metric = {"size", record_square, NULL, NULL};
+    mirt_compile_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.custom_losses[0] = &loss;
+    desc.custom_metrics[0] = &metric;
+    return mirt_compile(w->model, &desc);
+}
+
+/* A step by hand: a loss, its gradients, a result, an assignment. */
+static bool record_function(mirt_function *f, void *user) {
+    mirt_tensor *weight = mirt_function_variable(f, "projection"), *gradient = NULL;
+    mirt_tensor *x = mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), *y = mirt_call(((world *)user)->model, x, MIRT_TRAINING_ON);
+    mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), y);
+    if (!loss || mirt_function_result(f, "loss", loss) != MIRT_OK) return false;
+    if (mirt_gradients(loss, &weight, 1, &gradient) != MIRT_OK) return false;
+    if (mirt_function_result(f, "size", mirt_replica_all_reduce(mirt_reduce_sum(mirt_square(gradient), 3, false), MIRT_REDUCE_SUM)) != MIRT_OK) return false;
+    return mirt_apply_gradients(f, &weight, &gradient, 1) == MIRT_OK;
+}
+
+static mirt_status do_function(world *w) {
+    mirt_global_batch batch;
+    double loss = 0;
+    float all[SAMPLES];
+    size_t written;
+    mirt_status status;
+    mirt_dataset_destroy(w->train);
+    w->train = mirt_distribute(w->strategy, mirt_batch(mirt_arrays(xs(), ys()), SAMPLES));
+    mirt_function *function = w->train ? mirt_function_create(w->model, w->train, record_function, w) : NULL;
+    if (!function) return mirt_last_status();
+    status = mirt_dataset_next(w->train, &batch);
+    if (status == MIRT_OK) status = mirt_function_run(function, &batch);
+    if (status == MIRT_OK) status = mirt_reduce(function, "loss", MIRT_REDUCE_MEAN, &loss, 1);
+    if (status == MIRT_OK) status = mirt_gather_result(function, "loss", all, SAMPLES, &written);
+    mirt_function_destroy(function);
+    return status;
+}
+
+static mirt_status do_view(world *w) {
+    mirt_tensor *tensor = mirt_layer_output(w->model, "named");
+    mirt_model *view = tensor ? mirt_model_view(w->model, &tensor, 1) : NULL;
+    if (!view) return mirt_last_status();
+    mirt_model_destroy(view);
+    return mirt_set_trainable(w->model, "inner*", false);
+}
+
 static mirt_status make_ready_made(world *w) {
     mirt_model_destroy(w->model);
     w->model = mirt_model_by_name(w->strategy, "mnist");
@@ -322,6 +470,14 @@ static const fault_case cases[] = {
     {"recording layers", {make_strategy, NULL, NULL, NULL}, make_model, NULL},
     {"recording operations", {make_strategy, NULL, NULL, NULL}, make_operations, NULL},
     {"operations that move, choose and compare", {make_strategy, NULL, NULL, NULL}, make_moves, NULL},
+    {"recording every other layer", {make_strategy, NULL, NULL, NULL}, make_more, NULL},
+    {"mirt_compile of them", {make_strategy, make_more, NULL, NULL}, compile_adam, NULL},
+    {"mirt_compile with a loss and a metric of one's own", {make_strategy, make_more, NULL, NULL}, compile_custom, NULL},
+    {"a step of them", {make_strategy, make_more, compile_custom, NULL}, do_step, do_step},
+    {"a function", {make_strategy, make_more, compile_adam, NULL}, do_function, do_step},
+    {"a view", {make_strategy, make_more, NULL, NULL}, do_view, NULL},
+    {"mirt_save of weights of them", {make_strategy, make_more, compile_adam, NULL}, do_save_weights, do_step},
+    {"mirt_summary of them", {make_strategy, make_more, compile_adam, NULL}, do_summary, do_step},
     {"mirt_model_by_name", {make_strategy, NULL, NULL, NULL}, make_ready_made, NULL},
     {"mirt_compile", {make_strategy, make_model, NULL, NULL}, compile_adam, NULL},
     {"mirt_compile again", {make_strategy, make_model, compile_adam, do_step}, compile_sgd, do_step},
