@@ -17552,6 +17552,8 @@ static mirt_status mirt__accuracy_check(const mirt_model *model, int output) {
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
     mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
     mirt_shape shape = output->shape;
+    /* A loss of the user's does not say what labels are: one a sample is a class number. */
+    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1) kind = MIRT__ACCURACY_SPARSE;
     if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
     labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
     if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);

@@ -238,6 +238,36 @@ static void check_validation(void) {
     mirt_strategy_destroy(s);
 }
 
+static mirt_tensor *own_loss(mirt_tensor *labels, mirt_tensor *output, void *user) {
+    (void)user;
+    return mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_cast(labels, MIRT_INT32), output);
+}
+
+/* Keras takes one label beside several outputs for a class number. */
+static void check_accuracy_of_own_loss(void) {
+    enum { N = 61 };
+    static float scores[N * IMAGE_CLASSES];
+    const mirt_custom_loss loss = {"own", own_loss, NULL};
+    mirt_compile_desc desc;
+    mirt_logs logs;
+    int right = 0;
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_model *m = image_net(s, 0.2f);
+    memset(&desc, 0, sizeof desc);
+    desc.custom_losses[0] = &loss;
+    desc.metrics[0] = MIRT_ACCURACY;
+    bool good = mirt_compile(m, &desc) == MIRT_OK && mirt_evaluate_arrays(m, images_x(0, N), images_y(0, N), &logs) == MIRT_OK &&
+                mirt_predict_arrays(m, images_x(0, N), scores, N * IMAGE_CLASSES) == MIRT_OK;
+    for (int i = 0; i < N; i++) {
+        int best = 0;
+        for (int c = 1; c < IMAGE_CLASSES; c++) best = scores[i * IMAGE_CLASSES + c] > scores[i * IMAGE_CLASSES + best] ? c : best;
+        right += best == image_classes[i];
+    }
+    ok(good && right > 0 && log_value(&logs, "accuracy") == (double)right / N, "accuracy beside a loss of one's own: %d of %d%s%s", right, N,
+       good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 static void check_it_learns(void) {
     mirt_logs logs;
     mirt_strategy *s = strategy_of(2, 4, 1);
@@ -365,6 +395,7 @@ int main(void) {
     check_max_steps();
     check_rates();
     check_validation();
+    check_accuracy_of_own_loss();
     if (!small_tier()) check_it_learns();
     check_log();
     check_errors();
