@@ -1091,7 +1091,7 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
 typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
 /* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
    NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
-   later mirt_compile of the model makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
+   later mirt_compile that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user);
 /* NULL is allowed. */
 MIRT_API void mirt_function_destroy(mirt_function *function);
@@ -15962,7 +15962,7 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
         mirt__node *node = graph->node[i];
         bool needs = false;
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
+        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -17184,6 +17184,7 @@ MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
 MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample. `labels` as they are in the data. */
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
@@ -17509,7 +17510,7 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
     return node->in[0];
 }
 
-static mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
     mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
     return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
@@ -17524,14 +17525,6 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
         mirt__graph_poison(output->node->graph);
     }
     return loss;
-}
-
-MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
-    if (!labels || !output) return NULL;
-    if (loss != MIRT_LOSS_NONE && mirt__loss_class_get(loss)) return mirt__loss_of(loss, from_logits, output, labels);
-    mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
-    mirt__graph_poison(output->node->graph);
-    return NULL;
 }
 
 /* >>section nn/metrics.c */
@@ -20521,6 +20514,9 @@ struct mirt_function {
 };
 
 /* --- record.c --- */
+/* Whether batches of the two are alike: in their first `fields` fields, or in all. */
+MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields);
+MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b);
 typedef bool (*mirt__body)(mirt_function *function, void *user);
 /* What a function is made for. */
 typedef struct mirt__function_desc {
@@ -20596,6 +20592,17 @@ static bool mirt__record_fields(mirt_function *f) {
 
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) { return mirt_cast(f->field[field], dtype); }
 
+MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
+    for (int i = 0; i < fields; i++) {
+        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
+    }
+    return a->accumulate == b->accumulate;
+}
+
+MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
+    return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights && mirt__fields_same(a, b, a->num_fields);
+}
+
 /* Recording is over, or the tensor is not of this function: says so. */
 MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
@@ -20620,40 +20627,66 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
 
 /* >>terms of the loss */
 
-/* Whether `t` depends on the rows of the batch. */
-static bool mirt__depends_on_rows(mirt_function *f, mirt_tensor *t) {
-    mirt__graph *graph = &f->program.graph;
-    bool depends = false;
-    for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
-    for (int i = graph->count - 1; i >= 0; i--) {
-        mirt__node *node = graph->node[i];
-        if (!node->live) continue;
-        depends = depends || node->id == MIRT__OP_input;
-        for (int k = 0; k < node->num_out; k++) depends = depends || mirt__is_batched(&node->out[k]->shape);
-        for (int k = 0; k < node->num_in; k++) node->in[k]->node->live = true;
+/* How a tensor depends on the rows of a replica. */
+typedef enum mirt__extent {
+    MIRT__EXTENT_NONE, /* not at all: made of weights, constants and what all replicas have in common */
+    MIRT__EXTENT_SUM,  /* a sum over rows: the replicas' numbers add up as they are */
+    MIRT__EXTENT_OTHER
+} mirt__extent;
+
+static mirt__extent mirt__node_extent(const mirt__node *node) {
+    mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
+    for (int k = 0; k < node->num_out; k++) {
+        if (mirt__is_batched(&node->out[k]->shape)) return MIRT__EXTENT_OTHER;
     }
-    return depends;
+    for (int k = 0; k < node->num_in; k++) {
+        mirt__extent own = (mirt__extent)node->in[k]->first;
+        if (k < 2) in[k] = own;
+        if (own > most) most = own;
+    }
+    if (node->id == MIRT__OP_all_reduce) return MIRT__EXTENT_NONE;
+    if (most == MIRT__EXTENT_NONE) return node->id == MIRT__OP_loss_weight ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
+    switch ((int)node->id) {
+    case MIRT__OP_reduce:
+        if (mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
+        return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
+    case MIRT__OP_reshape:
+    case MIRT__OP_cast:
+    case MIRT__OP_broadcast:
+    case MIRT__OP_stop_gradient: return in[0];
+    case MIRT__OP_unary: {
+        bool linear = node->a.kind == MIRT__COPY || node->a.kind == MIRT__NEGATIVE || (node->a.kind == MIRT__AFFINE && node->a.offset == 0);
+        return linear ? in[0] : MIRT__EXTENT_OTHER;
+    }
+    case MIRT__OP_binary:
+        if (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
+        if (node->a.kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
+        return (node->a.kind == MIRT__MULTIPLY || node->a.kind == MIRT__DIVIDE) && in[1] == MIRT__EXTENT_NONE ? in[0] : MIRT__EXTENT_OTHER;
+    default: return MIRT__EXTENT_OTHER;
+    }
 }
 
-/* Whether a number is a sum over the rows, perhaps scaled: then the replicas' numbers add up as they are. */
-static bool mirt__is_sum_of_rows(const mirt_tensor *t) {
-    while (t->node->num_in > 0) {
-        const mirt__node *node = t->node;
-        if (node->id == MIRT__OP_reduce && mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM;
-        t = node->in[0];
+/* tensor->first, which is the plan's, holds the extents meanwhile. */
+static mirt__extent mirt__number_extent(const mirt_tensor *t) {
+    const mirt__graph *graph = t->node->graph;
+    for (int i = 0; i < graph->count; i++) {
+        mirt__extent extent = mirt__node_extent(graph->node[i]);
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = (int)extent;
     }
-    return false;
+    return (mirt__extent)t->first;
 }
 
 /* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
-static mirt__weight_kind mirt__term_weight(mirt_function *f, mirt_tensor *term) {
-    if (mirt__is_batched(&term->shape)) return MIRT__WEIGHT_SAMPLE;
-    if (!mirt__depends_on_rows(f, term)) return MIRT__WEIGHT_ONCE;
-    if (mirt__is_sum_of_rows(term)) return MIRT__WEIGHT_ONE;
+static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
+    static const mirt__weight_kind weight[] = {MIRT__WEIGHT_ONCE, MIRT__WEIGHT_ONE, MIRT__WEIGHT_SHARE};
+    return mirt__is_batched(&term->shape) ? MIRT__WEIGHT_SAMPLE : weight[mirt__number_extent(term)];
+}
+
+static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
+    if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
               "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one value a sample: the library divides by the global batch",
               f->model->name);
-    return MIRT__WEIGHT_SHARE;
 }
 
 /* One value a sample, or one number. */
@@ -20671,12 +20704,13 @@ static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
 
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     if (!term || !(term = mirt__term_shape(term)) || mirt__is_batched(&term->shape)) return term;
-    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(f, term));
+    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
 
 MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     if (!(term = mirt__term_shape(term))) return mirt_last_status();
+    mirt__warn_of_mean(f, term);
     if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
     f->minimized[f->num_minimized++] = term;
     return MIRT_OK;
@@ -20688,7 +20722,7 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
     mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
-        seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(f, term[i]));
+        seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -20699,6 +20733,10 @@ static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_
 static bool mirt__root_frozen(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].frozen; }
 
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
+    for (int i = 0; i < f->num_applied; i++) {
+        if (f->applied[i].variable != variable) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them", f->root->variable[variable].name);
+    }
     if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied)) return mirt_last_status();
     f->applied[f->num_applied].variable = variable;
     f->applied[f->num_applied++].gradient = gradient;
@@ -20708,6 +20746,7 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
     mirt__graph *graph = &f->program.graph;
     if (!(loss = mirt__term_shape(loss))) return mirt_last_status();
+    mirt__warn_of_mean(f, loss);
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     for (int i = 0; i < count; i++) mirt__graph_need_gradient(graph, x[i]);
     return mirt__term_gradients(f, &loss, 1) ? MIRT_OK : mirt_last_status();
@@ -20894,10 +20933,18 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
     f->recording = false;
     if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
     if (!good) return mirt_last_status();
-    return mirt__finish(f) == MIRT_OK ? mirt__function_needs(f) : mirt_last_status();
+    if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
+    if (f->program.num_cuts || f->num_states) f->by_replicas = true; /* its results are not those of rows alone */
+    return mirt__function_needs(f);
 }
 
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
+    const mirt_strategy *s = model->strategy;
+    int batches = desc->spec->accumulate > 1 ? desc->spec->accumulate : 1;
+    if (batches > MIRT__MAX_REPLICAS / s->num_replicas) {
+        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work", batches, s->num_replicas,
+                          MIRT__MAX_REPLICAS), (mirt_function *)NULL;
+    }
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;
@@ -20907,7 +20954,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
-    f->replicas = model->strategy->num_replicas * (f->spec.accumulate > 1 ? f->spec.accumulate : 1);
+    f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__root_frozen;
     f->mode.arg = f->root;
@@ -20916,7 +20963,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->program.graph.serial = ++model->strategy->graphs;
     f->program.graph.root = f->root;
     f->program.graph.mode = &f->mode;
-    if (mirt__check_parts(model->strategy, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
+    if (mirt__check_parts(s, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
     mirt__function_free(f);
     return NULL;
 }
@@ -20982,6 +21029,7 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     mirt__replica_share(f, replica, &row);
     mirt__row_bases(f, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
+    if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first);
     b->state = f->states + (size_t)replica * f->state_bytes;
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
@@ -21080,7 +21128,7 @@ static void mirt__device_replay(void *arg, int device) {
         for (int r = counter.first; r < end; r++) {
             int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
             mirt__replica_bases(f, device, counter.first, r, &bases);
-            bases.gradient = (char *)mirt__gradient_at(f, device, cuts ? r - counter.first : counter.stack.depth);
+            if (!cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter.stack.depth);
             mirt__replay(f, segment, &bases, r, first_row, rows);
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
@@ -21536,22 +21584,14 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
 
 /* >>preparing */
 
-static bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
-    for (int i = 0; i < fields; i++) {
-        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
-    }
-    return a->accumulate == b->accumulate;
-}
-
 static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
     if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL)) return false;
-    if (kind == MIRT__PREDICT) return mirt__spec_same(&f->spec, spec, spec->num_x);
-    if (f->spec.num_fields != spec->num_fields || f->spec.has_weights != spec->has_weights) return false;
+    if (kind == MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
-    return weights && mirt__spec_same(&f->spec, spec, spec->num_fields);
+    return weights && mirt__spec_same(&f->spec, spec);
 }
 
 static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
@@ -22696,7 +22736,9 @@ typedef struct mirt__distributed_dataset {
     bool begun;
 } mirt__distributed_dataset;
 
+/* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
 static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    ((mirt__distributed_dataset *)dataset)->begun = false;
     return mirt__dataset_begin(dataset->source, seed, epoch);
 }
 
@@ -22732,6 +22774,7 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
     if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
     d->begun = true;
@@ -22792,6 +22835,10 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
     if (!function) return;
+    if (function->recording) {
+        mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
+        return;
+    }
     mirt_function **at = &function->model->functions;
     while (*at && *at != function) at = &(*at)->next;
     if (*at) *at = function->next;
@@ -22861,6 +22908,27 @@ static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
     return mirt_last_status();
 }
 
+/* Labels that are the batch's own are checked with every batch. */
+static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
+    mirt_function *f = output->node->graph->function;
+    while (labels->node->id == MIRT__OP_cast || labels->node->id == MIRT__OP_reshape) labels = labels->node->in[0];
+    if (!f || labels->node->id != MIRT__OP_input) return;
+    int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
+    if (!*classes || own < *classes) *classes = own;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
+    if (!labels || !output) return NULL;
+    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
+    if (!cls) {
+        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+        return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
+    }
+    mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
+    if (values && cls->sparse) mirt__check_labels_of(labels, output);
+    return values;
+}
+
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
@@ -22896,11 +22964,13 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
     char a[96], b[96];
+    int given = 0;
     if (!variables || !gradients || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
     if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
         if (!g) continue;
+        given++;
         if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
         bool variable = v->node->id == MIRT__OP_variable && mirt__is_trained(&f->root->variable[v->node->a.index]);
         if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
@@ -22913,7 +22983,10 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         mirt__function_poison(f);
         return mirt_last_status();
     }
-    return MIRT_OK;
+    if (given) return MIRT_OK;
+    mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: none of the %d weights has a gradient", count);
+    mirt__function_poison(f);
+    return mirt_last_status();
 }
 
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op) {
@@ -22959,11 +23032,16 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
+    if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
     if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained by mirt_fit", f->model->name);
     if (f->spec.num_fields == 0) {
+        if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;
     } else if (!batch || !batch->dataset || batch->rows < 1 || batch->rows > f->max_batch) {
         return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+    } else if (!mirt__distributed(batch->dataset) || mirt__distributed(batch->dataset)->strategy != f->model->strategy ||
+               !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
     } else {
         b.rows = batch->rows;
         memcpy(b.field, batch->field, sizeof b.field);

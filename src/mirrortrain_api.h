@@ -893,7 +893,7 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
 typedef bool (*mirt_body_fn)(mirt_function *function, void *user);
 /* Calls `body` once to record it. `dataset`, distributed to the model's strategy, says what batches look like;
    NULL: a step without data, of one row a replica. Lives as long as its model, or until it is destroyed. A
-   later mirt_compile of the model makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
+   later mirt_compile that changes which weights are trained makes it invalid. NULL: the first error of recording, MIRT_E_NOMEM. */
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user);
 /* NULL is allowed. */
 MIRT_API void mirt_function_destroy(mirt_function *function);

@@ -255,7 +255,7 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
         mirt__node *node = graph->node[i];
         bool needs = false;
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = node->out[k]->dtype == MIRT_FLOAT32;
+        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
     }
 }
 

@@ -87,7 +87,7 @@ static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *o
     return node->in[0];
 }
 
-static mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels) {
     const mirt__loss_class *cls = &mirt__loss_table[loss];
     mirt_tensor *x = mirt__loss_input(cls, output, &from_logits);
     return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
@@ -102,12 +102,4 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
         mirt__graph_poison(output->node->graph);
     }
     return loss;
-}
-
-MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
-    if (!labels || !output) return NULL;
-    if (loss != MIRT_LOSS_NONE && mirt__loss_class_get(loss)) return mirt__loss_of(loss, from_logits, output, labels);
-    mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
-    mirt__graph_poison(output->node->graph);
-    return NULL;
 }

@@ -208,6 +208,7 @@ MIRT__LIB int mirt__label_number(const mirt_model *model, int output);
 /* Elements of a sample's label; -1: any. */
 MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output);
 /* The loss of each sample. `labels` as they are in the data. */
+MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tensor *output, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);

@@ -11,7 +11,9 @@ typedef struct mirt__distributed_dataset {
     bool begun;
 } mirt__distributed_dataset;
 
+/* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
 static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    ((mirt__distributed_dataset *)dataset)->begun = false;
     return mirt__dataset_begin(dataset->source, seed, epoch);
 }
 
@@ -47,6 +49,7 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
     if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
     d->begun = true;
@@ -107,6 +110,10 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
     if (!function) return;
+    if (function->recording) {
+        mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
+        return;
+    }
     mirt_function **at = &function->model->functions;
     while (*at && *at != function) at = &(*at)->next;
     if (*at) *at = function->next;
@@ -176,6 +183,27 @@ static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
     return mirt_last_status();
 }
 
+/* Labels that are the batch's own are checked with every batch. */
+static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
+    mirt_function *f = output->node->graph->function;
+    while (labels->node->id == MIRT__OP_cast || labels->node->id == MIRT__OP_reshape) labels = labels->node->in[0];
+    if (!f || labels->node->id != MIRT__OP_input) return;
+    int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
+    if (!*classes || own < *classes) *classes = own;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
+    if (!labels || !output) return NULL;
+    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
+    if (!cls) {
+        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+        return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
+    }
+    mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
+    if (values && cls->sparse) mirt__check_labels_of(labels, output);
+    return values;
+}
+
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
     if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
@@ -211,11 +239,13 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
     char a[96], b[96];
+    int given = 0;
     if (!variables || !gradients || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
     if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
         if (!g) continue;
+        given++;
         if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
         bool variable = v->node->id == MIRT__OP_variable && mirt__is_trained(&f->root->variable[v->node->a.index]);
         if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
@@ -228,7 +258,10 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         mirt__function_poison(f);
         return mirt_last_status();
     }
-    return MIRT_OK;
+    if (given) return MIRT_OK;
+    mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: none of the %d weights has a gradient", count);
+    mirt__function_poison(f);
+    return mirt_last_status();
 }
 
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op) {
@@ -274,11 +307,16 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
+    if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
     if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained by mirt_fit", f->model->name);
     if (f->spec.num_fields == 0) {
+        if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;
     } else if (!batch || !batch->dataset || batch->rows < 1 || batch->rows > f->max_batch) {
         return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+    } else if (!mirt__distributed(batch->dataset) || mirt__distributed(batch->dataset)->strategy != f->model->strategy ||
+               !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
     } else {
         b.rows = batch->rows;
         memcpy(b.field, batch->field, sizeof b.field);

@@ -27,6 +27,17 @@ static bool mirt__record_fields(mirt_function *f) {
 
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) { return mirt_cast(f->field[field], dtype); }
 
+MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
+    for (int i = 0; i < fields; i++) {
+        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
+    }
+    return a->accumulate == b->accumulate;
+}
+
+MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
+    return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights && mirt__fields_same(a, b, a->num_fields);
+}
+
 /* Recording is over, or the tensor is not of this function: says so. */
 MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
@@ -51,40 +62,66 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
 
 /* >>terms of the loss */
 
-/* Whether `t` depends on the rows of the batch. */
-static bool mirt__depends_on_rows(mirt_function *f, mirt_tensor *t) {
-    mirt__graph *graph = &f->program.graph;
-    bool depends = false;
-    for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
-    for (int i = graph->count - 1; i >= 0; i--) {
-        mirt__node *node = graph->node[i];
-        if (!node->live) continue;
-        depends = depends || node->id == MIRT__OP_input;
-        for (int k = 0; k < node->num_out; k++) depends = depends || mirt__is_batched(&node->out[k]->shape);
-        for (int k = 0; k < node->num_in; k++) node->in[k]->node->live = true;
+/* How a tensor depends on the rows of a replica. */
+typedef enum mirt__extent {
+    MIRT__EXTENT_NONE, /* not at all: made of weights, constants and what all replicas have in common */
+    MIRT__EXTENT_SUM,  /* a sum over rows: the replicas' numbers add up as they are */
+    MIRT__EXTENT_OTHER
+} mirt__extent;
+
+static mirt__extent mirt__node_extent(const mirt__node *node) {
+    mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
+    for (int k = 0; k < node->num_out; k++) {
+        if (mirt__is_batched(&node->out[k]->shape)) return MIRT__EXTENT_OTHER;
     }
-    return depends;
+    for (int k = 0; k < node->num_in; k++) {
+        mirt__extent own = (mirt__extent)node->in[k]->first;
+        if (k < 2) in[k] = own;
+        if (own > most) most = own;
+    }
+    if (node->id == MIRT__OP_all_reduce) return MIRT__EXTENT_NONE;
+    if (most == MIRT__EXTENT_NONE) return node->id == MIRT__OP_loss_weight ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
+    switch ((int)node->id) {
+    case MIRT__OP_reduce:
+        if (mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
+        return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
+    case MIRT__OP_reshape:
+    case MIRT__OP_cast:
+    case MIRT__OP_broadcast:
+    case MIRT__OP_stop_gradient: return in[0];
+    case MIRT__OP_unary: {
+        bool linear = node->a.kind == MIRT__COPY || node->a.kind == MIRT__NEGATIVE || (node->a.kind == MIRT__AFFINE && node->a.offset == 0);
+        return linear ? in[0] : MIRT__EXTENT_OTHER;
+    }
+    case MIRT__OP_binary:
+        if (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
+        if (node->a.kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
+        return (node->a.kind == MIRT__MULTIPLY || node->a.kind == MIRT__DIVIDE) && in[1] == MIRT__EXTENT_NONE ? in[0] : MIRT__EXTENT_OTHER;
+    default: return MIRT__EXTENT_OTHER;
+    }
 }
 
-/* Whether a number is a sum over the rows, perhaps scaled: then the replicas' numbers add up as they are. */
-static bool mirt__is_sum_of_rows(const mirt_tensor *t) {
-    while (t->node->num_in > 0) {
-        const mirt__node *node = t->node;
-        if (node->id == MIRT__OP_reduce && mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM;
-        t = node->in[0];
+/* tensor->first, which is the plan's, holds the extents meanwhile. */
+static mirt__extent mirt__number_extent(const mirt_tensor *t) {
+    const mirt__graph *graph = t->node->graph;
+    for (int i = 0; i < graph->count; i++) {
+        mirt__extent extent = mirt__node_extent(graph->node[i]);
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = (int)extent;
     }
-    return false;
+    return (mirt__extent)t->first;
 }
 
 /* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
-static mirt__weight_kind mirt__term_weight(mirt_function *f, mirt_tensor *term) {
-    if (mirt__is_batched(&term->shape)) return MIRT__WEIGHT_SAMPLE;
-    if (!mirt__depends_on_rows(f, term)) return MIRT__WEIGHT_ONCE;
-    if (mirt__is_sum_of_rows(term)) return MIRT__WEIGHT_ONE;
+static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
+    static const mirt__weight_kind weight[] = {MIRT__WEIGHT_ONCE, MIRT__WEIGHT_ONE, MIRT__WEIGHT_SHARE};
+    return mirt__is_batched(&term->shape) ? MIRT__WEIGHT_SAMPLE : weight[mirt__number_extent(term)];
+}
+
+static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
+    if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
               "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one value a sample: the library divides by the global batch",
               f->model->name);
-    return MIRT__WEIGHT_SHARE;
 }
 
 /* One value a sample, or one number. */
@@ -102,12 +139,13 @@ static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
 
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     if (!term || !(term = mirt__term_shape(term)) || mirt__is_batched(&term->shape)) return term;
-    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(f, term));
+    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
 
 MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     if (!(term = mirt__term_shape(term))) return mirt_last_status();
+    mirt__warn_of_mean(f, term);
     if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
     f->minimized[f->num_minimized++] = term;
     return MIRT_OK;
@@ -119,7 +157,7 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
     mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
-        seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(f, term[i]));
+        seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -130,6 +168,10 @@ static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_
 static bool mirt__root_frozen(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].frozen; }
 
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
+    for (int i = 0; i < f->num_applied; i++) {
+        if (f->applied[i].variable != variable) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them", f->root->variable[variable].name);
+    }
     if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied)) return mirt_last_status();
     f->applied[f->num_applied].variable = variable;
     f->applied[f->num_applied++].gradient = gradient;
@@ -139,6 +181,7 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
     mirt__graph *graph = &f->program.graph;
     if (!(loss = mirt__term_shape(loss))) return mirt_last_status();
+    mirt__warn_of_mean(f, loss);
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     for (int i = 0; i < count; i++) mirt__graph_need_gradient(graph, x[i]);
     return mirt__term_gradients(f, &loss, 1) ? MIRT_OK : mirt_last_status();
@@ -325,10 +368,18 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
     f->recording = false;
     if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
     if (!good) return mirt_last_status();
-    return mirt__finish(f) == MIRT_OK ? mirt__function_needs(f) : mirt_last_status();
+    if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
+    if (f->program.num_cuts || f->num_states) f->by_replicas = true; /* its results are not those of rows alone */
+    return mirt__function_needs(f);
 }
 
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
+    const mirt_strategy *s = model->strategy;
+    int batches = desc->spec->accumulate > 1 ? desc->spec->accumulate : 1;
+    if (batches > MIRT__MAX_REPLICAS / s->num_replicas) {
+        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work", batches, s->num_replicas,
+                          MIRT__MAX_REPLICAS), (mirt_function *)NULL;
+    }
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;
@@ -338,7 +389,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
-    f->replicas = model->strategy->num_replicas * (f->spec.accumulate > 1 ? f->spec.accumulate : 1);
+    f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__root_frozen;
     f->mode.arg = f->root;
@@ -347,7 +398,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->program.graph.serial = ++model->strategy->graphs;
     f->program.graph.root = f->root;
     f->program.graph.mode = &f->mode;
-    if (mirt__check_parts(model->strategy, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
+    if (mirt__check_parts(s, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
     mirt__function_free(f);
     return NULL;
 }

@@ -48,6 +48,7 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     mirt__replica_share(f, replica, &row);
     mirt__row_bases(f, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
+    if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first);
     b->state = f->states + (size_t)replica * f->state_bytes;
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
@@ -146,7 +147,7 @@ static void mirt__device_replay(void *arg, int device) {
         for (int r = counter.first; r < end; r++) {
             int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
             mirt__replica_bases(f, device, counter.first, r, &bases);
-            bases.gradient = (char *)mirt__gradient_at(f, device, cuts ? r - counter.first : counter.stack.depth);
+            if (!cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter.stack.depth);
             mirt__replay(f, segment, &bases, r, first_row, rows);
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }

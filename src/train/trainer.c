@@ -154,22 +154,14 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
 
 /* >>preparing */
 
-static bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
-    for (int i = 0; i < fields; i++) {
-        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
-    }
-    return a->accumulate == b->accumulate;
-}
-
 static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
     if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL)) return false;
-    if (kind == MIRT__PREDICT) return mirt__spec_same(&f->spec, spec, spec->num_x);
-    if (f->spec.num_fields != spec->num_fields || f->spec.has_weights != spec->has_weights) return false;
+    if (kind == MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
-    return weights && mirt__spec_same(&f->spec, spec, spec->num_fields);
+    return weights && mirt__spec_same(&f->spec, spec);
 }
 
 static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {

@@ -1,0 +1,398 @@
+/* Steps of the user's own: equal to fit bit for bit, results over replicas, all-reduce inside a step, terms of a
+   loss, assigned variables, accumulated batches, and what is refused. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "function_util.h"
+#include "tap.h"
+
+enum { BATCH = 14, EPOCHS = 3 }; /* 61 rows: four batches, and one of 5 */
+
+static mirt_dataset *batches(int64_t rows, int64_t batch, int joined) {
+    return mirt_accumulate(mirt_batch(mirt_shuffle(rows_of(rows), rows), batch), joined);
+}
+
+/* >>equal to fit */
+
+static void train_by_fit(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer, int64_t batch, int joined, char out[MIRT__SHA256_HEX]) {
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.epochs = EPOCHS;
+    fit.no_progress = true;
+    out[0] = 0;
+    mirt_model *m = s ? row_model(s, kind, optimizer) : NULL;
+    mirt_dataset *data = batches(ROW_COUNT, batch, joined);
+    if (m && mirt_fit(m, data, &fit)) digest_state(m, out);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static bool train_by_function(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer, int64_t batch, int joined, mirt_body_fn body,
+                              char out[MIRT__SHA256_HEX]) {
+    out[0] = 0;
+    mirt_model *m = s ? row_model(s, kind, optimizer) : NULL;
+    mirt_dataset *data = m ? mirt_distribute(s, batches(ROW_COUNT, batch, joined)) : NULL;
+    mirt_function *f = data ? mirt_function_create(m, data, body, m) : NULL;
+    bool good = run_epochs(f, data, EPOCHS);
+    if (good) digest_state(m, out);
+    good = good && copies_equal(m);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+static const struct { const char *name; net_kind kind; } nets[] = {
+    {"plain", {0, 0, 0, false, false, false}},
+    {"dropout and regularizers", {0.3f, 0.002f, 0.01f, false, false, false}},
+    {"one regularizer", {0.3f, 0, 0.01f, false, false, false}},
+    {"batch normalization", {0.25f, 0, 0.01f, true, false, false}},
+    {"synchronized batch normalization", {0.25f, 0, 0.01f, true, true, false}},
+    {"frozen batch normalization", {0.25f, 0, 0.01f, true, false, true}},
+};
+
+static void check_equals_fit(void) {
+    static const int mirror[][2] = {{1, 1}, {1, 2}, {2, 2}, {1, 3}, {2, 3}, {1, 8}, {3, 8}};
+    const mirt_optimizer optimizer[] = {mirt_adam(0.01f), mirt_sgd(0.05f, 0.9f, true)};
+    for (int n = 0; n < MIRT__COUNT(nets); n++) {
+        for (int i = 0; i < MIRT__COUNT(mirror); i++) {
+            const int p = mirror[i][0], v = mirror[i][1];
+            char fit[MIRT__SHA256_HEX], step[MIRT__SHA256_HEX], hand[MIRT__SHA256_HEX];
+            train_by_fit(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, fit);
+            bool good = train_by_function(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, record_step, step);
+            ok(good && fit[0] && strcmp(fit, step) == 0, "%s, %d replicas on %d devices: a custom loop equals fit%s%s", nets[n].name, v, p,
+               good && fit[0] ? "" : ": ", good && fit[0] ? "" : mirt_last_error());
+            if (nets[n].kind.l1 > 0) continue; /* two terms of one weight: the gradients meet in another order */
+            good = train_by_function(strategy_of(p, v, 1), &nets[n].kind, optimizer[i % 2], BATCH, 1, record_by_hand, hand);
+            ok(good && fit[0] && strcmp(fit, hand) == 0, "%s, %d replicas on %d devices: so do gradients by hand%s%s", nets[n].name, v, p,
+               good ? "" : ": ", good ? "" : mirt_last_error());
+        }
+    }
+}
+
+/* The convolutions of fit are fused with what stands around them; gradients by hand are recorded before that,
+   and round differently. */
+static bool record_images(mirt_function *f, void *user) {
+    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_TRAINING_ON);
+    return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out)) == MIRT_OK;
+}
+
+static void check_images_equal_fit(void) {
+    for (int devices = 1; devices <= 2; devices++) {
+        float *w[3];
+        size_t count = 0;
+        double worst = 0;
+        for (int how = 0; how < 3; how++) {
+            mirt_strategy *s = strategy_of(devices, 3, 1);
+            mirt_model *m = image_model(s, mirt_sgd(0.05f, 0.9f, false), 0.3f);
+            mirt_dataset *data = mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, 100), images_y(0, 100)), 100), 37);
+            mirt_fit_desc fit;
+            memset(&fit, 0, sizeof fit);
+            fit.epochs = 2;
+            fit.no_progress = true;
+            if (how == 0) {
+                mirt_fit(m, data, &fit);
+            } else {
+                data = mirt_distribute(s, data);
+                if (!run_epochs(mirt_function_create(m, data, how == 1 ? record_images : record_by_hand, m), data, 2)) printf("# %s\n", mirt_last_error());
+            }
+            w[how] = all_weights(m, devices - 1, &count);
+            mirt_dataset_destroy(data);
+            mirt_strategy_destroy(s);
+        }
+        for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)w[0][i] - (double)w[2][i]));
+        ok(memcmp(w[0], w[1], count * sizeof(float)) == 0, "convolutions and bytes, %d devices: a custom loop equals fit", devices);
+        ok(worst < 2e-6, "convolutions and bytes, %d devices: gradients by hand do to rounding, %.1e", devices, worst);
+        for (int how = 0; how < 3; how++) free(w[how]);
+    }
+}
+
+/* >>accumulation: k batches of B rows on V replicas are one batch of k * B on k * V */
+
+static void check_accumulation(void) {
+    static const struct { int p, v, k, batch; } cases[] = {{1, 1, 2, 7}, {1, 2, 2, 7}, {2, 2, 2, 7}, {1, 2, 3, 5}, {2, 3, 4, 5}, {1, 1, 5, 1}, {3, 4, 2, 9}};
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        for (int n = 0; n < 2; n++) {
+            const int p = cases[i].p, v = cases[i].v, k = cases[i].k;
+            const net_kind *kind = &nets[n].kind;
+            char whole[MIRT__SHA256_HEX], fit[MIRT__SHA256_HEX], step[MIRT__SHA256_HEX];
+            train_by_fit(strategy_of(p, v * k, 1), kind, mirt_adam(0.01f), cases[i].batch * k, 1, whole);
+            train_by_fit(strategy_of(p, v, 1), kind, mirt_adam(0.01f), cases[i].batch, k, fit);
+            train_by_function(strategy_of(p, v, 1), kind, mirt_adam(0.01f), cases[i].batch, k, record_step, step);
+            ok(whole[0] && strcmp(whole, fit) == 0, "%s: %d batches of %d on %d replicas, %d devices, equal one of %d on %d", nets[n].name, k, cases[i].batch, v, p,
+               cases[i].batch * k, v * k);
+            ok(whole[0] && strcmp(whole, step) == 0, "the same by a custom loop");
+        }
+    }
+    /* More parts than an all-reduce can have. */
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *m = row_model(s, &nets[0].kind, mirt_adam(0.01f));
+    mirt_dataset *data = mirt_distribute(s, batches(ROW_COUNT, 1, 3000));
+    ok(!mirt_function_create(m, data, record_step, m) && mirt_last_status() == MIRT_E_INVALID, "3000 batches on 2 replicas: \"%s\"", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* >>results */
+
+static bool record_results(mirt_function *f, void *user) {
+    mirt_tensor *x = mirt_function_x(f, 0), *two[1];
+    (void)user;
+    two[0] = mirt_reduce_sum(x, 0, false);
+    bool good = mirt_function_result(f, "row_sums", two[0]) == MIRT_OK && mirt_function_result(f, "x", x) == MIRT_OK &&
+                mirt_function_result(f, "y", mirt_function_y(f, 0)) == MIRT_OK && mirt_function_result(f, "y again", mirt_function_y(f, 0)) == MIRT_OK &&
+                mirt_function_result(f, "largest", mirt_argmax(x, 1)) == MIRT_OK && mirt_function_result(f, "same largest", mirt_argmax(x, 1)) == MIRT_OK &&
+                mirt_function_result(f, "positive", mirt_greater(x, mirt_scale(x, 0, 0))) == MIRT_OK;
+    mirt_tensor *mean = mirt_reduce_mean(x, 1, false);
+    return good && mirt_function_result(f, "mean", mean) == MIRT_OK && mirt_function_result(f, "mean twice", mean) == MIRT_OK &&
+           mirt_function_result(f, "total", mirt_reduce_sum(two[0], 1, false)) == MIRT_OK;
+}
+
+static bool same(double a, double b) { return fabs(a - b) <= 1e-5 * fmax(1, fabs(b)); }
+
+static void check_results_of(int devices, int replicas, int64_t rows) {
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m = row_model(s, &nets[0].kind, mirt_sgd(0.1f, 0, false));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(rows), 8));
+    mirt_function *f = mirt_function_create(m, data, record_results, NULL);
+    mirt_global_batch batch;
+    float out[8 * ROW_IN];
+    double sums[ROW_IN], means[ROW_IN];
+    size_t written;
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && batch.rows == (rows < 8 ? rows : 8) && mirt_function_run(f, &batch) == MIRT_OK;
+    if (!ok(good, "%d rows, %d replicas, %d devices: runs%s%s", (int)rows, replicas, devices, good ? "" : ": ", good ? "" : mirt_last_error())) {
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+        return;
+    }
+    double want[ROW_IN] = {0}, total = 0;
+    for (int i = 0; i < batch.rows; i++) {
+        for (int k = 0; k < ROW_IN; k++) want[k] += (double)row_x[i][k], total += (double)row_x[i][k];
+    }
+    good = mirt_gather_result(f, "x", out, 8 * ROW_IN, &written) == MIRT_OK && written == (size_t)batch.rows * ROW_IN && memcmp(out, row_x, written * sizeof(float)) == 0;
+    good = good && mirt_gather_result(f, "y", out, 8, &written) == MIRT_OK && written == (size_t)batch.rows;
+    for (int i = 0; i < batch.rows; i++) good = good && out[i] == (float)row_y[i];
+    good = good && mirt_gather_result(f, "y again", out, 8, &written) == MIRT_OK;
+    for (int i = 0; i < batch.rows; i++) good = good && out[i] == (float)row_y[i];
+    good = good && mirt_gather_result(f, "same largest", out, 8, &written) == MIRT_OK;
+    for (int i = 0; i < batch.rows; i++) {
+        int best = 0;
+        for (int k = 1; k < ROW_IN; k++) best = row_x[i][k] > row_x[i][best] ? k : best;
+        good = good && out[i] == (float)best;
+    }
+    good = good && mirt_gather_result(f, "positive", out, 8 * ROW_IN, &written) == MIRT_OK;
+    for (int i = 0; i < batch.rows * ROW_IN; i++) good = good && out[i] == (float)(((const float *)row_x)[i] > 0);
+    ok(good, "rows are gathered in the order of the batch");
+    good = mirt_reduce(f, "x", MIRT_REDUCE_SUM, sums, ROW_IN) == MIRT_OK && mirt_reduce(f, "x", MIRT_REDUCE_MEAN, means, ROW_IN) == MIRT_OK;
+    for (int k = 0; k < ROW_IN; k++) good = good && same(sums[k], want[k]) && same(means[k], want[k] / (double)batch.rows);
+    ok(good, "sums and means over rows");
+    good = mirt_reduce(f, "mean", MIRT_REDUCE_MEAN, means, ROW_IN) == MIRT_OK;
+    for (int k = 0; k < ROW_IN; k++) good = good && same(means[k], want[k] / (double)batch.rows);
+    good = good && mirt_reduce(f, "mean twice", MIRT_REDUCE_MEAN, sums, ROW_IN) == MIRT_OK && memcmp(sums, means, sizeof sums) == 0;
+    ok(good && mirt_reduce(f, "total", MIRT_REDUCE_SUM, sums, 1) == MIRT_OK && same(sums[0], total), "the replicas' means weigh by their rows, their sums add up");
+    good = true;
+    for (int r = 0; r < replicas; r++) {
+        int64_t first, share = mirt__share(batch.rows, replicas, r, &first);
+        good = good && mirt_local_result(f, "x", r, out, 8 * ROW_IN, &written) == MIRT_OK && written == (size_t)share * ROW_IN &&
+               memcmp(out, row_x[first], written * sizeof(float)) == 0;
+        double own = 0;
+        for (int64_t i = first; i < first + share; i++) own += (double)row_x[i][2];
+        good = good && mirt_local_result(f, "mean", r, out, ROW_IN, &written) == MIRT_OK && written == (size_t)(share ? ROW_IN : 0);
+        if (share) good = good && same((double)out[2], own / (double)share);
+    }
+    ok(good, "and each replica has its own, one without rows none");
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static void check_results(void) {
+    static const int64_t rows[] = {5, 1, 8, 3};
+    for (int i = 0; i < MIRT__COUNT(rows); i++) {
+        check_results_of(1, 1, rows[i]);
+        check_results_of(2, 3, rows[i]);
+        check_results_of(3, 4, rows[i]);
+        check_results_of(2, 8, rows[i]);
+    }
+    /* What TensorFlow gives for rows 0 .. 4 over replicas that hold [2, 2, 1, 0] of them: 2.0. */
+    static float five[5] = {0, 1, 2, 3, 4};
+    mirt_strategy *s = strategy_of(2, 4, 1);
+    mirt_model *m = row_model(s, &nets[0].kind, mirt_sgd(0.1f, 0, false));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(mirt_arrays(mirt_make_array(five, MIRT_FLOAT32, MIRT_SHAPE(5, 1)), mirt_make_array(five, MIRT_FLOAT32, MIRT_SHAPE(5))), 8));
+    mirt_global_batch batch;
+    double mean = 0;
+    mirt_function *f = mirt_function_create(m, data, record_results, NULL);
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_reduce(f, "mean", MIRT_REDUCE_MEAN, &mean, 1) == MIRT_OK;
+    ok(good && mean == 2.0, "5 rows over 4 replicas: the mean is %g%s%s", mean, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* >>all-reduce inside a step */
+
+enum { W = 3 }; /* elements of the weight below */
+
+/* Per sample t[b] = sum_k w[k] x[b][k]; g = all_reduce(mean or sum over the replica's rows of t); the loss of a sample
+   is (t - g)^2 + g * t, that of the step their mean. Both g's derivative and the plain one reach w. */
+static mirt_reduce_op reduced_op;
+static bool reduced_loss_by_hand; /* the gradient by mirt_gradients, and its norm over all replicas as a result */
+
+static bool record_reduced(mirt_function *f, void *user) {
+    const int64_t from[2] = {0, 1}, size[2] = {-1, W};
+    (void)user;
+    mirt_tensor *w = mirt_function_variable(f, "w"), *grad;
+    mirt_tensor *t = mirt_reduce_sum(mirt_multiply(mirt_slice(mirt_function_x(f, 0), from, size), w), 2, false);
+    mirt_tensor *own = reduced_op == MIRT_REDUCE_SUM ? mirt_reduce_sum(t, 1, false) : mirt_reduce_mean(t, 1, false);
+    mirt_tensor *g = mirt_replica_all_reduce(own, reduced_op);
+    if (reduced_op == MIRT_REDUCE_SUM) g = mirt_scale(g, 0.125f, 0);
+    mirt_tensor *loss = mirt_add(mirt_square(mirt_subtract(t, g)), mirt_multiply(g, t));
+    if (mirt_function_result(f, "g", g) != MIRT_OK || mirt_function_result(f, "loss", loss) != MIRT_OK) return false;
+    if (!reduced_loss_by_hand) return mirt_minimize(f, loss) == MIRT_OK;
+    if (mirt_gradients(loss, &w, 1, &grad) != MIRT_OK || mirt_apply_gradients(f, &w, &grad, 1) != MIRT_OK) return false;
+    return mirt_function_result(f, "gradient", mirt_replica_all_reduce(grad, MIRT_REDUCE_SUM)) == MIRT_OK;
+}
+
+static double reduced_loss(const double *w, int rows, double *g_out) {
+    double t[ROW_COUNT], g = 0, sum = 0;
+    for (int i = 0; i < rows; i++) {
+        t[i] = 0;
+        for (int k = 0; k < W; k++) t[i] += w[k] * (double)row_x[i][k + 1];
+        g += t[i];
+    }
+    g *= reduced_op == MIRT_REDUCE_SUM ? 0.125 : 1.0 / rows;
+    for (int i = 0; i < rows; i++) sum += (t[i] - g) * (t[i] - g) + g * t[i];
+    *g_out = g;
+    return sum / rows;
+}
+
+static mirt_model *bare_model(mirt_strategy *s, mirt_optimizer optimizer) {
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.optimizer = optimizer;
+    mirt_model *m = mirt_model_create(s, "bare");
+    mirt_variable(m, "w", MIRT_SHAPE(W), mirt_random_uniform(-1, 1), true);
+    mirt_variable(m, "unused", MIRT_SHAPE(5), mirt_ones(), true);
+    mirt_variable(m, "state", MIRT_SHAPE(W), mirt_constant(7), false);
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+static void check_reduced(int devices, int replicas, int rows) {
+    heard log;
+    mirt_strategy *s = strategy_heard(devices, replicas, 1, &log);
+    mirt_model *m = bare_model(s, mirt_sgd(1, 0, false));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(rows), 16));
+    mirt_function *f = m ? mirt_function_create(m, data, record_reduced, NULL) : NULL;
+    mirt_global_batch batch;
+    float before[W], after[W], g = 0, grads[8 * W];
+    double wd[W], gd, unused, error = 0, total = 0, norm_error = 0;
+    size_t written = 0;
+    bool good = f && mirt_get_weight(m, "w", 0, before, W) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+                mirt_get_weight(m, "w", devices - 1, after, W) == MIRT_OK;
+    for (int k = 0; k < W; k++) wd[k] = (double)before[k];
+    double loss = reduced_loss(wd, rows, &gd);
+    for (int k = 0; good && k < W; k++) {
+        const double h = 1e-5;
+        wd[k] += h;
+        double up = reduced_loss(wd, rows, &unused);
+        wd[k] -= 2 * h;
+        double down = reduced_loss(wd, rows, &unused);
+        wd[k] += h;
+        error = fmax(error, fabs((double)before[k] - (double)after[k] - (up - down) / (2 * h)));
+        if (!reduced_loss_by_hand) continue;
+        good = mirt_gather_result(f, "gradient", grads, 8 * W, &written) == MIRT_OK && written == (size_t)(rows < replicas ? rows : replicas) * W;
+        for (size_t r = 0; r < written / W; r++) norm_error = fmax(norm_error, fabs((double)grads[r * W + (size_t)k] - (up - down) / (2 * h)));
+    }
+    for (int r = 0; good && r < replicas && r < rows; r++) {
+        good = mirt_local_result(f, "g", r, &g, 1, NULL) == MIRT_OK && fabs((double)g - gd) < 1e-5 * fmax(1, fabs(gd));
+    }
+    good = good && mirt_reduce(f, "loss", MIRT_REDUCE_MEAN, &total, 1) == MIRT_OK && fabs(total - loss) < 1e-5 * fmax(1, loss);
+    ok(good && error < 2e-4 && norm_error < 2e-4 && copies_equal(m), "%s%s, %d rows, %d replicas on %d devices: gradients are off by %.0e, %.0e%s%s",
+       reduced_op == MIRT_REDUCE_SUM ? "sum" : "mean", reduced_loss_by_hand ? " by hand" : "", rows, replicas, devices, error, norm_error, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static void check_all_reduce(void) {
+    static const int mirror[][2] = {{1, 1}, {2, 2}, {2, 3}, {1, 8}, {3, 8}};
+    for (int how = 0; how < 4; how++) {
+        reduced_op = how % 2 ? MIRT_REDUCE_MEAN : MIRT_REDUCE_SUM;
+        reduced_loss_by_hand = how >= 2;
+        for (int i = 0; i < MIRT__COUNT(mirror); i++) {
+            static const int rows[] = {16, 9, 5, 2, 1};
+            for (int n = 0; n < MIRT__COUNT(rows); n++) check_reduced(mirror[i][0], mirror[i][1], rows[n]);
+        }
+    }
+}
+
+/* >>terms of a loss: how a number weighs */
+
+typedef enum term_kind {
+    TERM_SAMPLES, TERM_MEAN, TERM_SUM, TERM_SUM_SCALED, TERM_RATIO, TERM_WEIGHTS, TERM_COMMON, TERM_KINDS
+} term_kind;
+
+/* Each is, or is made to be, the mean over all samples of t = w . x, but for the sums (16 times that, or 2 * w[0]). */
+static bool record_term(mirt_function *f, void *user) {
+    const term_kind kind = *(const term_kind *)user;
+    const float scale = 0.0625f;
+    const int64_t from[2] = {0, 1}, size[2] = {-1, W};
+    mirt_tensor *w = mirt_function_variable(f, "w"), *x = mirt_slice(mirt_function_x(f, 0), from, size), *loss = NULL;
+    mirt_tensor *t = mirt_reduce_sum(mirt_multiply(x, w), 2, false);
+    mirt_tensor *number = mirt_function_constant(f, mirt_make_array(&scale, MIRT_FLOAT32, MIRT_SHAPE(1)));
+    switch (kind) {
+    case TERM_SAMPLES: loss = t; break;
+    case TERM_MEAN: loss = mirt_reduce_mean(t, 1, false); break;
+    case TERM_SUM: loss = mirt_reduce_sum(t, 1, false); break;
+    case TERM_SUM_SCALED: loss = mirt_multiply(number, mirt_negative(mirt_negative(mirt_reduce_sum(t, 1, true)))); break;
+    case TERM_RATIO: loss = mirt_divide(mirt_reduce_sum(t, 1, false), mirt_reduce_sum(mirt_scale(mirt_stop_gradient(t), 0, 1), 1, false)); break;
+    case TERM_WEIGHTS: loss = mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0); break;
+    case TERM_COMMON: loss = mirt_replica_all_reduce(mirt_reduce_mean(t, 1, false), MIRT_REDUCE_MEAN); break;
+    default: break;
+    }
+    return mirt_minimize(f, loss) == MIRT_OK;
+}
+
+static void check_term(term_kind kind, int devices, int replicas, int rows) {
+    static const char *const name[] = {"one a sample", "a mean", "a sum", "a scaled sum", "a quotient of sums", "of weights alone", "all-reduced"};
+    heard log;
+    mirt_strategy *s = strategy_heard(devices, replicas, 1, &log);
+    mirt_model *m = bare_model(s, mirt_sgd(1, 0, false));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(rows), 16));
+    mirt_function *f = m ? mirt_function_create(m, data, record_term, &kind) : NULL;
+    mirt_global_batch batch;
+    float before[W], after[W];
+    double error = 0;
+    int means = 0;
+    bool good = f && mirt_get_weight(m, "w", 0, before, W) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+                mirt_get_weight(m, "w", 0, after, W) == MIRT_OK;
+    for (int k = 0; good && k < W; k++) {
+        double sum = 0, want;
+        for (int i = 0; i < rows; i++) sum += (double)row_x[i][k + 1];
+        want = kind == TERM_SUM ? sum : kind == TERM_SUM_SCALED ? sum / 16 : kind == TERM_WEIGHTS ? (double)before[k] : sum / rows;
+        error = fmax(error, fabs((double)before[k] - (double)after[k] - want) / fmax(1, fabs(want)));
+    }
+    for (int i = 0; i < log.warnings; i++) means += strstr(log.text[i], "handed in as a mean") != NULL;
+    ok(good && error < 1e-5, "a loss that is %s, %d rows, %d replicas: the gradient is off by %.0e%s%s", name[kind], rows, replicas, error, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO), "a loss that is %s: %d warnings of a mean", name[kind], means);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static void check_terms(void) {
+    for (int kind = 0; kind < TERM_KINDS; kind++) {
+        check_term((term_kind)kind, 1, 1, 16);
+        check_term((term_kind)kind, 2, 4, 13);
+        check_term((term_kind)kind, 3, 8, 5);
+    }
+}
+
+int main(void) {
+    draw_rows();
+    draw_images();
+    check_equals_fit();
+    check_images_equal_fit();
+    check_accumulation();
+    check_results();
+    check_all_reduce();
+    check_terms();
+    return done_testing();
+}
