@@ -933,6 +933,10 @@ typedef struct mirt_custom_metric {
     void *user;
 } mirt_custom_metric;
 
+/* Makes them known to mirt_load, by name. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
+MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
+
 /* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
    the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
    layer: "digit_loss", "digit_accuracy". */
@@ -16434,6 +16438,7 @@ struct mirt_strategy {
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it */
     mirt__pool pool;    /* what lives as long as it does */
+    struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
     struct mirt__op_entry *op_classes;       /* user-defined, a list, the latest first */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
@@ -17103,7 +17108,6 @@ struct mirt_model {
     bool compiled;
     bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
     mirt_compile_desc config;
-    mirt_custom_loss custom_loss[MIRT_MAX_OUTPUTS];
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int num_metrics;
@@ -17188,6 +17192,10 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
+
+/* Registered ones; NULL when there is none of this name. */
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
 
 /* --- metrics.c --- */
 /* NULL when there is no such metric. */
@@ -17474,9 +17482,11 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
     if (custom) {
         if (!custom->name || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name and a function", output);
-        model->custom_loss[output] = *custom;
-        model->config.custom_losses[output] = &model->custom_loss[output];
-        return (model->custom_loss[output].name = mirt__pool_strdup(&model->graph.pool, custom->name)) ? MIRT_OK : mirt_last_status();
+        mirt_custom_loss *copy = (mirt_custom_loss *)mirt__pool_alloc(&model->graph.pool, sizeof *copy);
+        if (!copy) return mirt_last_status();
+        *copy = *custom;
+        model->config.custom_losses[output] = copy;
+        return (copy->name = mirt__pool_strdup(&model->graph.pool, custom->name)) ? MIRT_OK : mirt_last_status();
     }
     if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
@@ -17598,14 +17608,28 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
         if (mirt__metric_use_add(model, output, cls, NULL) != MIRT_OK) return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (!c->custom_metrics[i]->name || !c->custom_metrics[i]->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
         if (mirt__metric_use_add(model, output, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__custom_metrics_copy(mirt_model *model) {
+    mirt__pool *pool = &model->graph.pool;
+    for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
+        const mirt_custom_metric *from = model->config.custom_metrics[i];
+        if (!from->name || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
+        mirt_custom_metric *copy = (mirt_custom_metric *)mirt__pool_alloc(pool, sizeof *copy);
+        if (!copy) return mirt_last_status();
+        *copy = *from;
+        if (!(copy->name = mirt__pool_strdup(pool, from->name))) return mirt_last_status();
+        model->config.custom_metrics[i] = copy;
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
+    if (mirt__custom_metrics_copy(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }
@@ -19255,7 +19279,7 @@ MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *va
 MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
-MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out);
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out);
 
 /* --- architecture.c --- */
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
@@ -19381,6 +19405,23 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     if (count) mirt__text_add(out, "]");
 }
 
+/* The user's own, by name; an output without one is null. */
+static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
+    int losses = 0;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) losses = c->custom_losses[i] ? i + 1 : losses;
+    for (int i = 0; i < losses; i++) {
+        mirt__text_add(out, i ? "," : ",\"custom_losses\":[");
+        if (c->custom_losses[i]) mirt__json_write_string(out, c->custom_losses[i]->name);
+        else mirt__text_add(out, "null");
+    }
+    mirt__text_add(out, losses ? "]" : "");
+    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
+        mirt__text_add(out, i ? "," : ",\"custom_metrics\":[");
+        mirt__json_write_string(out, c->custom_metrics[i]->name);
+    }
+    mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
@@ -19391,6 +19432,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, "}");
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
     mirt__write_losses(c, out);
+    mirt__write_custom(c, out);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
@@ -19633,7 +19675,32 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out) {
+/* The names in an array that may be missing: `found` is called with each string, and says whether it is known. */
+static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
+                                     bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i), int most) {
+    const mirt__json *array = mirt__json_member(json, key);
+    char label[MIRT__JSON_LABEL];
+    if (!array) return MIRT_OK;
+    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
+    for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *name = array->item[i];
+        if (name->type == MIRT__JSON_NULL) continue;
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
+        if (found(strategy, name->string, out, i)) continue;
+        return mirt__fail(MIRT_E_FORMAT, "%s: \"%s\" is not known: mirt_register_loss and mirt_register_metric make such things so", key, mirt__json_label(name->string, label));
+    }
+    return MIRT_OK;
+}
+
+static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+    return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
+}
+
+static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+    return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
+}
+
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out) {
     memset(out, 0, sizeof *out);
     if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
     const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT), *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
@@ -19648,7 +19715,11 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
     }
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
-    return mirt__losses_read(json, losses, out) == MIRT_OK ? mirt__metrics_read(metrics, out->metrics) : mirt_last_status();
+    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out->metrics) != MIRT_OK ||
+        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS);
 }
 
 /* >>section nn/architecture.c */
@@ -19680,6 +19751,7 @@ static const mirt__file_op mirt__file_ops[] = {
     {MIRT__OP_slice, 1, 1, 1},
     {MIRT__OP_pad, 1, 1, 1},
     {MIRT__OP_gather, 2, 2, 1},
+    {MIRT__OP_user, 1, MIRT__MAX_IN - 2, 1},
 };
 
 /* Attributes that these read. Kinds are saved by their numbers: new ones come last. */
@@ -19850,6 +19922,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         plain = false;
     }
     mirt__text_add(out, "}");
+    if (node->a.user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
     if (node->a.data) mirt__write_data(out, &node->a);
     mirt__text_add(out, "}");
     return true;
@@ -20026,22 +20099,40 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
 
 static int mirt__hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 
-static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
+/* `count` bytes of the member "data", or NULL with the error set. */
+static unsigned char *mirt__read_bytes(mirt__reading *r, const mirt__json *json, size_t count) {
     const mirt__json *data = mirt__json_get(json, "data", MIRT__JSON_STRING);
-    const size_t size = a->dtype == MIRT_FLOAT32 || a->dtype == MIRT_INT32 ? 4 : 1;
     if (!data) return NULL;
-    int64_t count = mirt__shape_count(&a->shape);
-    bool good = count > 0 && !mirt__is_batched(&a->shape) && strlen(data->string) / 2 / size == (size_t)count && strlen(data->string) == 2 * size * (size_t)count;
-    unsigned char *bytes = good ? (unsigned char *)mirt__pool_alloc(&r->model->graph.pool, (size_t)count * size) : NULL;
+    bool good = strlen(data->string) / 2 == count && strlen(data->string) % 2 == 0;
+    unsigned char *bytes = good ? (unsigned char *)mirt__pool_alloc(&r->model->graph.pool, count + 1) : NULL;
     if (good && !bytes) return NULL;
-    for (size_t i = 0; good && i < (size_t)count * size; i++) {
+    for (size_t i = 0; good && i < count; i++) {
         int high = mirt__hex_digit(data->string[2 * i]), low = mirt__hex_digit(data->string[2 * i + 1]);
         good = high >= 0 && low >= 0;
         if (good) bytes[i] = (unsigned char)(16 * high + low);
-        good = good && (a->dtype != MIRT_BOOL || bytes[i] <= 1);
     }
+    return good ? bytes : (mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (unsigned char *)NULL);
+}
+
+static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
+    const size_t size = a->dtype == MIRT_FLOAT32 || a->dtype == MIRT_INT32 ? 4 : 1;
+    int64_t count = mirt__shape_count(&a->shape);
+    bool good = count > 0 && count <= INT_MAX && !mirt__is_batched(&a->shape);
+    unsigned char *bytes = good ? mirt__read_bytes(r, json, (size_t)count * size) : NULL;
+    if (good && !bytes) return NULL;
+    for (int64_t i = 0; good && a->dtype == MIRT_BOOL && i < count; i++) good = bytes[i] <= 1;
     if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
     return mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (mirt_tensor *)NULL;
+}
+
+static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json, mirt_tensor *const *in, int num_in) {
+    const mirt__json *name = mirt__json_get(json, "user_op", MIRT__JSON_STRING);
+    const mirt_op_class *op = name ? mirt__op_class_by_name(r->model->strategy, name->string) : NULL;
+    char label[MIRT__JSON_LABEL];
+    if (!name) return NULL;
+    if (!op) return mirt__fail(MIRT_E_FORMAT, "op %s is not known: mirt_register_op makes it so", mirt__json_label(name->string, label)), (mirt_tensor *)NULL;
+    unsigned char *config = op->config_size ? mirt__read_bytes(r, json, op->config_size) : NULL;
+    return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
 
 static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
@@ -20075,7 +20166,8 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
     if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
     if (num_in < min_in || num_in > max_in) return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
-    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
+    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) :
+          row->id == MIRT__OP_user ? mirt__read_user_op(r, json, in, num_in) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
     return out && mirt__read_done(r, name, out->node->out, out->node->num_out);
 }
 
@@ -20150,6 +20242,54 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 }
 
 #undef MIRT__MAX_ENTRIES
+
+/* >>section nn/custom_loss.c */
+
+/* User-defined losses and metrics by name, for files. */
+
+struct mirt__custom_entry {
+    mirt_custom_loss loss;     /* one of the two has a name */
+    mirt_custom_metric metric;
+    struct mirt__custom_entry *next;
+};
+
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name) {
+    for (const struct mirt__custom_entry *e = strategy->customs; e; e = e->next) {
+        if (e->loss.name && strcmp(e->loss.name, name) == 0) return &e->loss;
+    }
+    return NULL;
+}
+
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name) {
+    for (const struct mirt__custom_entry *e = strategy->customs; e; e = e->next) {
+        if (e->metric.name && strcmp(e->metric.name, name) == 0) return &e->metric;
+    }
+    return NULL;
+}
+
+static mirt_status mirt__custom_register(mirt_strategy *strategy, const mirt_custom_loss *loss, const mirt_custom_metric *metric, const char *caller) {
+    const char *given = loss ? loss->name : metric ? metric->name : NULL;
+    if (!strategy) return mirt__fail_missing(caller, "strategy");
+    if (!given || !mirt__utf8_valid(given, strlen(given)) || !(loss ? loss->record != NULL : metric->record != NULL)) {
+        return mirt__fail(MIRT_E_INVALID, "%s: it needs a name in UTF-8 and a function", caller);
+    }
+    struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
+    const char *name = e ? mirt__pool_strdup(&strategy->pool, given) : NULL;
+    if (!name) return mirt_last_status();
+    if (loss) e->loss = *loss, e->loss.name = name;
+    else e->metric = *metric, e->metric.name = name;
+    e->next = strategy->customs;
+    strategy->customs = e;
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss) {
+    return mirt__custom_register(strategy, loss, NULL, "mirt_register_loss");
+}
+
+MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric) {
+    return mirt__custom_register(strategy, NULL, metric, "mirt_register_metric");
+}
 
 /* >>section nn/custom_op.c */
 
@@ -20267,9 +20407,9 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
-    if (terms) memcpy(keep + outputs, model->graph.term, (size_t)terms * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
-        if (salt && !mirt__is_batched(&keep[outputs + i]->shape)) keep[outputs + i] = NULL;
+        mirt_tensor *term = model->graph.term[i];
+        keep[outputs + i] = salt && !mirt__is_batched(&term->shape) ? NULL : term;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
@@ -20871,7 +21011,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (!keep || !outputs || !offset) return mirt_last_status();
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
-    if (f->num_minimized) memcpy(keep + kept, f->minimized, (size_t)f->num_minimized * sizeof *keep);
+    for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));
@@ -22423,18 +22563,32 @@ static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer
     return n;
 }
 
+/* Whether a node of this name is the layer's, or of a model called as the layer. */
+static bool mirt__is_layers(const char *name, const char *layer) {
+    size_t size = strlen(layer);
+    return strncmp(name, layer, size) == 0 && (name[size] == 0 || name[size] == '/');
+}
+
 /* Multiply-accumulates of one sample in the nodes that carry the layer's name. */
 static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer) {
     double macs = 0;
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
-        if (node->name && node->op->macs && strcmp(node->name, layer->name) == 0) macs += node->op->macs(node, 1);
+        if (node->name && node->op->macs && mirt__is_layers(node->name, layer->name)) macs += node->op->macs(node, 1);
     }
     return macs;
 }
 
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+static const char *mirt__bytes_text(double bytes, char out[96]) {
+    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
+    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
+    else snprintf(out, 96, "%.0f bytes", bytes);
+    return out;
+}
+
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
-    int64_t parameters = 0;
+    int64_t parameters = 0, trained = 0;
     double macs = 0;
     char shape[96], name[128];
     mirt__text_add(out, "Model: \"%s\"\n%-42s %-24s %12s %14s\n", model->name, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
@@ -22443,11 +22597,16 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
         mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
-        parameters += mirt__layer_parameters(model, layer);
         macs += mirt__layer_macs(model, layer);
     }
-    mirt__text_add(out, "Total parameters: %lld (%.2f MB), %.2f million multiply-accumulates a sample\n", (long long)parameters,
-                   (double)parameters * sizeof(mirt__real) / 1e6, macs / 1e6);
+    parameters = 0; /* those outside of layers too */
+    for (int i = 0; i < model->num_variables; i++) {
+        parameters += model->variable[i].count;
+        trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
+    }
+    mirt__text_add(out, "Total parameters: %lld (%s), %.4g million multiply-accumulates a sample\n", (long long)parameters,
+                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs / 1e6);
+    if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
 }
 
 static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
@@ -22456,9 +22615,10 @@ static void mirt__summary_memory(const mirt_model *model, const mirt_function *t
     mirt__memory_of(model, t, &m);
     mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
-    mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
-                   (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
-    mirt__text_add(out, "  in all      %.2f MB, of which optimizer slots %.2f MB\n", (double)m.total / 1e6, (double)m.slots / 1e6);
+    char text[4][96];
+    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n", mirt__bytes_text((double)m.weights, text[0]),
+                   mirt__bytes_text((double)m.gradients, text[1]), mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
+    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.slots, text[1]));
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
@@ -22677,7 +22837,7 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
         return mirt_last_status();
     }
     if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
-    if (mirt__compile_read(compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     model->config.optimizer = config.optimizer; /* names the slots to look for */
     if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__optimizer_slots(&config.optimizer);

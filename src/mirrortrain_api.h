@@ -735,6 +735,10 @@ typedef struct mirt_custom_metric {
     void *user;
 } mirt_custom_metric;
 
+/* Makes them known to mirt_load, by name. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
+MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
+
 /* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
    the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
    layer: "digit_loss", "digit_accuracy". */

@@ -29,6 +29,7 @@ static const mirt__file_op mirt__file_ops[] = {
     {MIRT__OP_slice, 1, 1, 1},
     {MIRT__OP_pad, 1, 1, 1},
     {MIRT__OP_gather, 2, 2, 1},
+    {MIRT__OP_user, 1, MIRT__MAX_IN - 2, 1},
 };
 
 /* Attributes that these read. Kinds are saved by their numbers: new ones come last. */
@@ -199,6 +200,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         plain = false;
     }
     mirt__text_add(out, "}");
+    if (node->a.user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
     if (node->a.data) mirt__write_data(out, &node->a);
     mirt__text_add(out, "}");
     return true;
@@ -375,22 +377,40 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
 
 static int mirt__hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 
-static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
+/* `count` bytes of the member "data", or NULL with the error set. */
+static unsigned char *mirt__read_bytes(mirt__reading *r, const mirt__json *json, size_t count) {
     const mirt__json *data = mirt__json_get(json, "data", MIRT__JSON_STRING);
-    const size_t size = a->dtype == MIRT_FLOAT32 || a->dtype == MIRT_INT32 ? 4 : 1;
     if (!data) return NULL;
-    int64_t count = mirt__shape_count(&a->shape);
-    bool good = count > 0 && !mirt__is_batched(&a->shape) && strlen(data->string) / 2 / size == (size_t)count && strlen(data->string) == 2 * size * (size_t)count;
-    unsigned char *bytes = good ? (unsigned char *)mirt__pool_alloc(&r->model->graph.pool, (size_t)count * size) : NULL;
+    bool good = strlen(data->string) / 2 == count && strlen(data->string) % 2 == 0;
+    unsigned char *bytes = good ? (unsigned char *)mirt__pool_alloc(&r->model->graph.pool, count + 1) : NULL;
     if (good && !bytes) return NULL;
-    for (size_t i = 0; good && i < (size_t)count * size; i++) {
+    for (size_t i = 0; good && i < count; i++) {
         int high = mirt__hex_digit(data->string[2 * i]), low = mirt__hex_digit(data->string[2 * i + 1]);
         good = high >= 0 && low >= 0;
         if (good) bytes[i] = (unsigned char)(16 * high + low);
-        good = good && (a->dtype != MIRT_BOOL || bytes[i] <= 1);
     }
+    return good ? bytes : (mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (unsigned char *)NULL);
+}
+
+static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
+    const size_t size = a->dtype == MIRT_FLOAT32 || a->dtype == MIRT_INT32 ? 4 : 1;
+    int64_t count = mirt__shape_count(&a->shape);
+    bool good = count > 0 && count <= INT_MAX && !mirt__is_batched(&a->shape);
+    unsigned char *bytes = good ? mirt__read_bytes(r, json, (size_t)count * size) : NULL;
+    if (good && !bytes) return NULL;
+    for (int64_t i = 0; good && a->dtype == MIRT_BOOL && i < count; i++) good = bytes[i] <= 1;
     if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
     return mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (mirt_tensor *)NULL;
+}
+
+static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json, mirt_tensor *const *in, int num_in) {
+    const mirt__json *name = mirt__json_get(json, "user_op", MIRT__JSON_STRING);
+    const mirt_op_class *op = name ? mirt__op_class_by_name(r->model->strategy, name->string) : NULL;
+    char label[MIRT__JSON_LABEL];
+    if (!name) return NULL;
+    if (!op) return mirt__fail(MIRT_E_FORMAT, "op %s is not known: mirt_register_op makes it so", mirt__json_label(name->string, label)), (mirt_tensor *)NULL;
+    unsigned char *config = op->config_size ? mirt__read_bytes(r, json, op->config_size) : NULL;
+    return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
 
 static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
@@ -424,7 +444,8 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
     if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
     if (num_in < min_in || num_in > max_in) return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
-    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
+    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) :
+          row->id == MIRT__OP_user ? mirt__read_user_op(r, json, in, num_in) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
     return out && mirt__read_done(r, name, out->node->out, out->node->num_out);
 }
 

@@ -33,9 +33,9 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
-    if (terms) memcpy(keep + outputs, model->graph.term, (size_t)terms * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
-        if (salt && !mirt__is_batched(&keep[outputs + i]->shape)) keep[outputs + i] = NULL;
+        mirt_tensor *term = model->graph.term[i];
+        keep[outputs + i] = salt && !mirt__is_batched(&term->shape) ? NULL : term;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;

@@ -108,6 +108,23 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     if (count) mirt__text_add(out, "]");
 }
 
+/* The user's own, by name; an output without one is null. */
+static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
+    int losses = 0;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) losses = c->custom_losses[i] ? i + 1 : losses;
+    for (int i = 0; i < losses; i++) {
+        mirt__text_add(out, i ? "," : ",\"custom_losses\":[");
+        if (c->custom_losses[i]) mirt__json_write_string(out, c->custom_losses[i]->name);
+        else mirt__text_add(out, "null");
+    }
+    mirt__text_add(out, losses ? "]" : "");
+    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
+        mirt__text_add(out, i ? "," : ",\"custom_metrics\":[");
+        mirt__json_write_string(out, c->custom_metrics[i]->name);
+    }
+    mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
@@ -118,6 +135,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, "}");
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
     mirt__write_losses(c, out);
+    mirt__write_custom(c, out);
     mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
     mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
     mirt__text_add(out, ",\"metrics\":[");
@@ -360,7 +378,32 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out) {
+/* The names in an array that may be missing: `found` is called with each string, and says whether it is known. */
+static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
+                                     bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i), int most) {
+    const mirt__json *array = mirt__json_member(json, key);
+    char label[MIRT__JSON_LABEL];
+    if (!array) return MIRT_OK;
+    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
+    for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *name = array->item[i];
+        if (name->type == MIRT__JSON_NULL) continue;
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
+        if (found(strategy, name->string, out, i)) continue;
+        return mirt__fail(MIRT_E_FORMAT, "%s: \"%s\" is not known: mirt_register_loss and mirt_register_metric make such things so", key, mirt__json_label(name->string, label));
+    }
+    return MIRT_OK;
+}
+
+static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+    return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
+}
+
+static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+    return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
+}
+
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out) {
     memset(out, 0, sizeof *out);
     if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
     const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT), *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
@@ -375,5 +418,9 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_de
     }
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
-    return mirt__losses_read(json, losses, out) == MIRT_OK ? mirt__metrics_read(metrics, out->metrics) : mirt_last_status();
+    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out->metrics) != MIRT_OK ||
+        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS);
 }

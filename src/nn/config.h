@@ -12,7 +12,7 @@ MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *va
 MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
-MIRT__LIB mirt_status mirt__compile_read(const mirt__json *json, mirt_compile_desc *out);
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out);
 
 /* --- architecture.c --- */
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as

@@ -70,14 +70,28 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
         if (mirt__metric_use_add(model, output, cls, NULL) != MIRT_OK) return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (!c->custom_metrics[i]->name || !c->custom_metrics[i]->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
         if (mirt__metric_use_add(model, output, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__custom_metrics_copy(mirt_model *model) {
+    mirt__pool *pool = &model->graph.pool;
+    for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
+        const mirt_custom_metric *from = model->config.custom_metrics[i];
+        if (!from->name || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
+        mirt_custom_metric *copy = (mirt_custom_metric *)mirt__pool_alloc(pool, sizeof *copy);
+        if (!copy) return mirt_last_status();
+        *copy = *from;
+        if (!(copy->name = mirt__pool_strdup(pool, from->name))) return mirt_last_status();
+        model->config.custom_metrics[i] = copy;
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
+    if (mirt__custom_metrics_copy(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }

@@ -127,7 +127,6 @@ struct mirt_model {
     bool compiled;
     bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
     mirt_compile_desc config;
-    mirt_custom_loss custom_loss[MIRT_MAX_OUTPUTS];
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int num_metrics;
@@ -212,6 +211,10 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
+
+/* Registered ones; NULL when there is none of this name. */
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
 
 /* --- metrics.c --- */
 /* NULL when there is no such metric. */

@@ -67,18 +67,32 @@ static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer
     return n;
 }
 
+/* Whether a node of this name is the layer's, or of a model called as the layer. */
+static bool mirt__is_layers(const char *name, const char *layer) {
+    size_t size = strlen(layer);
+    return strncmp(name, layer, size) == 0 && (name[size] == 0 || name[size] == '/');
+}
+
 /* Multiply-accumulates of one sample in the nodes that carry the layer's name. */
 static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer) {
     double macs = 0;
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
-        if (node->name && node->op->macs && strcmp(node->name, layer->name) == 0) macs += node->op->macs(node, 1);
+        if (node->name && node->op->macs && mirt__is_layers(node->name, layer->name)) macs += node->op->macs(node, 1);
     }
     return macs;
 }
 
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+static const char *mirt__bytes_text(double bytes, char out[96]) {
+    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
+    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
+    else snprintf(out, 96, "%.0f bytes", bytes);
+    return out;
+}
+
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
-    int64_t parameters = 0;
+    int64_t parameters = 0, trained = 0;
     double macs = 0;
     char shape[96], name[128];
     mirt__text_add(out, "Model: \"%s\"\n%-42s %-24s %12s %14s\n", model->name, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
@@ -87,11 +101,16 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
         mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
-        parameters += mirt__layer_parameters(model, layer);
         macs += mirt__layer_macs(model, layer);
     }
-    mirt__text_add(out, "Total parameters: %lld (%.2f MB), %.2f million multiply-accumulates a sample\n", (long long)parameters,
-                   (double)parameters * sizeof(mirt__real) / 1e6, macs / 1e6);
+    parameters = 0; /* those outside of layers too */
+    for (int i = 0; i < model->num_variables; i++) {
+        parameters += model->variable[i].count;
+        trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
+    }
+    mirt__text_add(out, "Total parameters: %lld (%s), %.4g million multiply-accumulates a sample\n", (long long)parameters,
+                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs / 1e6);
+    if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
 }
 
 static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
@@ -100,9 +119,10 @@ static void mirt__summary_memory(const mirt_model *model, const mirt_function *t
     mirt__memory_of(model, t, &m);
     mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
                    model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
-    mirt__text_add(out, "  per device  weights %.2f MB, gradients %.2f MB, activations %.2f MB, scratch %.2f MB\n", (double)m.weights / 1e6,
-                   (double)m.gradients / 1e6, (double)m.activations / 1e6, (double)m.scratch / 1e6);
-    mirt__text_add(out, "  in all      %.2f MB, of which optimizer slots %.2f MB\n", (double)m.total / 1e6, (double)m.slots / 1e6);
+    char text[4][96];
+    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n", mirt__bytes_text((double)m.weights, text[0]),
+                   mirt__bytes_text((double)m.gradients, text[1]), mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
+    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.slots, text[1]));
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {

@@ -306,7 +306,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (!keep || !outputs || !offset) return mirt_last_status();
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     int kept = mirt__collect_kept(f, keep);
-    if (f->num_minimized) memcpy(keep + kept, f->minimized, (size_t)f->num_minimized * sizeof *keep);
+    for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));

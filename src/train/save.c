@@ -159,7 +159,7 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
         return mirt_last_status();
     }
     if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
-    if (mirt__compile_read(compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     model->config.optimizer = config.optimizer; /* names the slots to look for */
     if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
     int slots = mirt__optimizer_slots(&config.optimizer);
