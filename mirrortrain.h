@@ -17181,6 +17181,9 @@ MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */
 MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
+MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
+/* What a function of the user recorded, if it fits; otherwise NULL, with the graph marked. `kind`: loss, metric. */
+MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want);
 MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output);
 /* Labels the compiled model takes; those of `output` are number mirt__label_number. */
 MIRT__LIB int mirt__num_labels(const mirt_model *model);
@@ -17457,6 +17460,11 @@ MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int
     return model->config.custom_losses[output] ? NULL : &mirt__loss_table[mirt__output_loss_kind(model, output)];
 }
 
+MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output) {
+    const mirt_custom_loss *custom = model->config.custom_losses[output];
+    return custom ? custom->name : mirt__output_loss(model, output)->name;
+}
+
 MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output) {
     return model->config.custom_losses[output] || mirt__output_loss_kind(model, output);
 }
@@ -17526,15 +17534,25 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
     return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
 }
 
+MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want) {
+    mirt__graph *graph = output->node->graph;
+    char text[96];
+    if (graph->status != MIRT_OK) mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
+    else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
+    else if (value->node->graph != graph) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned a tensor of another model or function", kind, name);
+    else if (fits && value->dtype == MIRT_FLOAT32) return value;
+    else mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned %s %s; it must be float32: %s", kind, name, mirt__dtype_name(value->dtype),
+                    mirt__shape_text(&value->shape, text), want);
+    mirt__graph_poison(graph);
+    return NULL;
+}
+
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
     mirt_tensor *loss = custom->record(mirt_cast(labels, MIRT_FLOAT32), output, custom->user);
-    if (!loss && output->node->graph->status == MIRT_OK) {
-        mirt__fail(MIRT_E_CALLBACK, "the custom loss %s returned nothing", custom->name);
-        mirt__graph_poison(output->node->graph);
-    }
-    return loss;
+    return mirt__custom_result("loss", custom->name, output, loss, loss && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1),
+                               "one value a sample, or one number");
 }
 
 /* >>section nn/metrics.c */
@@ -17572,12 +17590,25 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
 
+/* The layer that made an output, or NULL. */
+static const mirt__layer *mirt__output_layer(const mirt_model *model, int output) {
+    for (int i = model->num_layers - 1; i >= 0; i--) {
+        for (int k = 0; k < model->layer[i]->num_out; k++) {
+            if (model->layer[i]->out[k] == model->output[output]) return model->layer[i];
+        }
+    }
+    return NULL;
+}
+
 /* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */
 static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
-    char full[384];
-    const char *layer = model->output[output]->node->name;
+    char full[512];
+    const mirt__layer *layer = mirt__output_layer(model, output);
+    int same = 0; /* outputs before that the layer made too */
+    for (int i = 0; layer && i < output; i++) same += mirt__output_layer(model, i) == layer;
     if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
-    else if (layer) snprintf(full, sizeof full, "%s%s_%s", before, layer, name);
+    else if (layer && !same) snprintf(full, sizeof full, "%s%s_%s", before, layer->name, name);
+    else if (layer) snprintf(full, sizeof full, "%s%s_%d_%s", before, layer->name, same, name);
     else snprintf(full, sizeof full, "%soutput_%d_%s", before, output, name);
     return mirt__pool_strdup(&model->graph.pool, full);
 }
@@ -17639,11 +17670,7 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
     if (use->cls) return use->cls->record(model, use->output, output, labels);
     mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
-    bool fits = value && value->dtype == MIRT_FLOAT32 && mirt__is_batched(&value->shape) && value->shape.rank <= 2;
-    if (fits || output->node->graph->status != MIRT_OK) return value;
-    mirt__fail(MIRT_E_CALLBACK, "the custom metric %s must give float32 (rows) or (rows, n)", use->name);
-    mirt__graph_poison(output->node->graph);
-    return NULL;
+    return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
 }
 
 /* >>section nn/layers.h */
@@ -21540,6 +21567,8 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
+/* mirt__function_begin for data whose sample weights are not known to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
@@ -21612,6 +21641,17 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
     return MIRT_OK;
 }
 
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    int at = f->spec.num_x + f->spec.num_y;
+    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+        double weight = (double)((const float *)batch->field[at])[i];
+        if (isfinite(weight)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g", (long long)(batch->index ? batch->index[i] : i), weight);
+    }
+    return mirt__function_begin(f, batch);
+}
+
 /* >>what fit records */
 
 typedef struct mirt__fit_body {
@@ -21624,6 +21664,7 @@ typedef struct mirt__fit_body {
 /* The outputs of the model called on the batch. */
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     mirt_tensor *x[MIRT_MAX_INPUTS];
+    if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
 }
@@ -21644,6 +21685,9 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
+    if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample", (long long)mirt__shape_count(&labels->shape)), (mirt_tensor *)NULL;
+    }
     if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
     labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
     return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
@@ -21655,7 +21699,11 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     int y = f->spec.num_x + mirt__label_number(f->model, number);
     if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
     mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
-    if (!loss || !mirt__is_batched(&loss->shape)) return loss;
+    if (!loss) return NULL;
+    if (!mirt__is_batched(&loss->shape)) {
+        if (!body->num_class_weights && !f->spec.has_weights) return loss;
+        return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
+    }
     if (loss->shape.rank > 1) loss = mirt_reduce_mean(loss, 0, false);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
     if (f->spec.has_weights) {
@@ -21700,19 +21748,19 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
     for (int i = 0; i < f->program.graph.num_terms; i++) {
         if (!mirt__loss_total_add(f, body, &total, f->program.graph.term[i])) return false;
     }
-    if (!total.samples) return mirt__fail(MIRT_E_SHAPE, "%s: none of its losses is a value a sample", model->name), false;
-    if (body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
-    if (mirt__result_add(f, "loss", total.samples) != MIRT_OK) return false;
-    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
-        if (own[i] && mirt__is_batched(&own[i]->shape) && mirt__result_add(f, model->loss_name[i], own[i]) != MIRT_OK) return false;
+    if (total.samples && body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
+    if (mirt__result_add(f, "loss", total.samples ? total.samples : total.numbers) != MIRT_OK) return false;
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        mirt_tensor *value = own[i] ? mirt__term_value(f, own[i]) : NULL;
+        if (own[i] && (!value || mirt__result_add(f, model->loss_name[i], value) != MIRT_OK)) return false;
     }
     for (int i = 0; i < model->num_metrics; i++) {
         const mirt__metric_use *use = &model->metric[i];
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
         if (!value || mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
-    body->terms_result = total.numbers ? f->num_results : -1;
-    return !total.numbers || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
+    body->terms_result = total.samples && total.numbers ? f->num_results : -1;
+    return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
 }
 
 static bool mirt__record_fit(mirt_function *f, void *user) {
@@ -21834,31 +21882,29 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     }
 }
 
-/* The numbers among the loss's terms, over all replicas. */
-static double mirt__add_terms(const mirt_function *f) {
-    double sum = 0;
-    if (f->terms_result < 0) return 0;
-    const mirt__real *value = (const mirt__real *)(const void *)f->result[f->terms_result].data;
-    int places = f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
-    for (int i = 0; i < places; i++) sum += (double)value[i];
-    return sum;
+/* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
+   of weights) counts once a sample, as in Keras. */
+static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+    const mirt__real *value = (const mirt__real *)(const void *)r->data;
+    bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
+    int64_t n = r->batched ? f->rows : f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
+    double own = 0;
+    for (int64_t i = 0; i < n; i++) {
+        own += (double)value[i];
+        if (!number) *sum += (double)value[i];
+    }
+    if (number) *sum += own * (double)f->rows;
+    return number ? own : own / (double)f->rows;
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
 MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
-    bool mean = model->config.reduction != MIRT_SUM;
-    double own = 0, terms = mirt__add_terms(f);
-    const mirt__real *loss = (const mirt__real *)(const void *)f->result[0].data;
-    for (int64_t i = 0; i < f->rows; i++) {
-        own += (double)loss[i];
-        if (mean) sums->loss += (double)loss[i];
-    }
-    if (!mean) sums->loss += own * (double)f->rows; /* Keras weights a batch's loss by its size */
-    sums->loss += terms * (double)f->rows;
+    double loss = mirt__add_loss(f, &f->result[0], &sums->loss);
+    if (f->terms_result >= 0) loss += mirt__add_loss(f, &f->result[f->terms_result], &sums->loss);
     int next = 1;
-    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__add_rows(&f->result[next++], f->rows, &sums->output_loss[i]);
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->result[next++], &sums->output_loss[i]);
     }
     double *metric = sums->metric;
     for (int m = 0; m < model->num_metrics; m++, next++) {
@@ -21866,7 +21912,7 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
         metric += f->result[next].count;
     }
     sums->count += f->rows;
-    return (mean ? own / (double)f->rows : own) + terms;
+    return loss;
 }
 
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
@@ -21881,7 +21927,7 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     const double *metric = sums->metric;
     int next = 1;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
         if (!mirt__output_has_loss(model, i)) continue;
         mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
         next++;
@@ -21937,7 +21983,7 @@ static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *dat
     if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained by mirt_fit", caller, model->name), (mirt_function *)NULL;
     if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__function_begin(f, &batch) == MIRT_OK ? f : NULL;
+    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
 }
 
 static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {
@@ -22068,7 +22114,7 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
     for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
         status = mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
     return status;
@@ -22209,7 +22255,9 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
-    mirt__line_add(line, sizeof line, "%s%lld/%lld ", progress->terminal ? "\r" : "", (long long)event->batch, (long long)event->batches);
+    mirt__line_add(line, sizeof line, "%s%lld/", progress->terminal ? "\r" : "", (long long)event->batch);
+    if (event->batches < 0) mirt__line_add(line, sizeof line, "Unknown ");
+    else mirt__line_add(line, sizeof line, "%lld ", (long long)event->batches);
     mirt__progress_bar(line, sizeof line, event->batch, event->batches);
     mirt__progress_time(line, sizeof line, event->seconds, event->batch);
     for (int i = 0; i < event->logs->count; i++) {
@@ -22343,7 +22391,7 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt_function *f = mirt__fit_function(fit);
-    if (!f || mirt__function_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     *loss = mirt__add_results(f, &fit->sums);
     return MIRT_OK;
 }

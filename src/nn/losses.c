@@ -26,6 +26,11 @@ MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int
     return model->config.custom_losses[output] ? NULL : &mirt__loss_table[mirt__output_loss_kind(model, output)];
 }
 
+MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output) {
+    const mirt_custom_loss *custom = model->config.custom_losses[output];
+    return custom ? custom->name : mirt__output_loss(model, output)->name;
+}
+
 MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output) {
     return model->config.custom_losses[output] || mirt__output_loss_kind(model, output);
 }
@@ -95,13 +100,23 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
     return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
 }
 
+MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want) {
+    mirt__graph *graph = output->node->graph;
+    char text[96];
+    if (graph->status != MIRT_OK) mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
+    else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
+    else if (value->node->graph != graph) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned a tensor of another model or function", kind, name);
+    else if (fits && value->dtype == MIRT_FLOAT32) return value;
+    else mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned %s %s; it must be float32: %s", kind, name, mirt__dtype_name(value->dtype),
+                    mirt__shape_text(&value->shape, text), want);
+    mirt__graph_poison(graph);
+    return NULL;
+}
+
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
     mirt_tensor *loss = custom->record(mirt_cast(labels, MIRT_FLOAT32), output, custom->user);
-    if (!loss && output->node->graph->status == MIRT_OK) {
-        mirt__fail(MIRT_E_CALLBACK, "the custom loss %s returned nothing", custom->name);
-        mirt__graph_poison(output->node->graph);
-    }
-    return loss;
+    return mirt__custom_result("loss", custom->name, output, loss, loss && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1),
+                               "one value a sample, or one number");
 }

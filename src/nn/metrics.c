@@ -34,12 +34,25 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
 
+/* The layer that made an output, or NULL. */
+static const mirt__layer *mirt__output_layer(const mirt_model *model, int output) {
+    for (int i = model->num_layers - 1; i >= 0; i--) {
+        for (int k = 0; k < model->layer[i]->num_out; k++) {
+            if (model->layer[i]->out[k] == model->output[output]) return model->layer[i];
+        }
+    }
+    return NULL;
+}
+
 /* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */
 static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
-    char full[384];
-    const char *layer = model->output[output]->node->name;
+    char full[512];
+    const mirt__layer *layer = mirt__output_layer(model, output);
+    int same = 0; /* outputs before that the layer made too */
+    for (int i = 0; layer && i < output; i++) same += mirt__output_layer(model, i) == layer;
     if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
-    else if (layer) snprintf(full, sizeof full, "%s%s_%s", before, layer, name);
+    else if (layer && !same) snprintf(full, sizeof full, "%s%s_%s", before, layer->name, name);
+    else if (layer) snprintf(full, sizeof full, "%s%s_%d_%s", before, layer->name, same, name);
     else snprintf(full, sizeof full, "%soutput_%d_%s", before, output, name);
     return mirt__pool_strdup(&model->graph.pool, full);
 }
@@ -101,9 +114,5 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
     if (use->cls) return use->cls->record(model, use->output, output, labels);
     mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
-    bool fits = value && value->dtype == MIRT_FLOAT32 && mirt__is_batched(&value->shape) && value->shape.rank <= 2;
-    if (fits || output->node->graph->status != MIRT_OK) return value;
-    mirt__fail(MIRT_E_CALLBACK, "the custom metric %s must give float32 (rows) or (rows, n)", use->name);
-    mirt__graph_poison(output->node->graph);
-    return NULL;
+    return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
 }

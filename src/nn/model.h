@@ -200,6 +200,9 @@ MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */
 MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
+MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
+/* What a function of the user recorded, if it fits; otherwise NULL, with the graph marked. `kind`: loss, metric. */
+MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want);
 MIRT__LIB bool mirt__output_has_loss(const mirt_model *model, int output);
 /* Labels the compiled model takes; those of `output` are number mirt__label_number. */
 MIRT__LIB int mirt__num_labels(const mirt_model *model);

@@ -7,7 +7,7 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
     for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
         status = mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
     return status;

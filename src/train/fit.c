@@ -121,7 +121,7 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt_function *f = mirt__fit_function(fit);
-    if (!f || mirt__function_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     *loss = mirt__add_results(f, &fit->sums);
     return MIRT_OK;
 }

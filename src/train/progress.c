@@ -36,7 +36,9 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
-    mirt__line_add(line, sizeof line, "%s%lld/%lld ", progress->terminal ? "\r" : "", (long long)event->batch, (long long)event->batches);
+    mirt__line_add(line, sizeof line, "%s%lld/", progress->terminal ? "\r" : "", (long long)event->batch);
+    if (event->batches < 0) mirt__line_add(line, sizeof line, "Unknown ");
+    else mirt__line_add(line, sizeof line, "%lld ", (long long)event->batches);
     mirt__progress_bar(line, sizeof line, event->batch, event->batches);
     mirt__progress_time(line, sizeof line, event->seconds, event->batch);
     for (int i = 0; i < event->logs->count; i++) {

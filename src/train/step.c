@@ -19,7 +19,7 @@ static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *dat
     if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained by mirt_fit", caller, model->name), (mirt_function *)NULL;
     if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
-    return f && mirt__function_begin(f, &batch) == MIRT_OK ? f : NULL;
+    return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
 }
 
 static mirt_status mirt__results_to(mirt_function *f, mirt__program_kind kind, mirt_logs *out) {

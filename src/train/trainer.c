@@ -42,6 +42,17 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
     return MIRT_OK;
 }
 
+/* The batch becomes the one under way, if its weights are numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *batch) {
+    int at = f->spec.num_x + f->spec.num_y;
+    for (int64_t i = 0; f->spec.has_weights && i < batch->rows; i++) {
+        double weight = (double)((const float *)batch->field[at])[i];
+        if (isfinite(weight)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the weight of sample %lld is %g", (long long)(batch->index ? batch->index[i] : i), weight);
+    }
+    return mirt__function_begin(f, batch);
+}
+
 /* >>what fit records */
 
 typedef struct mirt__fit_body {
@@ -54,6 +65,7 @@ typedef struct mirt__fit_body {
 /* The outputs of the model called on the batch. */
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     mirt_tensor *x[MIRT_MAX_INPUTS];
+    if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
 }
@@ -74,6 +86,9 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     mirt_tensor *table = mirt_function_constant(f, mirt_make_array(body->class_weights, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0)));
     shape.dim[0] = rows.dim[0] = MIRT_ROWS;
     bool one_hot = mirt__shape_count(&labels->shape) == n;
+    if (!one_hot && mirt__shape_count(&labels->shape) != 1) {
+        return mirt__fail(MIRT_E_SHAPE, "class weights need class numbers or one-hot labels, not %lld values a sample", (long long)mirt__shape_count(&labels->shape)), (mirt_tensor *)NULL;
+    }
     if (!one_hot) labels = mirt_one_hot(mirt__reshape_op(mirt_cast(labels, MIRT_INT32), &rows), n);
     labels = mirt__reshape_op(mirt_cast(labels, MIRT_FLOAT32), &shape);
     return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
@@ -85,7 +100,11 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
     int y = f->spec.num_x + mirt__label_number(f->model, number);
     if (cls && cls->sparse) f->classes[y] = (int)mirt__last_dim(output);
     mirt_tensor *loss = mirt__loss_record(f->model, number, output, labels);
-    if (!loss || !mirt__is_batched(&loss->shape)) return loss;
+    if (!loss) return NULL;
+    if (!mirt__is_batched(&loss->shape)) {
+        if (!body->num_class_weights && !f->spec.has_weights) return loss;
+        return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
+    }
     if (loss->shape.rank > 1) loss = mirt_reduce_mean(loss, 0, false);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
     if (f->spec.has_weights) {
@@ -130,19 +149,19 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
     for (int i = 0; i < f->program.graph.num_terms; i++) {
         if (!mirt__loss_total_add(f, body, &total, f->program.graph.term[i])) return false;
     }
-    if (!total.samples) return mirt__fail(MIRT_E_SHAPE, "%s: none of its losses is a value a sample", model->name), false;
-    if (body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
-    if (mirt__result_add(f, "loss", total.samples) != MIRT_OK) return false;
-    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
-        if (own[i] && mirt__is_batched(&own[i]->shape) && mirt__result_add(f, model->loss_name[i], own[i]) != MIRT_OK) return false;
+    if (total.samples && body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
+    if (mirt__result_add(f, "loss", total.samples ? total.samples : total.numbers) != MIRT_OK) return false;
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        mirt_tensor *value = own[i] ? mirt__term_value(f, own[i]) : NULL;
+        if (own[i] && (!value || mirt__result_add(f, model->loss_name[i], value) != MIRT_OK)) return false;
     }
     for (int i = 0; i < model->num_metrics; i++) {
         const mirt__metric_use *use = &model->metric[i];
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
         if (!value || mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
-    body->terms_result = total.numbers ? f->num_results : -1;
-    return !total.numbers || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
+    body->terms_result = total.samples && total.numbers ? f->num_results : -1;
+    return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
 }
 
 static bool mirt__record_fit(mirt_function *f, void *user) {
@@ -264,31 +283,29 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     }
 }
 
-/* The numbers among the loss's terms, over all replicas. */
-static double mirt__add_terms(const mirt_function *f) {
-    double sum = 0;
-    if (f->terms_result < 0) return 0;
-    const mirt__real *value = (const mirt__real *)(const void *)f->result[f->terms_result].data;
-    int places = f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
-    for (int i = 0; i < places; i++) sum += (double)value[i];
-    return sum;
+/* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
+   of weights) counts once a sample, as in Keras. */
+static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
+    const mirt__real *value = (const mirt__real *)(const void *)r->data;
+    bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
+    int64_t n = r->batched ? f->rows : f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
+    double own = 0;
+    for (int64_t i = 0; i < n; i++) {
+        own += (double)value[i];
+        if (!number) *sum += (double)value[i];
+    }
+    if (number) *sum += own * (double)f->rows;
+    return number ? own : own / (double)f->rows;
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
 MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     const mirt_model *model = f->model;
-    bool mean = model->config.reduction != MIRT_SUM;
-    double own = 0, terms = mirt__add_terms(f);
-    const mirt__real *loss = (const mirt__real *)(const void *)f->result[0].data;
-    for (int64_t i = 0; i < f->rows; i++) {
-        own += (double)loss[i];
-        if (mean) sums->loss += (double)loss[i];
-    }
-    if (!mean) sums->loss += own * (double)f->rows; /* Keras weights a batch's loss by its size */
-    sums->loss += terms * (double)f->rows;
+    double loss = mirt__add_loss(f, &f->result[0], &sums->loss);
+    if (f->terms_result >= 0) loss += mirt__add_loss(f, &f->result[f->terms_result], &sums->loss);
     int next = 1;
-    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__add_rows(&f->result[next++], f->rows, &sums->output_loss[i]);
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->result[next++], &sums->output_loss[i]);
     }
     double *metric = sums->metric;
     for (int m = 0; m < model->num_metrics; m++, next++) {
@@ -296,7 +313,7 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
         metric += f->result[next].count;
     }
     sums->count += f->rows;
-    return (mean ? own / (double)f->rows : own) + terms;
+    return loss;
 }
 
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
@@ -311,7 +328,7 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     const double *metric = sums->metric;
     int next = 1;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
-    for (int i = 0; i < model->num_outputs && model->num_outputs > 1; i++) {
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
         if (!mirt__output_has_loss(model, i)) continue;
         mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
         next++;

@@ -30,6 +30,8 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
+/* mirt__function_begin for data whose sample weights are not known to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);

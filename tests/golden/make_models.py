@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Writes models.h: what float64 Keras makes of training models with several inputs and outputs, models as
+layers, losses and metrics of one's own, weights of samples and classes, and regularizers."""
+import os
+
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers, losses, ops
+
+from formula import c_array, uniform, words
+
+keras.config.set_floatx("float64")
+keras.config.set_dtype_policy("float64")
+
+HEAD = """#ifndef GOLDEN_MODELS_H
+#define GOLDEN_MODELS_H
+/* Made by make_models.py with TensorFlow %s, Keras %s in float64; do not edit. */
+#include "formula.h"
+
+/* One fit: 12 samples in their order, 4 epochs, SGD(0.1, momentum 0.9), validation after each with 7
+   samples. Keras does not weight the outputs' own losses of uneven batches; they are left out there. Weight i of the list begins as golden_uniform(100 + i) / 2, to which 1 is added for
+   gammas and variances. Input i is golden_uniform(10 + i), for validation 20 + i; labels are made of
+   golden_word(30 + i) and 40 + i; sample weights are golden_uniform(50) + 1 and 51. value is [log][epoch]. */
+typedef struct golden_fit {
+    const char *name;
+    int batch, validation_batch, num_logs, num_weights;
+    const char *const *log;
+    const double *value;
+    const char *const *weight;
+    const double *final; /* all of them one after the other */
+} golden_fit;
+
+"""
+N, NV, EPOCHS = 12, 7, 4
+text = [HEAD % (tf.__version__, keras.__version__)]
+rows = []
+
+
+def strings(name, values):
+    text.append("static const char *const %s[] = {%s};\n" % (name, ", ".join('"%s"' % v for v in values)))
+
+
+def x(i, size, validation=False):
+    return uniform((20 if validation else 10) + i, (NV if validation else N, size)).astype(np.float64)
+
+
+def classes(i, n, validation=False):
+    return (words((40 if validation else 30) + i, NV if validation else N) % np.uint32(n)).astype(np.int64)
+
+
+def reals(i, size, validation=False):
+    """Labels of a regression."""
+    return uniform((40 if validation else 30) + i, (NV if validation else N, size)).astype(np.float64)
+
+
+def sample_weights(validation=False):
+    return uniform(51 if validation else 50, (NV if validation else N,)).astype(np.float64) + 1
+
+
+def fit(name, model, names, data, validation, compile, batch=5, validation_batch=3, **options):
+    """`names`: ours, and Keras's variable of each weight; data: (x, y) or (x, y, weights)."""
+    for i, (ours, variable) in enumerate(names):
+        shift = 1 if ours.endswith("gamma") or ours.endswith("variance") else 0
+        variable.assign(uniform(100 + i, variable.shape).astype(np.float64) / 2 + shift)
+    model.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9), **compile)
+    weights = {"sample_weight": data[2]} if len(data) > 2 else {}
+    history = model.fit(data[0], data[1], batch_size=batch, epochs=EPOCHS, shuffle=False, verbose=0, validation_data=validation,
+                        validation_batch_size=validation_batch, **weights, **options).history
+    logs = sorted(k for k in history if not k.endswith("_loss") or k == "val_loss" or batch == 4)
+    strings("golden_%s_logs" % name, logs)
+    strings("golden_%s_weights" % name, [ours for ours, _ in names])
+    text.append(c_array("double", "golden_%s_value" % name, np.array([history[k] for k in logs]), form="%.12g"))
+    final = np.concatenate([np.asarray(v.value).ravel() for _, v in names])
+    text.append(c_array("double", "golden_%s_final" % name, final, form="%.12g"))
+    rows.append('{"%s", %d, %d, %d, %d, golden_%s_logs, golden_%s_value, golden_%s_weights, golden_%s_final}'
+                % (name, batch, validation_batch, len(logs), len(names), name, name, name, name))
+    print(name, {k: float(v[-1]) for k, v in history.items()})
+
+
+def dense_names(layer, prefix=""):
+    return [(prefix + layer.name + "/kernel", layer.kernel), (prefix + layer.name + "/bias", layer.bias)]
+
+
+def two(name, options, weighted=False, l1=0.0, l2=0.0, **batches):
+    a, b = keras.Input((6,)), keras.Input((4,))
+    da = layers.Dense(5, activation="relu", name="da", kernel_regularizer=keras.regularizers.L2(l2) if l2 else None)
+    db = layers.Dense(3, activation="tanh", name="db", kernel_regularizer=keras.regularizers.L1(l1) if l1 else None,
+                      bias_regularizer=keras.regularizers.L1L2(l1, l2) if l1 else None)
+    digit, side = layers.Dense(4, activation="softmax", name="digit"), layers.Dense(1, activation="sigmoid", name="side")
+    both = layers.Concatenate()([da(a), db(b)])
+    model = keras.Model([a, b], [digit(both), side(both)])
+    names = sum([dense_names(layer) for layer in (da, db, digit, side)], [])
+    data = [([x(0, 6, v), x(1, 4, v)], [classes(0, 4, v), classes(1, 2, v).reshape(-1, 1).astype(np.float64)]) for v in (False, True)]
+    if weighted:
+        data = [(d[0], d[1], [sample_weights(v)] * 2) for d, v in zip(data, (False, True))]
+    fit(name, model, names, data[0], data[1], options, **batches)
+
+
+def two_options(**more):
+    return dict(loss=["sparse_categorical_crossentropy", "binary_crossentropy"], loss_weights=[1.0, 0.5],
+                metrics=[["accuracy"], ["accuracy"]], **more)
+
+
+two("two", two_options())
+two("two_even", two_options(), weighted=True, batch=4, validation_batch=7)
+two("two_weighted", two_options(), weighted=True)
+two("two_regularized", two_options(), l1=0.01, l2=0.02)
+two("two_sum", dict(loss=[losses.SparseCategoricalCrossentropy(reduction="sum"), losses.BinaryCrossentropy(reduction="sum")],
+                    loss_weights=[0.25, 0.5]), l2=0.02, batch=4, validation_batch=7)
+two("two_one_loss", dict(loss=["sparse_categorical_crossentropy", None], metrics=[["accuracy"], []]))
+
+
+# A model called twice, in a model called once.
+def siamese():
+    i = keras.Input((6,))
+    hidden, code = layers.Dense(5, activation="tanh", name="hidden"), layers.Dense(3, name="code")
+    base = keras.Model(i, code(hidden(i)), name="base")
+    j = keras.Input((6,))
+    mid = keras.Model(j, layers.Activation("tanh")(base(j)), name="mid")
+    p, q = keras.Input((6,)), keras.Input((6,))
+    out = layers.Dense(1, name="out")
+    top = keras.Model([p, q], out(ops.square(mid(p) - mid(q))))
+    names = sum([dense_names(layer, "mid/base/") for layer in (hidden, code)], []) + dense_names(out)
+    data = [([x(0, 6, v), x(1, 6, v)], reals(0, 1, v)) for v in (False, True)]
+    fit("siamese", top, names, data[0], data[1], dict(loss="mse"))
+
+
+siamese()
+
+
+class Inference(layers.Layer):
+    """base(x, training=False) in a functional model would not do: Keras's fit overrides it."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+
+    def call(self, x):
+        return self.base(x, training=False)
+
+
+# A base with batch normalization, run as in inference: trained, and frozen.
+def transfer(name, inference, trainable):
+    i = keras.Input((6,))
+    d, bn = layers.Dense(5, name="d"), layers.BatchNormalization(name="bn")
+    base = keras.Model(i, layers.Dropout(0.5)(bn(d(i))) if inference else bn(d(i)), name="base")
+    base.trainable = trainable
+    p = keras.Input((6,))
+    head = layers.Dense(3, activation="softmax", name="head")
+    top = keras.Model(p, head(layers.ReLU()((Inference(base) if inference else base)(p))))
+    names = dense_names(d, "base/") + [("base/bn/" + v.name, v) for v in (bn.gamma, bn.beta, bn.moving_mean, bn.moving_variance)]
+    names += dense_names(head)
+    data = [(x(0, 6, v), classes(0, 3, v)) for v in (False, True)]
+    fit(name, top, names, data[0], data[1], dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]))
+
+
+transfer("transfer", True, True)
+transfer("frozen", False, False)
+
+
+# Losses and metrics of one's own, weights of samples and classes.
+def one(name, units, activation, size, labels, compile, weighted=False, **options):
+    i = keras.Input((size,))
+    hidden, out = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(units, activation=activation, name="out")
+    model = keras.Model(i, out(hidden(i)))
+    data = [(x(0, size, v), labels(v)) for v in (False, True)]
+    if weighted:
+        data = [d + (sample_weights(v),) for d, v in zip(data, (False, True))]
+    fit(name, model, dense_names(hidden) + dense_names(out), data[0], data[1], compile, **options)
+
+
+def binary(v):
+    return classes(1, 2, v).reshape(-1, 1).astype(np.float64)
+
+
+def one_hot(v):
+    return np.eye(3)[classes(0, 3, v)]
+
+
+def real(v):
+    return 4 * reals(0, 2, v)
+
+
+one("huber", 2, None, 4, real, dict(loss=losses.Huber(0.5), metrics=["mae"]))
+one("focal", 1, "sigmoid", 4, binary, dict(loss=losses.BinaryFocalCrossentropy(gamma=2.0), metrics=[keras.metrics.Precision(name="precision"), keras.metrics.Recall(name="recall")]))
+one("mean_loss", 2, None, 4, real, dict(loss=lambda t, y: ops.mean(ops.square(t - y))))
+one("sparse_weighted", 3, "softmax", 6, lambda v: classes(0, 3, v), dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]), True)
+one("one_hot_weighted", 3, None, 6, one_hot, dict(loss=losses.CategoricalCrossentropy(from_logits=True), metrics=["accuracy"]), True)
+one("mse_weighted", 2, None, 6, real, dict(loss="mse"), True)
+one("sum_weighted", 2, None, 6, real, dict(loss=losses.MeanSquaredError(reduction="sum")), True)
+weights = {0: 0.5, 1: 2.0, 2: 1.25}
+one("sparse_classes", 3, "softmax", 6, lambda v: classes(0, 3, v), dict(loss="sparse_categorical_crossentropy", metrics=["accuracy"]), class_weight=weights)
+one("one_hot_classes", 3, "softmax", 6, one_hot, dict(loss="categorical_crossentropy", metrics=["accuracy"]), class_weight=weights)
+one("binary_classes", 1, "sigmoid", 6, binary, dict(loss="binary_crossentropy", metrics=["accuracy"]), class_weight={0: 0.5, 1: 2.0})
+
+text.append("\nstatic const golden_fit golden_fits[] = {\n    %s\n};\n#endif\n" % ",\n    ".join(rows))
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.h"), "w") as f:
+    f.write("".join(text))
