@@ -20,8 +20,9 @@ typedef struct rates {
 
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
-    const char *model, *data, *devices, *init, *load, *save, *optimizer;
-    int64_t epochs, batch, replicas, threads, max_steps;
+    const char *model, *data, *devices, *init, *load, *save;
+    const char *optimizer, *strategy, *collective; /* for chosen() */
+    int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
     bool no_shuffle, log_steps, help;
@@ -40,6 +41,8 @@ extern const int command_count;
 /* Fills *o from the words after the command's name; false after it has said what is wrong. */
 bool parse_flags(const command *c, int argc, char **argv, options *o);
 void print_flags(const command *c);
+/* Whether an option that is one of several names is `name`. */
+bool chosen(const char *option, const char *name);
 /* The name most like `word`, or NULL when none is like it. */
 const char *nearest(const char *word, const char *const *names, int count);
 /* "mirrortrain: <sentence>" on stderr. */

@@ -12,6 +12,10 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.devices = o->devices;
+    if (chosen(o->strategy, "central-storage")) desc.kind = MIRT_CENTRAL_STORAGE;
+    if (chosen(o->collective, "tree")) desc.collective = MIRT_TREE;
+    if (chosen(o->collective, "ring")) desc.collective = MIRT_RING;
+    if (chosen(o->collective, "one-device")) desc.collective = MIRT_REDUCE_TO_ONE_DEVICE;
     desc.replicas = (int)o->replicas;
     desc.threads = (int)o->threads;
     desc.seed = o->seed;
@@ -26,7 +30,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
 }
 
 static mirt_optimizer make_optimizer(const options *o) {
-    if (strcmp(o->optimizer, "sgd") == 0) return mirt_sgd(o->lr.count ? o->lr.rate[0] : 1e-2f, 0, false);
+    if (chosen(o->optimizer, "sgd")) return mirt_sgd(o->lr.count ? o->lr.rate[0] : 1e-2f, 0, false);
     return mirt_adam(o->lr.count ? o->lr.rate[0] : 1e-3f);
 }
 

@@ -55,7 +55,7 @@ static mirt_dataset *open_training_data(const options *o) {
     if (!dataset) return NULL;
     dataset = mirt_cache(dataset);
     if (!o->no_shuffle) dataset = mirt_shuffle(dataset, 10000);
-    dataset = mirt_prefetch(mirt_batch(dataset, o->batch), MIRT_AUTOTUNE);
+    dataset = mirt_prefetch(mirt_accumulate(mirt_batch(dataset, o->batch), (int)o->accumulate), MIRT_AUTOTUNE);
     if (!dataset) complain_of_library();
     return dataset;
 }

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATES, FLAG_OPTIMIZER } flag_kind;
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATES, FLAG_NAME } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
-    const char *value; /* what --help calls its value; NULL for a switch */
+    const char *value; /* what --help calls its value; NULL for a switch; of a name: all there are, a|b|c */
     flag_kind kind;
     int64_t most;  /* of a count */
     size_t offset; /* in options: bool, const char *, int64_t, uint64_t or rates by kind */
@@ -35,12 +35,15 @@ static const flag flags[] = {
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
         "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one with all cores"},
     {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY, "threads a device; default its cores"},
+    {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), STRATEGY, "a copy of the weights a device (default), or one for all"},
+    {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY, "how gradients are summed; default auto"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
     {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
     {"max-steps", "N", FLAG_COUNT, INT32_MAX, AT(max_steps), CMD_FIT, "stop after N steps"},
     {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
-    {"optimizer", "NAME", FLAG_OPTIMIZER, 0, AT(optimizer), CMD_FIT, "adam (default) or sgd"},
+    {"optimizer", "adam|sgd", FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
+    {"accumulate", "K", FLAG_COUNT, 4096, AT(accumulate), CMD_FIT, "K batches make one step; default 1"},
     {"lr", "RATE", FLAG_RATES, 0, AT(lr), CMD_FIT,
         "learning rate; default 0.001 for adam, 0.01 for sgd; 0.002,3:0.0002 changes it from epoch 3, the fourth, on"},
     {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
@@ -157,16 +160,24 @@ static bool parse_rates(const char *text, rates *out) {
     return true;
 }
 
-static bool parse_optimizer(const char *text, const char **out) {
-    static const char *const names[] = {"adam", "sgd"};
-    for (int i = 0; i < 2; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *out = names[i];
+/* One of the names in a|b|c; *out points into it, so that it ends in | or 0. */
+static bool parse_name(const flag *f, const char *text, const char **out) {
+    char list[128];
+    const char *names[8];
+    int count = 0;
+    snprintf(list, sizeof list, "%s", f->value);
+    for (char *at = list; at; count++) {
+        names[count] = at;
+        at = strchr(at, '|');
+        if (at) *at++ = 0;
+        if (strcmp(names[count], text) == 0) {
+            *out = f->value + (names[count] - list);
             return true;
         }
     }
-    const char *like = nearest(text, names, 2);
-    complain("there is no optimizer \"%s\"; did you mean %s?", text, like ? like : "adam or sgd");
+    const char *like = nearest(text, names, count);
+    if (like) complain("there is no %s \"%s\"; did you mean %s?", f->name, text, like);
+    else complain("there is no %s \"%s\"; it is one of %s", f->name, text, f->value);
     return false;
 }
 
@@ -198,16 +209,24 @@ static bool set_flag(const flag *f, const char *value, options *o) {
             complain("--%s is \"%s\"; it wants a number above 0, such as 0.001", f->name, value);
         }
         return false;
-    case FLAG_OPTIMIZER:
-        return parse_optimizer(value, (const char **)field);
+    case FLAG_NAME:
+        return parse_name(f, value, (const char **)field);
     }
     return false;
+}
+
+bool chosen(const char *option, const char *name) {
+    size_t size = strlen(name);
+    return strncmp(option, name, size) == 0 && (option[size] == 0 || option[size] == '|');
 }
 
 bool parse_flags(const command *c, int argc, char **argv, options *o) {
     memset(o, 0, sizeof *o);
     o->model = "mnist";
     o->optimizer = "adam";
+    o->strategy = "mirrored";
+    o->collective = "auto";
+    o->accumulate = 1;
     o->epochs = 5;
     o->batch = 64;
     for (int i = 0; i < argc; i++) {
@@ -252,7 +271,8 @@ void print_flags(const command *c) {
         const flag *f = &flags[i];
         if (!(f->commands & c->bit)) continue;
         char left[48];
-        snprintf(left, sizeof left, "--%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
-        printf("  %-18s %s\n", left, f->help);
+        bool name = f->kind == FLAG_NAME;
+        snprintf(left, sizeof left, "--%s%s%s", f->name, f->value ? " " : "", name ? "NAME" : f->value ? f->value : "");
+        printf("  %-18s %s%s%s\n", left, name ? f->value : "", name ? ": " : "", f->help);
     }
 }

@@ -608,7 +608,6 @@ static void op_replay(op_run *r, const mirt__kernels *kernels, mirt__team *team)
     mirt__step_info run;
     memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
-    run.training = true;
     run.seed = 5;
     run.step = 3;
     run.loss_scale = 1;

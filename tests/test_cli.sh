@@ -81,7 +81,7 @@ for command in devices fit evaluate summary graph; do
     is "--help names $command" "$(grep -c "^  $command " out)" 1
 done
 run fit --help
-for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save; do
+for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run
@@ -125,6 +125,10 @@ first=$(losses | head -n 1)
 second=$(losses | tail -n 1)
 run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --seed 9
 is "--init replaces what --seed draws; --flag=value works" "$(losses | head -n 1)" "$first"
+run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --strategy central-storage --collective ring --devices 2
+is "--strategy and --collective change nothing in the first loss" "$(losses | head -n 1)" "$first"
+run fit --data good --batch 8 --accumulate 2 --replicas 1 --max-steps 2 --log-steps --no-shuffle --init one.safetensors
+is "two batches of 8 accumulated begin as one of 16" "$(losses | head -n 1)" "$first"
 run fit --data good --batch 16 --max-steps 2 --log-steps --no-shuffle --init one.safetensors --optimizer sgd --lr 0.5
 is "--optimizer changes nothing in the first loss" "$(losses | head -n 1)" "$first"
 differ "but in the second" "$(losses | tail -n 1)" "$second"
@@ -215,6 +219,10 @@ run graph --devices cpu:0,cpu:0
 refuses "a device twice" 2 "device cpu:0 is named twice..."
 run fit --log-steps=yes
 refuses "a switch with a value" 2 "--log-steps takes no value, but was given \"yes\""
+run fit --collective rin
+refuses "unknown collective" 2 "there is no collective \"rin\"; did you mean ring?"
+run fit --strategy parameter-server
+refuses "unknown strategy" 2 "there is no strategy \"parameter-server\"; it is one of mirrored|central-storage"
 run fit --optimizer adma
 refuses "unknown optimizer" 2 "there is no optimizer \"adma\"; did you mean adam?"
 run evaluate

@@ -95,7 +95,6 @@ static void replay_rows(op_run *r, const mirt__kernels *kernels, int64_t first, 
     memset(&b, 0, sizeof b);
     memset(&run, 0, sizeof run);
     poison(r, 1);
-    run.training = true;
     run.seed = 5;
     run.step = 3;
     run.first_row = first;

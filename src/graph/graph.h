@@ -145,7 +145,6 @@ typedef struct mirt__step_info {
     int64_t global_rows; /* of that batch */
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
-    bool training;
     const char **failed; /* takes the name of a node whose user code failed */
 } mirt__step_info;
 
