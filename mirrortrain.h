@@ -1363,6 +1363,14 @@ MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
 MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
 /* The candidate nearest to `word` in edits, or NULL when none is near. */
 MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
+/* The same, candidate by candidate: start with {word, NULL, ""}. */
+typedef struct mirt__suggestion {
+    const char *word, *nearest;
+    char text[128];
+} mirt__suggestion;
+MIRT__LIB void mirt__guess(mirt__suggestion *suggestion, const char *candidate);
+/* "; did you mean \"x\"?", or "" when nothing is near. */
+MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *suggestion);
 
 #endif
 
@@ -1726,6 +1734,17 @@ MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candida
         }
     }
     return nearest;
+}
+
+MIRT__LIB void mirt__guess(mirt__suggestion *s, const char *candidate) {
+    const char *pair[2] = {candidate, s->nearest};
+    s->nearest = mirt__nearest(s->word, pair, s->nearest ? 2 : 1);
+}
+
+MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *s) {
+    if (s->nearest) snprintf(s->text, sizeof s->text, "; did you mean \"%s\"?", s->nearest);
+    else s->text[0] = 0;
+    return s->text;
 }
 
 #undef MIRT__WORD_MAX
@@ -19247,14 +19266,12 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
 
 /* The index of the variable `name`, or -1 with an error that names the nearest one. */
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
-    const char *nearest = NULL;
+    mirt__suggestion guess = {name, NULL, ""};
     for (int i = 0; i < model->num_variables; i++) {
-        const char *pair[2] = {nearest, model->variable[i].name};
-        if (strcmp(pair[1], name) == 0) return i;
-        nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
+        if (strcmp(model->variable[i].name, name) == 0) return i;
+        mirt__guess(&guess, model->variable[i].name);
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-               nearest ? "\"?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s", model->name, name, mirt__did_you_mean(&guess));
     return -1;
 }
 
@@ -20544,15 +20561,13 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
-    const char *nearest = NULL;
+    mirt__suggestion guess = {layer, NULL, ""};
     if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
     for (int i = 0; i < model->num_layers; i++) {
-        const char *pair[2] = {nearest, model->layer[i]->name};
-        if (strcmp(pair[1], layer) == 0) return model->layer[i]->out[0];
-        nearest = nearest ? mirt__nearest(layer, pair, 2) : mirt__nearest(layer, pair + 1, 1);
+        if (strcmp(model->layer[i]->name, layer) == 0) return model->layer[i]->out[0];
+        mirt__guess(&guess, model->layer[i]->name);
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s%s%s", model->name, layer, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-               nearest ? "\"?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s", model->name, layer, mirt__did_you_mean(&guess));
     return NULL;
 }
 
@@ -23259,19 +23274,16 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
 }
 
 static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
-    const char *nearest = NULL;
+    mirt__suggestion guess = {name, NULL, ""};
     if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
     for (int i = 0; i < f->num_results; i++) {
-        const char *pair[2] = {nearest, f->result[i].name};
-        if (strcmp(pair[1], name) != 0) {
-            nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
-            continue;
-        }
+        mirt__guess(&guess, f->result[i].name);
+        if (strcmp(f->result[i].name, name) != 0) continue;
         if (f->rows > 0) return &f->result[i];
         mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
         return NULL;
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s%s%s", caller, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s", caller, name, mirt__did_you_mean(&guess));
     return NULL;
 }
 

@@ -128,5 +128,13 @@ MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
 MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
 /* The candidate nearest to `word` in edits, or NULL when none is near. */
 MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
+/* The same, candidate by candidate: start with {word, NULL, ""}. */
+typedef struct mirt__suggestion {
+    const char *word, *nearest;
+    char text[128];
+} mirt__suggestion;
+MIRT__LIB void mirt__guess(mirt__suggestion *suggestion, const char *candidate);
+/* "; did you mean \"x\"?", or "" when nothing is near. */
+MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *suggestion);
 
 #endif

@@ -107,4 +107,15 @@ MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candida
     return nearest;
 }
 
+MIRT__LIB void mirt__guess(mirt__suggestion *s, const char *candidate) {
+    const char *pair[2] = {candidate, s->nearest};
+    s->nearest = mirt__nearest(s->word, pair, s->nearest ? 2 : 1);
+}
+
+MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *s) {
+    if (s->nearest) snprintf(s->text, sizeof s->text, "; did you mean \"%s\"?", s->nearest);
+    else s->text[0] = 0;
+    return s->text;
+}
+
 #undef MIRT__WORD_MAX

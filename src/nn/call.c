@@ -144,15 +144,13 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
-    const char *nearest = NULL;
+    mirt__suggestion guess = {layer, NULL, ""};
     if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
     for (int i = 0; i < model->num_layers; i++) {
-        const char *pair[2] = {nearest, model->layer[i]->name};
-        if (strcmp(pair[1], layer) == 0) return model->layer[i]->out[0];
-        nearest = nearest ? mirt__nearest(layer, pair, 2) : mirt__nearest(layer, pair + 1, 1);
+        if (strcmp(model->layer[i]->name, layer) == 0) return model->layer[i]->out[0];
+        mirt__guess(&guess, model->layer[i]->name);
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s%s%s", model->name, layer, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-               nearest ? "\"?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s", model->name, layer, mirt__did_you_mean(&guess));
     return NULL;
 }
 

@@ -305,14 +305,12 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
 
 /* The index of the variable `name`, or -1 with an error that names the nearest one. */
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
-    const char *nearest = NULL;
+    mirt__suggestion guess = {name, NULL, ""};
     for (int i = 0; i < model->num_variables; i++) {
-        const char *pair[2] = {nearest, model->variable[i].name};
-        if (strcmp(pair[1], name) == 0) return i;
-        nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
+        if (strcmp(model->variable[i].name, name) == 0) return i;
+        mirt__guess(&guess, model->variable[i].name);
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s%s%s", model->name, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-               nearest ? "\"?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s", model->name, name, mirt__did_you_mean(&guess));
     return -1;
 }
 

@@ -327,19 +327,16 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
 }
 
 static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
-    const char *nearest = NULL;
+    mirt__suggestion guess = {name, NULL, ""};
     if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
     for (int i = 0; i < f->num_results; i++) {
-        const char *pair[2] = {nearest, f->result[i].name};
-        if (strcmp(pair[1], name) != 0) {
-            nearest = nearest ? mirt__nearest(name, pair, 2) : mirt__nearest(name, pair + 1, 1);
-            continue;
-        }
+        mirt__guess(&guess, f->result[i].name);
+        if (strcmp(f->result[i].name, name) != 0) continue;
         if (f->rows > 0) return &f->result[i];
         mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
         return NULL;
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s%s%s", caller, name, nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s", caller, name, mirt__did_you_mean(&guess));
     return NULL;
 }
 
