@@ -385,6 +385,427 @@ static void check_terms(void) {
     }
 }
 
+/* >>assigned variables */
+
+static mirt_aggregation assigned_as;
+
+static bool record_assign(mirt_function *f, void *user) {
+    const int64_t from[2] = {0, 1}, size[2] = {-1, W};
+    mirt_tensor *state = mirt_function_variable(f, "state");
+    mirt_tensor *mean = mirt_reduce_mean(mirt_slice(mirt_function_x(f, 0), from, size), 1, false);
+    if (user && mirt_minimize(f, mirt_reduce_sum(mirt_square(mirt_function_variable(f, "w")), 0, false)) != MIRT_OK) return false;
+    return mirt_assign(f, state, mirt_add(state, mean), assigned_as) == MIRT_OK;
+}
+
+static void check_assign_as(mirt_aggregation kind, int devices, int replicas, int rows, mirt_strategy_kind strategy) {
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    s->kind = strategy;
+    mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(rows), 16));
+    mirt_global_batch batch;
+    float out[W];
+    double want[W] = {7, 7, 7}, error = 0;
+    assigned_as = kind;
+    mirt_function *f = mirt_function_create(m, data, record_assign, devices > 1 ? m : NULL);
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK;
+    for (int run = 0; good && run < 2; run++) {
+        good = mirt_function_run(f, &batch) == MIRT_OK;
+        for (int k = 0; k < W; k++) {
+            double total = 0;
+            for (int r = 0; r < replicas && r < rows; r++) {
+                int64_t first, share = mirt__share(rows, replicas, r, &first);
+                double mean = want[k];
+                for (int64_t i = first; i < first + share; i++) mean += (double)row_x[i][k + 1] / (double)share;
+                if (kind == MIRT_AGGREGATE_MEAN) total += mean * (double)share / rows;
+                if (kind == MIRT_AGGREGATE_SUM || (kind == MIRT_AGGREGATE_FIRST && r == 0)) total += mean;
+            }
+            want[k] = total;
+        }
+    }
+    for (int d = 0; d < devices; d++) {
+        good = good && mirt_get_weight(m, "state", d, out, W) == MIRT_OK;
+        for (int k = 0; k < W; k++) error = fmax(error, fabs((double)out[k] - want[k]) / fmax(1, fabs(want[k])));
+    }
+    ok(good && error < 1e-5 && copies_equal(m) && mirt_step(m) == (devices > 1 ? 2 : 0), "aggregation %d, strategy %d, %d rows, %d replicas on %d devices: assigned, off by %.0e%s%s",
+       (int)kind, (int)strategy, rows, replicas, devices, error, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static bool record_count(mirt_function *f, void *user) {
+    mirt_tensor *state = mirt_function_variable(f, "state");
+    (void)user;
+    return mirt_function_result(f, "before", state) == MIRT_OK && mirt_assign(f, state, mirt_scale(state, 2, 0), MIRT_AGGREGATE_SUM) == MIRT_OK &&
+           mirt_assign(f, state, mirt_scale(state, 1, 1), MIRT_AGGREGATE_FIRST) == MIRT_OK;
+}
+
+static void check_assign(void) {
+    for (int kind = MIRT_AGGREGATE_MEAN; kind <= MIRT_AGGREGATE_FIRST; kind++) {
+        check_assign_as((mirt_aggregation)kind, 1, 1, 16, MIRT_MIRRORED);
+        check_assign_as((mirt_aggregation)kind, 2, 3, 13, MIRT_MIRRORED);
+        check_assign_as((mirt_aggregation)kind, 3, 8, 5, MIRT_MIRRORED);
+        check_assign_as((mirt_aggregation)kind, 3, 8, 5, MIRT_CENTRAL_STORAGE);
+    }
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false));
+    mirt_function *f = mirt_function_create(m, NULL, record_count, NULL);
+    float out[3 * W];
+    double mean[W];
+    size_t written = 0;
+    bool good = f != NULL;
+    for (int i = 0; good && i < 5; i++) good = mirt_function_run(f, NULL) == MIRT_OK;
+    good = good && mirt_gather_result(f, "before", out, 3 * W, &written) == MIRT_OK && written == 3 * W && out[0] == 11 && out[3 * W - 1] == 11 &&
+           mirt_reduce(f, "before", MIRT_REDUCE_MEAN, mean, W) == MIRT_OK && mean[0] == 11 && mirt_get_weight(m, "state", 1, out, W) == MIRT_OK && out[0] == 12;
+    ok(good && mirt_step(m) == 0, "a function without data counts; the later of two assignments holds%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
+/* >>weights a loss does not depend on */
+
+static bool record_both(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w"), *other = mirt_function_variable(f, "unused");
+    mirt_tensor *loss = mirt_reduce_sum(mirt_square(w), 0, false);
+    if (user) loss = mirt_add(loss, mirt_reduce_sum(mirt_square(other), 0, false));
+    return mirt_minimize(f, loss) == MIRT_OK;
+}
+
+static bool record_gradient_of_two(mirt_function *f, void *user) {
+    mirt_tensor *two[2] = {mirt_function_variable(f, "w"), mirt_function_variable(f, "unused")}, *gradient[2];
+    (void)user;
+    mirt_status status = mirt_gradients(mirt_reduce_sum(mirt_square(two[0]), 0, false), two, 2, gradient);
+    return status == MIRT_OK && gradient[0] && !gradient[1] && mirt_apply_gradients(f, two, gradient, 2) == MIRT_OK;
+}
+
+static bool record_gradient_of_none(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w"), *unused = mirt_function_variable(f, "unused"), *gradient;
+    (void)user;
+    return mirt_gradients(mirt_reduce_sum(mirt_square(mirt_stop_gradient(w)), 0, false), &unused, 1, &gradient) == MIRT_OK;
+}
+
+static bool record_stopped(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w"), *gradient[2], *x[2];
+    (void)user;
+    x[0] = mirt_scale(mirt_function_x(f, 0), 2, 0);
+    x[1] = w;
+    mirt_tensor *stopped = mirt_reduce_mean(mirt_stop_gradient(mirt_floor(x[0])), 2, false);
+    mirt_tensor *loss = mirt_multiply(mirt_reduce_sum(mirt_square(w), 0, false), stopped);
+    return mirt_gradients(loss, x, 2, gradient) == MIRT_OK && !gradient[0] && gradient[1];
+}
+
+static bool record_no_weights(mirt_function *f, void *user) {
+    (void)user;
+    return mirt_minimize(f, mirt_reduce_sum(mirt_function_x(f, 0), 2, false)) == MIRT_OK;
+}
+
+static void check_unused(void) {
+    heard log;
+    mirt_strategy *s = strategy_heard(2, 3, 1, &log);
+    mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0.9f, true));
+    float before[5], after[5], w[W], w_after[W];
+    mirt_function *both = mirt_function_create(m, NULL, record_both, m);
+    ok(both && log.warnings == 0, "every weight has a gradient: no warning");
+    mirt_function_run(both, NULL);
+    mirt_function *one = mirt_function_create(m, NULL, record_both, NULL);
+    ok(one && log.warnings == 1 && strstr(log.text[0], "unused"), "a weight without a gradient: \"%s\"", log.text[0]);
+    mirt_get_weight(m, "unused", 0, before, 5);
+    mirt_get_weight(m, "w", 0, w, W);
+    bool good = one && mirt_function_run(one, NULL) == MIRT_OK && mirt_function_run(one, NULL) == MIRT_OK && mirt_get_weight(m, "unused", 1, after, 5) == MIRT_OK &&
+                mirt_get_weight(m, "w", 1, w_after, W) == MIRT_OK;
+    ok(good && memcmp(before, after, sizeof after) == 0 && memcmp(w, w_after, sizeof w) != 0 && log.warnings == 1, "it is left alone, also by its momentum");
+    mirt_function *hand = mirt_function_create(m, NULL, record_gradient_of_two, NULL);
+    good = hand && mirt_function_run(hand, NULL) == MIRT_OK && mirt_get_weight(m, "unused", 1, after, 5) == MIRT_OK;
+    ok(good && memcmp(before, after, sizeof after) == 0 && log.warnings == 2, "by hand its gradient is NULL: \"%s\"", log.text[1]);
+    ok(!mirt_function_create(m, NULL, record_gradient_of_none, NULL) && mirt_last_status() == MIRT_E_INVALID, "no gradient at all: \"%s\"", mirt_last_error());
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(9), 4));
+    ok(mirt_function_create(m, data, record_stopped, NULL) != NULL, "where gradients end they are NULL%s%s", mirt_last_status() ? "; last: " : "", mirt_last_error());
+    ok(!mirt_function_create(m, data, record_no_weights, NULL) && mirt_last_status() == MIRT_E_INVALID, "a loss of data alone: \"%s\"", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* >>what is refused */
+
+static mirt_tensor *stray; /* a tensor of something else */
+static mirt_function *recorded;
+
+typedef enum mistake {
+    WRONG_TENSOR, WRONG_X, WRONG_Y, WRONG_VARIABLE, NO_VARIABLE, NO_RESULT_NAME, SAME_RESULT, MANY_RESULTS, NO_LOSS, LOSS_OF_INTEGERS, BATCHED_REDUCE,
+    WRONG_REDUCE, ASSIGN_TRAINED, ASSIGN_NONE, ASSIGN_SHAPE, ASSIGN_TENSOR, APPLY_TWICE, APPLY_AND_MINIMIZE, APPLY_SHAPE, APPLY_TENSOR, APPLY_STATE, APPLY_NOTHING,
+    NOTHING_GIVEN, RUNS_ITSELF, FAILS, OTHER_MODEL, LOSS_SHAPE, MISTAKES
+} mistake;
+
+static bool record_mistake(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w"), *state = mirt_function_variable(f, "state"), *square = mirt_square(w), *none = NULL;
+    switch (*(const mistake *)user) {
+    case WRONG_TENSOR: mirt_minimize(f, stray); break;
+    case WRONG_X: mirt_function_x(f, 1); break;
+    case WRONG_Y: mirt_function_y(f, -1); break;
+    case WRONG_VARIABLE: mirt_function_variable(f, "stat"); break;
+    case NO_VARIABLE: mirt_function_variable(f, NULL); break;
+    case NO_RESULT_NAME: mirt_function_result(f, NULL, w); break;
+    case SAME_RESULT: mirt_function_result(f, "a", w); mirt_function_result(f, "a", w); break;
+    case MANY_RESULTS:
+        for (int i = 0; i < 200; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "r%d", i);
+            if (mirt_function_result(f, name, w) != MIRT_OK) break;
+        }
+        break;
+    case NO_LOSS: mirt_loss_values((mirt_loss)99, true, mirt_function_y(f, 0), mirt_function_x(f, 0)); break;
+    case LOSS_OF_INTEGERS: mirt_minimize(f, mirt_function_y(f, 0)); break;
+    case BATCHED_REDUCE: mirt_replica_all_reduce(mirt_function_x(f, 0), MIRT_REDUCE_SUM); break;
+    case WRONG_REDUCE: mirt_replica_all_reduce(w, (mirt_reduce_op)5); break;
+    case ASSIGN_TRAINED: mirt_assign(f, w, square, MIRT_AGGREGATE_SUM); break;
+    case ASSIGN_NONE: mirt_assign(f, state, square, MIRT_AGGREGATE_NONE); break;
+    case ASSIGN_SHAPE: mirt_assign(f, state, mirt_reduce_sum(w, 0, false), MIRT_AGGREGATE_MEAN); break;
+    case ASSIGN_TENSOR: mirt_assign(f, square, square, MIRT_AGGREGATE_MEAN); break;
+    case APPLY_TWICE: mirt_apply_gradients(f, &w, &square, 1); mirt_apply_gradients(f, &w, &w, 1); break;
+    case APPLY_AND_MINIMIZE: mirt_apply_gradients(f, &w, &square, 1); mirt_minimize(f, mirt_reduce_sum(w, 0, false)); break;
+    case APPLY_SHAPE: square = mirt_reduce_sum(w, 0, false); mirt_apply_gradients(f, &w, &square, 1); break;
+    case APPLY_TENSOR: mirt_apply_gradients(f, &square, &w, 1); break;
+    case APPLY_STATE: mirt_apply_gradients(f, &state, &w, 1); break;
+    case APPLY_NOTHING: mirt_apply_gradients(f, &w, &none, 1); break;
+    case NOTHING_GIVEN: mirt_apply_gradients(f, NULL, NULL, 0); return false;
+    case RUNS_ITSELF: return mirt_function_run(f, NULL) != MIRT_E_STATE;
+    case FAILS: return false;
+    case OTHER_MODEL: mirt_call((mirt_model *)stray->node->graph->model, mirt_function_x(f, 0), MIRT_TRAINING_ON); break;
+    case LOSS_SHAPE: mirt_minimize(f, w); break;
+    default: break;
+    }
+    return true;
+}
+
+static bool record_kept(mirt_function *f, void *user) {
+    (void)user;
+    stray = mirt_square(mirt_function_variable(f, "w"));
+    return mirt_function_result(f, "square", stray) == MIRT_OK;
+}
+
+static void check_mistakes(void) {
+    static const struct { mirt_status status; const char *text; } want[MISTAKES] = {
+        {MIRT_E_INVALID, "another function"}, {MIRT_E_NOT_FOUND, "no input number 1"}, {MIRT_E_NOT_FOUND, "no label number -1"}, {MIRT_E_NOT_FOUND, "\"state\""},
+        {MIRT_E_INVALID, "name"}, {MIRT_E_INVALID, "no name"}, {MIRT_E_INVALID, "a is a result already"}, {MIRT_E_INVALID, "results"}, {MIRT_E_INVALID, "99"},
+        {MIRT_E_SHAPE, "int32"}, {MIRT_E_SHAPE, "reduce them first"}, {MIRT_E_INVALID, "sums or averages"}, {MIRT_E_INVALID, "w is trained"},
+        {MIRT_E_INVALID, "aggregation"}, {MIRT_E_SHAPE, "state is (3)"}, {MIRT_E_INVALID, "not a weight"}, {MIRT_E_INVALID, "w has a gradient already"},
+        {MIRT_E_INVALID, "w has a gradient already"}, {MIRT_E_SHAPE, "gradient of w"}, {MIRT_E_INVALID, "not a trainable weight"}, {MIRT_E_INVALID, "not a trainable weight"},
+        {MIRT_E_INVALID, "none of the 1"}, {MIRT_E_INVALID, "no variables"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_INVALID, "not a part of bare"},
+        {MIRT_E_SHAPE, "one number"},
+    };
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false)), *other = row_model(s, &nets[0].kind, mirt_sgd(0.1f, 0, false));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(9), 4));
+    for (int i = 0; i < MISTAKES; i++) {
+        mistake which = (mistake)i;
+        if (which == WRONG_TENSOR) recorded = mirt_function_create(m, data, record_kept, NULL);
+        if (which == OTHER_MODEL) stray = mirt_layer_output(other, "dense");
+        if (which != NO_VARIABLE) mirt__fail(MIRT_E_IO, "stale");
+        mirt_function *f = mirt_function_create(m, data, record_mistake, &which);
+        ok(!f && (which == NO_VARIABLE || mirt_last_status() == want[i].status) && strstr(mirt_last_error(), want[i].text) && !strstr(mirt_last_error(), "stale"), "mistake %d: %s: \"%s\"", i,
+           mirt_status_text(mirt_last_status()), mirt_last_error());
+    }
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+#define REFUSED(call, want, part) \
+    do { \
+        bool refused = (call); \
+        ok(refused && mirt_last_status() == (want) && strstr(mirt_last_error(), part), "%s: \"%s\"", #call, mirt_last_error()); \
+    } while (0)
+
+static mirt_dataset *watched;
+static int predicted;
+
+/* In a callback of fit: predicting is allowed, running a function is not, nor reading the data being trained on. */
+static int watch(const mirt_event *event, void *user) {
+    mirt_function *f = (mirt_function *)user;
+    mirt_global_batch batch;
+    float out[5 * ROW_CLASSES];
+    if (mirt_function_run(f, NULL) == MIRT_E_STATE && mirt_dataset_next(watched, &batch) == MIRT_E_STATE &&
+        mirt_predict_arrays(event->model, mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(5, ROW_IN)), out, 5 * ROW_CLASSES) == MIRT_OK) {
+        predicted++;
+    }
+    return 0;
+}
+
+static void check_misuse(void) {
+    mirt_strategy *s = strategy_of(2, 3, 1), *t = strategy_of(1, 1, 1);
+    mirt_model *m = row_model(s, &nets[2].kind, mirt_adam(0.01f)), *loose = row_net(s, &nets[0].kind);
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(20), 8)), *plain = mirt_batch(rows_of(9), 4), *elsewhere = mirt_distribute(t, mirt_batch(rows_of(9), 4));
+    mirt_dataset *wide = mirt_distribute(s, mirt_batch(mirt_arrays(images_x(0, 9), images_y(0, 9)), 4)), *larger = mirt_distribute(s, mirt_batch(rows_of(20), 9));
+    mirt_dataset *joined = mirt_distribute(s, mirt_accumulate(mirt_batch(rows_of(20), 4), 2));
+    mirt_global_batch batch;
+    double loss;
+    float rows[8];
+    char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
+    REFUSED(!mirt_function_create(NULL, data, record_step, m), mirt_last_status(), "model");
+    REFUSED(!mirt_function_create(m, data, NULL, m), mirt_last_status(), "body");
+    REFUSED(!mirt_function_create(m, plain, record_step, m), MIRT_E_INVALID, "mirt_distribute");
+    REFUSED(!mirt_function_create(m, elsewhere, record_step, m), MIRT_E_INVALID, "mirt_distribute");
+    REFUSED(!mirt_function_create(loose, data, record_step, loose), MIRT_E_STATE, "mirt_compile");
+    REFUSED(mirt_dataset_next(plain, &batch) != MIRT_OK, MIRT_E_STATE, "mirt_distribute");
+    REFUSED(mirt_dataset_next(NULL, &batch) != MIRT_OK, mirt_last_status(), "data set");
+    REFUSED(mirt_dataset_next(data, NULL) != MIRT_OK, MIRT_E_INVALID, "no place");
+    REFUSED(!mirt_distribute(s, rows_of(9)), MIRT_E_INVALID, "mirt_batch");
+    REFUSED(!mirt_distribute(NULL, mirt_batch(rows_of(9), 4)), mirt_last_status(), "strategy");
+    ok(!mirt_distribute(s, NULL), "NULL is handed through");
+    mirt_function *f = mirt_function_create(m, data, record_step, m);
+    REFUSED(mirt_function_run(NULL, NULL) != MIRT_OK, mirt_last_status(), "function");
+    REFUSED(mirt_function_run(f, NULL) != MIRT_OK, MIRT_E_INVALID, "mirt_dataset_next");
+    mirt_dataset_next(wide, &batch);
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
+    mirt_dataset_next(elsewhere, &batch);
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
+    mirt_dataset_next(joined, &batch);
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
+    mirt_dataset_next(larger, &batch);
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "larger than the 8");
+    REFUSED(mirt_reduce(f, "loss", MIRT_REDUCE_MEAN, &loss, 1) != MIRT_OK, MIRT_E_STATE, "not run yet");
+    mirt_dataset_next(data, &batch);
+    ok(mirt_function_run(f, &batch) == MIRT_OK, "its own batch runs%s", mirt_last_error());
+    REFUSED(mirt_reduce(f, "los", MIRT_REDUCE_MEAN, &loss, 1) != MIRT_OK, MIRT_E_NOT_FOUND, "\"loss\"");
+    REFUSED(mirt_reduce(f, "loss", MIRT_REDUCE_MEAN, &loss, 2) != MIRT_OK, MIRT_E_SHAPE, "1 elements");
+    REFUSED(mirt_reduce(f, "loss", (mirt_reduce_op)7, &loss, 1) != MIRT_OK, MIRT_E_INVALID, "7");
+    REFUSED(mirt_gather_result(f, "loss", rows, 7, NULL) != MIRT_OK, MIRT_E_SHAPE, "7");
+    REFUSED(mirt_gather_result(f, NULL, rows, 7, NULL) != MIRT_OK, MIRT_E_INVALID, "name");
+    REFUSED(mirt_local_result(f, "loss", 3, rows, 8, NULL) != MIRT_OK, MIRT_E_NOT_FOUND, "3 of 3");
+    REFUSED(mirt_minimize(f, f->result[0].tensor) != MIRT_OK, MIRT_E_STATE, "recorded already");
+    REFUSED(mirt_minimize(NULL, f->result[0].tensor) != MIRT_OK, mirt_last_status(), "function");
+    REFUSED(mirt_gradients(mirt_layer_output(m, "dense"), &stray, 1, &stray) != MIRT_OK, MIRT_E_STATE, "of a model");
+    REFUSED(!mirt_replica_all_reduce(mirt_layer_output(loose, "dense"), MIRT_REDUCE_SUM), MIRT_E_INVALID, "body of a function");
+
+    /* A label that is no class changes nothing. */
+    digest_state(m, before);
+    mirt_dataset_next(data, &batch);
+    int32_t label = row_y[9];
+    row_y[9] = ROW_CLASSES;
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_INVALID, "sample 9");
+    row_y[9] = label;
+    digest_state(m, after);
+    ok(strcmp(before, after) == 0, "which changes nothing");
+
+    /* The end of an epoch is no batch. */
+    do mirt_dataset_next(data, &batch);
+    while (batch.rows);
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_INVALID, "with rows");
+
+    /* fit on the distributed data, with a callback that looks around. */
+    mirt_callback callback;
+    mirt_fit_desc fit;
+    memset(&callback, 0, sizeof callback);
+    memset(&fit, 0, sizeof fit);
+    callback.batch_end = watch;
+    callback.user = f;
+    fit.callbacks[0] = &callback;
+    fit.no_progress = true;
+    watched = data;
+    ok(mirt_fit(m, data, &fit) && predicted == 3, "callbacks may predict, but not run functions of the model nor read its data: %d%s", predicted, predicted ? "" : mirt_last_error());
+    mirt_dataset_next(data, &batch);
+    ok(batch.rows == 8 && mirt_function_run(f, &batch) == MIRT_OK, "after fit the data begin anew");
+
+    /* Compiled again. */
+    mirt_compile_desc c = row_compile(mirt_sgd(0.1f, 0, false));
+    ok(mirt_compile(m, &c) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_step(m) == 1, "another optimizer is taken as it is");
+    mirt_set_trainable(m, "dense", false);
+    ok(mirt_compile(m, &c) == MIRT_OK, "compiled with other weights to train");
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_STATE, "record it again");
+    mirt_function *again = mirt_function_create(m, data, record_step, m);
+    ok(again && mirt_function_run(again, &batch) == MIRT_OK, "which works%s", again ? "" : mirt_last_error());
+    mirt_function_destroy(f);
+    mirt_function_destroy(NULL);
+    mirt_dataset_destroy(data);
+    mirt_dataset_destroy(plain);
+    mirt_dataset_destroy(elsewhere);
+    mirt_dataset_destroy(wide);
+    mirt_dataset_destroy(larger);
+    mirt_dataset_destroy(joined);
+    mirt_strategy_destroy(s);
+    mirt_strategy_destroy(t);
+}
+
+/* >>side by side */
+
+/* Functions, fits and models of one strategy take turns on its memory: none changes what another computes. */
+static void check_turns(int devices, int replicas) {
+    char alone[2][MIRT__SHA256_HEX], turns[2][MIRT__SHA256_HEX];
+    const mirt_optimizer optimizer = mirt_sgd(0.05f, 0.9f, false);
+    const net_kind *kind[2] = {&nets[1].kind, &nets[4].kind};
+    for (int i = 0; i < 2; i++) train_by_function(strategy_of(devices, replicas, 1), kind[i], optimizer, BATCH, 1, record_step, alone[i]);
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m[2], *conv = image_model(s, mirt_adam(1e-3f), 0.3f);
+    mirt_dataset *data[2];
+    mirt_function *f[2], *twin[2];
+    mirt_global_batch batch;
+    bool good = true;
+    for (int i = 0; i < 2; i++) {
+        m[i] = row_model(s, kind[i], optimizer);
+        data[i] = mirt_distribute(s, batches(ROW_COUNT, BATCH, 1));
+        f[i] = mirt_function_create(m[i], data[i], record_step, m[i]);
+        twin[i] = mirt_function_create(m[i], data[i], kind[i]->l1 > 0 ? record_step : record_by_hand, m[i]);
+    }
+    for (int step = 0; step < EPOCHS * 6; step++) {
+        for (int i = 0; i < 2; i++) {
+            good = good && mirt_dataset_next(data[i], &batch) == MIRT_OK;
+            if (batch.rows) good = good && mirt_function_run(step % 3 ? f[i] : twin[i], &batch) == MIRT_OK;
+        }
+        if (step % 4 == 1) good = good && mirt_train_step(conv, images_x(0, 20), images_y(0, 20), NULL) == MIRT_OK;
+        if (step % 5 == 2) {
+            float out[3 * ROW_CLASSES];
+            good = good && mirt_predict_arrays(m[0], mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(3, ROW_IN)), out, 3 * ROW_CLASSES) == MIRT_OK;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        digest_state(m[i], turns[i]);
+        ok(good && strcmp(alone[i], turns[i]) == 0, "%d replicas, %d devices: model %d trains as if alone%s%s", replicas, devices, i, good ? "" : ": ", good ? "" : mirt_last_error());
+        mirt_dataset_destroy(data[i]);
+    }
+    mirt_strategy_destroy(s);
+}
+
+/* An epoch by fit, the next by a function, the third by fit: as three by fit. */
+static void check_fit_and_function(void) {
+    char want[MIRT__SHA256_HEX], have[MIRT__SHA256_HEX];
+    train_by_fit(strategy_of(2, 3, 1), &nets[2].kind, mirt_adam(0.01f), BATCH, 1, want);
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_model *m = row_model(s, &nets[2].kind, mirt_adam(0.01f));
+    mirt_dataset *own = mirt_distribute(s, batches(ROW_COUNT, BATCH, 1)), *data = batches(ROW_COUNT, BATCH, 1);
+    mirt_function *f = mirt_function_create(m, own, record_step, m);
+    mirt_global_batch batch;
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    bool good = f && mirt_fit(m, data, &fit);
+    do good = good && mirt_dataset_next(own, &batch) == MIRT_OK; /* the first epoch's order, which fit had */
+    while (good && batch.rows);
+    good = good && run_epochs(f, own, 1);
+    m->epoch++; /* the epoch of the data that the function took */
+    good = good && mirt_fit(m, data, &fit);
+    digest_state(m, have);
+    ok(good && strcmp(want, have) == 0, "fit, a function and fit again: as fit alone%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(own);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* A batch normalization that is told to be in training moves its statistics wherever it is run. */
+static void check_always_training(int devices, int replicas) {
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    const net_kind kind = {0, 0, 0, true, false, false};
+    mirt_model *part = row_net(s, &kind), *m = mirt_model_create(s, "whole");
+    mirt_compile_desc c = row_compile(mirt_sgd(0.1f, 0, false));
+    mirt_model_output(m, mirt_call(part, mirt_input(m, MIRT_SHAPE(ROW_IN)), MIRT_TRAINING_ON));
+    bool good = mirt_compile(m, &c) == MIRT_OK;
+    mirt_dataset *data = mirt_batch(rows_of(13), 8);
+    mirt_logs logs;
+    float mean[9], before[9];
+    good = good && mirt_get_weight(m, "rows/batch_normalization/moving_mean", 0, before, 9) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK &&
+           mirt_get_weight(m, "rows/batch_normalization/moving_mean", devices - 1, mean, 9) == MIRT_OK;
+    ok(good && logs.value[0] == logs.value[0] && memcmp(mean, before, sizeof mean) != 0 && copies_equal(m), "%d replicas, %d devices: a part called in training mode, evaluated%s%s",
+       replicas, devices, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_rows();
     draw_images();
@@ -394,5 +815,16 @@ int main(void) {
     check_results();
     check_all_reduce();
     check_terms();
+    check_assign();
+    check_unused();
+    check_mistakes();
+    check_misuse();
+    check_turns(1, 1);
+    check_turns(2, 3);
+    check_turns(3, 8);
+    check_fit_and_function();
+    check_always_training(1, 1);
+    check_always_training(2, 3);
+    check_always_training(3, 8);
     return done_testing();
 }

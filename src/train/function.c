@@ -240,7 +240,11 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
     char a[96], b[96];
     int given = 0;
-    if (!variables || !gradients || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
+    if (!variables || !gradients || count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
+        if (f && f->recording) mirt__function_poison(f);
+        return mirt_last_status();
+    }
     if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < count; i++) {
         const mirt_tensor *v = variables[i], *g = gradients[i];
@@ -312,7 +316,7 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     if (f->spec.num_fields == 0) {
         if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;
-    } else if (!batch || !batch->dataset || batch->rows < 1 || batch->rows > f->max_batch) {
+    } else if (!batch || !batch->dataset || batch->rows < 1) {
         return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
     } else if (!mirt__distributed(batch->dataset) || mirt__distributed(batch->dataset)->strategy != f->model->strategy ||
                !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
