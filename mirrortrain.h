@@ -18816,8 +18816,10 @@ static void mirt__orphan_parts(mirt_model *model) {
     while (m) {
         mirt_model *next = m->next;
         if (m->owner == model) {
-            mirt__fail(MIRT_E_STATE, "the weights of %s went with %s, of which it was a part", m->name, model->name);
-            mirt__graph_poison(&m->graph);
+            if (m->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
+                m->graph.status = MIRT_E_STATE;
+                snprintf(m->graph.error, sizeof m->graph.error, "the weights of %s went with %s, of which it was a part", m->name, model->name);
+            }
             m->owner = NULL;
             mirt__compile_forget(m);
             mirt__functions_free(m);
@@ -20204,7 +20206,7 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
     const mirt__file_op *row = mirt__file_op_of(op->string);
     if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
-    if (a.kind >= row->kinds) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", label, a.kind), false;
+    if (a.kind >= row->kinds) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
     if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
     if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
@@ -20266,7 +20268,7 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     if (losses && losses->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the losses are not an array");
     for (size_t i = 0; losses && i < losses->count; i++) {
         if (!(term = mirt__read_tensor(r, losses->item[i]))) return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not an operation's");
-        if (!mirt__term_add(r->model, term)) return mirt_last_status();
+        if (mirt_add_loss(r->model, term) != MIRT_OK) return mirt_last_status();
     }
     if (r->model->graph.status != MIRT_OK) return mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
     return mirt__read_frozen(r->model, json);

@@ -30,8 +30,10 @@ static void mirt__orphan_parts(mirt_model *model) {
     while (m) {
         mirt_model *next = m->next;
         if (m->owner == model) {
-            mirt__fail(MIRT_E_STATE, "the weights of %s went with %s, of which it was a part", m->name, model->name);
-            mirt__graph_poison(&m->graph);
+            if (m->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
+                m->graph.status = MIRT_E_STATE;
+                snprintf(m->graph.error, sizeof m->graph.error, "the weights of %s went with %s, of which it was a part", m->name, model->name);
+            }
             m->owner = NULL;
             mirt__compile_forget(m);
             mirt__functions_free(m);
