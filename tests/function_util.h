@@ -55,6 +55,7 @@ UTIL_UNUSED static mirt_model *row_net(mirt_strategy *s, const net_kind *kind) {
     memset(&norm, 0, sizeof norm);
     hidden.units = 9;
     hidden.activation = kind->batch_norm ? MIRT_LINEAR : MIRT_RELU;
+    hidden.no_bias = kind->batch_norm; /* its gradient would be nothing but rounding */
     hidden.kernel_regularizer.l1 = kind->l1;
     hidden.kernel_regularizer.l2 = kind->l2;
     logits.units = ROW_CLASSES;
