@@ -3113,7 +3113,12 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where);
 MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
-MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
+/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; each block's four words follow
+   each other. The instruction sets draw several at once. */
+#define MIRT__DRAWS 16
+typedef void (*mirt__draw_fn)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
+MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where, mirt__draw_fn draw);
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
@@ -4755,42 +4760,34 @@ MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *
 
 #undef MIRT__BINARY_PIECE
 
-#define MIRT__DRAWS 16 /* Philox blocks drawn side by side */
-
-/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, c1, c2, c3}, here so that the
-   compiler can do several at once; each block's four words follow each other. */
-static void mirt__common_draw(uint32_t block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key, uint32_t *word) {
-    for (int i = 0; i < MIRT__DRAWS; i++) {
-        uint32_t x0 = block + (uint32_t)i, x1 = c1, x2 = c2, x3 = c3, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-        for (int round = 0; round < 10; round++) {
-            const uint64_t p0 = (uint64_t)0xD2511F53u * x0, p1 = (uint64_t)0xCD9E8D57u * x2;
-            x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
-            x1 = (uint32_t)p1;
-            x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
-            x3 = (uint32_t)p0;
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        word[4 * i] = x0;
-        word[4 * i + 1] = x1;
-        word[4 * i + 2] = x2;
-        word[4 * i + 3] = x3;
+MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
+    const uint32_t seed[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    for (uint32_t i = 0; i < MIRT__DRAWS; i++) {
+        const uint32_t full[4] = {block + i, counter[0], counter[1], counter[2]};
+        mirt__philox(full, seed, word + 4 * i);
     }
 }
 
+typedef struct mirt__dropping {
+    const mirt__dropout *d;
+    mirt__draw_fn draw;
+} mirt__dropping;
+
 static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__dropout *d = (const mirt__dropout *)args;
+    const mirt__dropping *dropping = (const mirt__dropping *)args;
+    const mirt__dropout *d = dropping->d;
     const float kept = 1 - d->rate;
     const int32_t limit = (int32_t)ceilf(d->rate * 16777216.0f); /* unit >= rate, without the fraction */
     uint32_t word[4 * MIRT__DRAWS];
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const uint64_t row = (uint64_t)(d->first_row + r);
+        const uint32_t counter[3] = {(uint32_t)row, (uint32_t)(row >> 32), d->step};
         for (int64_t j = 0; j < d->n; j += 4 * MIRT__DRAWS) {
             const int64_t count = d->n - j < 4 * MIRT__DRAWS ? d->n - j : 4 * MIRT__DRAWS;
             const float *x = d->x + r * d->n + j;
             float *y = d->y + r * d->n + j;
-            mirt__common_draw((uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step, d->key, word);
+            dropping->draw((uint32_t)(j / 4), counter, d->key, word);
             MIRT__INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
                 /* Whether to keep an element cannot be predicted: bits cut off instead of a branch. */
@@ -4804,10 +4801,9 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
     }
 }
 
-#undef MIRT__DRAWS
-
-MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, args);
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where, mirt__draw_fn draw) {
+    const mirt__dropping dropping = {args, draw};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, &dropping);
 }
 
 static uint8_t mirt__common_float_to_u8(float x) {
@@ -6278,6 +6274,39 @@ MIRT__INLINE void mirt__pair_avx512(float *to, int64_t next, const float *above,
     _mm_storeu_ps(to, _mm_movelh_ps(a, b));
     _mm_storeu_ps(to + next, _mm_movehl_ps(b, a));
 }
+
+/* Sixteen products of 32 bits with m, as high and low halves. */
+MIRT__INLINE void mirt__wide_avx512(__m512i x, __m512i m, __m512i *high, __m512i *low) {
+    const __m512i even = _mm512_mul_epu32(x, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), m);
+    *high = _mm512_mask_blend_epi32((__mmask16)0xAAAA, _mm512_srli_epi64(even, 32), odd);
+    *low = _mm512_mask_blend_epi32((__mmask16)0xAAAA, even, _mm512_slli_epi64(odd, 32));
+}
+
+static void mirt__draw_avx512(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
+    const __m512i m0 = _mm512_set1_epi32((int)0xD2511F53u), m1 = _mm512_set1_epi32((int)0xCD9E8D57u);
+    __m512i x0 = _mm512_add_epi32(_mm512_set1_epi32((int)block), _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0));
+    __m512i x1 = _mm512_set1_epi32((int)counter[0]), x2 = _mm512_set1_epi32((int)counter[1]), x3 = _mm512_set1_epi32((int)counter[2]);
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        __m512i h0, l0, h1, l1;
+        mirt__wide_avx512(x0, m0, &h0, &l0);
+        mirt__wide_avx512(x2, m1, &h1, &l1);
+        x0 = _mm512_xor_si512(_mm512_xor_si512(h1, x1), _mm512_set1_epi32((int)k0));
+        x2 = _mm512_xor_si512(_mm512_xor_si512(h0, x3), _mm512_set1_epi32((int)k1));
+        x1 = l1;
+        x3 = l0;
+    }
+    const __m512i a = _mm512_unpacklo_epi32(x0, x1), b = _mm512_unpackhi_epi32(x0, x1), c = _mm512_unpacklo_epi32(x2, x3), d = _mm512_unpackhi_epi32(x2, x3);
+    const __m512i out[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c), _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
+    for (int i = 0; i < 4; i++) { /* blocks i, 4 + i, 8 + i, 12 + i */
+        __m128i *to = (__m128i *)(void *)word + i;
+        _mm_storeu_si128(to, _mm512_castsi512_si128(out[i]));
+        _mm_storeu_si128(to + 4, _mm512_extracti32x4_epi32(out[i], 1));
+        _mm_storeu_si128(to + 8, _mm512_extracti32x4_epi32(out[i], 2));
+        _mm_storeu_si128(to + 12, _mm512_extracti32x4_epi32(out[i], 3));
+    }
+}
+#define MIRT__DRAW mirt__draw_avx512
 /* Eight by eight floats, for the instruction sets that have AVX: half the rows at a time in each
    half of the registers. */
 MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
@@ -6777,6 +6806,8 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__NAME,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
@@ -6786,7 +6817,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
@@ -6815,6 +6846,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
+#undef MIRT__DRAW
 #undef MIRT__K
 #undef MIRT__NAME
 #if defined(__clang__)
@@ -6899,6 +6931,39 @@ MIRT__INLINE void mirt__pair_avx2(float *to, int64_t next, const float *above, c
     _mm_storeu_ps(to, _mm_movelh_ps(a, b));
     _mm_storeu_ps(to + next, _mm_movehl_ps(b, a));
 }
+
+/* Eight products of 32 bits with m, as high and low halves. */
+MIRT__INLINE void mirt__wide_avx2(__m256i x, __m256i m, __m256i *high, __m256i *low) {
+    const __m256i even = _mm256_mul_epu32(x, m), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), m);
+    *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+    *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
+}
+
+static void mirt__draw_avx2(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
+    const __m256i m0 = _mm256_set1_epi32((int)0xD2511F53u), m1 = _mm256_set1_epi32((int)0xCD9E8D57u);
+    for (int part = 0; part < MIRT__DRAWS; part += 8) {
+        __m256i x0 = _mm256_add_epi32(_mm256_set1_epi32((int)(block + (uint32_t)part)), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+        __m256i x1 = _mm256_set1_epi32((int)counter[0]), x2 = _mm256_set1_epi32((int)counter[1]), x3 = _mm256_set1_epi32((int)counter[2]);
+        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+            __m256i h0, l0, h1, l1;
+            mirt__wide_avx2(x0, m0, &h0, &l0);
+            mirt__wide_avx2(x2, m1, &h1, &l1);
+            x0 = _mm256_xor_si256(_mm256_xor_si256(h1, x1), _mm256_set1_epi32((int)k0));
+            x2 = _mm256_xor_si256(_mm256_xor_si256(h0, x3), _mm256_set1_epi32((int)k1));
+            x1 = l1;
+            x3 = l0;
+        }
+        const __m256i a = _mm256_unpacklo_epi32(x0, x1), b = _mm256_unpackhi_epi32(x0, x1), c = _mm256_unpacklo_epi32(x2, x3), d = _mm256_unpackhi_epi32(x2, x3);
+        const __m256i out[4] = {_mm256_unpacklo_epi64(a, c), _mm256_unpackhi_epi64(a, c), _mm256_unpacklo_epi64(b, d), _mm256_unpackhi_epi64(b, d)};
+        for (int i = 0; i < 4; i++) { /* blocks i and 4 + i of these eight */
+            __m128i *to = (__m128i *)(void *)word + part + i;
+            _mm_storeu_si128(to, _mm256_castsi256_si128(out[i]));
+            _mm_storeu_si128(to + 4, _mm256_extracti128_si256(out[i], 1));
+        }
+    }
+}
+#define MIRT__DRAW mirt__draw_avx2
 /* Eight by eight floats, for the instruction sets that have AVX: half the rows at a time in each
    half of the registers. */
 MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
@@ -7398,6 +7463,8 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__NAME,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
@@ -7407,7 +7474,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
@@ -7436,6 +7503,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
+#undef MIRT__DRAW
 #undef MIRT__K
 #undef MIRT__NAME
 #if defined(__clang__)
@@ -7535,6 +7603,8 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
     vst1q_f32(to, vcombine_f32(vget_low_f32(a), vget_low_f32(b)));
     vst1q_f32(to + next, vcombine_f32(vget_high_f32(a), vget_high_f32(b)));
 }
+
+#define MIRT__DRAW mirt__common_draw
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
@@ -8015,6 +8085,8 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__NAME,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
@@ -8024,7 +8096,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
@@ -8053,6 +8125,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
+#undef MIRT__DRAW
 #undef MIRT__K
 #undef MIRT__NAME
 #endif
@@ -8162,6 +8235,8 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
     memcpy(to + next, above + 2, 2 * sizeof(float));
     memcpy(to + next + 2, below + 2, 2 * sizeof(float));
 }
+
+#define MIRT__DRAW mirt__common_draw
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
@@ -8642,6 +8717,8 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     MIRT__NAME,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
@@ -8651,7 +8728,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, mirt__common_dropout, mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
     MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
@@ -8680,6 +8757,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
 #undef MIRT__INLINE
+#undef MIRT__DRAW
 #undef MIRT__K
 #undef MIRT__NAME
 

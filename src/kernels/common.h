@@ -57,7 +57,12 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where);
 MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
-MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where);
+/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; each block's four words follow
+   each other. The instruction sets draw several at once. */
+#define MIRT__DRAWS 16
+typedef void (*mirt__draw_fn)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
+MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where, mirt__draw_fn draw);
 MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *where);
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);

@@ -194,42 +194,34 @@ MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *
 
 #undef MIRT__BINARY_PIECE
 
-#define MIRT__DRAWS 16 /* Philox blocks drawn side by side */
-
-/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, c1, c2, c3}, here so that the
-   compiler can do several at once; each block's four words follow each other. */
-static void mirt__common_draw(uint32_t block, uint32_t c1, uint32_t c2, uint32_t c3, uint64_t key, uint32_t *word) {
-    for (int i = 0; i < MIRT__DRAWS; i++) {
-        uint32_t x0 = block + (uint32_t)i, x1 = c1, x2 = c2, x3 = c3, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-        for (int round = 0; round < 10; round++) {
-            const uint64_t p0 = (uint64_t)0xD2511F53u * x0, p1 = (uint64_t)0xCD9E8D57u * x2;
-            x0 = (uint32_t)(p1 >> 32) ^ x1 ^ k0;
-            x1 = (uint32_t)p1;
-            x2 = (uint32_t)(p0 >> 32) ^ x3 ^ k1;
-            x3 = (uint32_t)p0;
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
-        }
-        word[4 * i] = x0;
-        word[4 * i + 1] = x1;
-        word[4 * i + 2] = x2;
-        word[4 * i + 3] = x3;
+MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word) {
+    const uint32_t seed[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    for (uint32_t i = 0; i < MIRT__DRAWS; i++) {
+        const uint32_t full[4] = {block + i, counter[0], counter[1], counter[2]};
+        mirt__philox(full, seed, word + 4 * i);
     }
 }
 
+typedef struct mirt__dropping {
+    const mirt__dropout *d;
+    mirt__draw_fn draw;
+} mirt__dropping;
+
 static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__dropout *d = (const mirt__dropout *)args;
+    const mirt__dropping *dropping = (const mirt__dropping *)args;
+    const mirt__dropout *d = dropping->d;
     const float kept = 1 - d->rate;
     const int32_t limit = (int32_t)ceilf(d->rate * 16777216.0f); /* unit >= rate, without the fraction */
     uint32_t word[4 * MIRT__DRAWS];
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const uint64_t row = (uint64_t)(d->first_row + r);
+        const uint32_t counter[3] = {(uint32_t)row, (uint32_t)(row >> 32), d->step};
         for (int64_t j = 0; j < d->n; j += 4 * MIRT__DRAWS) {
             const int64_t count = d->n - j < 4 * MIRT__DRAWS ? d->n - j : 4 * MIRT__DRAWS;
             const float *x = d->x + r * d->n + j;
             float *y = d->y + r * d->n + j;
-            mirt__common_draw((uint32_t)(j / 4), (uint32_t)row, (uint32_t)(row >> 32), d->step, d->key, word);
+            dropping->draw((uint32_t)(j / 4), counter, d->key, word);
             MIRT__INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
                 /* Whether to keep an element cannot be predicted: bits cut off instead of a branch. */
@@ -243,10 +235,9 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
     }
 }
 
-#undef MIRT__DRAWS
-
-MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, args);
+MIRT__LIB void mirt__common_dropout(const mirt__dropout *args, const mirt__where *where, mirt__draw_fn draw) {
+    const mirt__dropping dropping = {args, draw};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_dropout_rows, &dropping);
 }
 
 static uint8_t mirt__common_float_to_u8(float x) {
