@@ -1176,13 +1176,13 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
    the model, operations outside of layers, constants among them) and compile settings as JSON in its metadata. The same model
-   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, losses
-   and metrics of your own are left out (compile again after loading), layers of your own are by the names of
-   their classes. MIRT_E_STATE: not compiled, or with operations of your own outside of your layers, or a view (all
-   fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
+   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
+   losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
+   MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
-/* Rebuilds a saved model under any strategy, which knows the classes of its own layers (mirt_register_layer); ready to evaluate, predict and train on. NULL:
-   MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
+/* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
+   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
+   with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);
@@ -19235,6 +19235,10 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     for (const mirt_model *m = owner; m; m = m->owner) {
         if (m == part) return mirt__fail(MIRT_E_INVALID, "%s cannot be a part of itself", part->name);
     }
+    if (part->is_view) {
+        return mirt__fail(MIRT_E_STATE, "%s: a view shares the weights of the model that it looks into, and cannot be a part of another; "
+                          "record that part as a model of its own", part->name);
+    }
     if (part->owner == owner) return MIRT_OK;
     if (part->owner) {
         return mirt__fail(MIRT_E_STATE, "%s is a part of %s already; a model can be a part of one other only", part->name, part->owner->name);
@@ -21290,7 +21294,6 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     mirt__replica_share(f, replica, &row);
     mirt__row_bases(f, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
-    if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first);
     b->state = f->states + (size_t)replica * f->state_bytes;
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
@@ -22890,6 +22893,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
     if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
     if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);

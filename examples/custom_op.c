@@ -37,16 +37,15 @@ static int mish_backward(const mirt_op_call *call, void *user) {
 }
 static const mirt_op_class mish = {.name = "mish", .forward = mish_forward, .backward = mish_backward};
 
-/* A layer: mish, then squeeze and excitation, Hu et al. 2018: what an image shows at large gates its channels. */
+/* A layer: squeeze and excitation, Hu et al. 2018: what an image shows at large gates its channels. */
 typedef struct excite_config { int units; } excite_config;
 static mirt_tensor *excite_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
     int channels = (int)mirt_tensor_shape(in[0]).dim[3];
-    mirt_tensor *y = mirt_custom_op(&mish, in, num_in, NULL);
-    mirt_tensor *x = mirt_reduce_mean(y, 1u << 1 | 1u << 2, false); /* over height and width */
+    mirt_tensor *x = mirt_reduce_mean(in[0], 1u << 1 | 1u << 2, false); /* over height and width */
     x = mirt_dense(x, &(mirt_dense_desc){.units = ((const excite_config *)config)->units, .activation = MIRT_RELU, .name = "squeeze"});
     x = mirt_dense(x, &(mirt_dense_desc){.units = channels, .name = "gate"});
     x = mirt_sigmoid(mirt_multiply(x, mirt_layer_variable(layer, "strength", MIRT_SHAPE(channels), mirt_ones(), true)));
-    return (void)user, mirt_multiply(y, mirt_reshape(x, MIRT_SHAPE(1, 1, channels)));
+    return (void)num_in, (void)user, mirt_multiply(in[0], mirt_reshape(x, MIRT_SHAPE(1, 1, channels)));
 }
 static const mirt_field excite_fields[] = {{"units", MIRT_FIELD_INT, offsetof(excite_config, units)}};
 static const mirt_layer_class excite = {.class_name = "Excite", .config_size = sizeof(excite_config),
@@ -90,21 +89,23 @@ int main(void) {
     mirt_model *model = mirt_model_create(strategy, "own");
     mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(28, 28, 1)), 1.0f / 255, 0);
     x = mirt_conv2d(x, &(mirt_conv2d_desc){.filters = 12, .kernel = {5, 5}, .strides = {2, 2}});
+    x = mirt_custom_op(&mish, &x, 1, NULL);
     x = mirt_custom_layer(&excite, &x, 1, &(excite_config){.units = 4}, NULL);
     mirt_model_output(model, mirt_dense(mirt_flatten(x), &(mirt_dense_desc){.units = CLASSES}));
-    const mirt_compile_desc how = {.optimizer = mirt_adam(3e-3f), .custom_losses = {&smoothed}, .metrics = {MIRT_ACCURACY},
-        .custom_metrics = {&recall}};
-    mirt_compile(model, &how);
+    mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(3e-3f), .custom_losses = {&smoothed},
+        .metrics = {MIRT_ACCURACY}, .custom_metrics = {&recall}});
     mirt_history *history = mirt_fit(model, train, &(mirt_fit_desc){.epochs = 8, .validation = test, .callbacks = {&early}});
 
-    /* Code is not saved: who loads the model says what the names in the file mean, and compiles. */
+    /* Code is not saved: who loads the model says what the names in the file mean. */
     mirt_logs logs[2];
+    mirt_register_op(other, &mish);
     mirt_register_layer(other, &excite);
+    mirt_register_loss(other, &smoothed);
+    mirt_register_metric(other, &recall);
     mirt_model *loaded = NULL;
     if (history && mirt_save(model, "own.safetensors", MIRT_SAVE_ALL) == MIRT_OK) loaded = mirt_load(other, "own.safetensors");
     remove("own.safetensors");
-    if (!loaded || mirt_evaluate(model, test, &logs[0]) != MIRT_OK || mirt_compile(loaded, &how) != MIRT_OK ||
-        mirt_evaluate(loaded, test, &logs[1]) != MIRT_OK) {
+    if (!loaded || mirt_evaluate(model, test, &logs[0]) != MIRT_OK || mirt_evaluate(loaded, test, &logs[1]) != MIRT_OK) {
         fprintf(stderr, "%s\n", mirt_last_error());
         return 1;
     }

@@ -978,13 +978,13 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
    the model, operations outside of layers, constants among them) and compile settings as JSON in its metadata. The same model
-   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, losses
-   and metrics of your own are left out (compile again after loading), layers of your own are by the names of
-   their classes. MIRT_E_STATE: not compiled, or with operations of your own outside of your layers, or a view (all
-   fine with MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
+   gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
+   losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
+   MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
-/* Rebuilds a saved model under any strategy, which knows the classes of its own layers (mirt_register_layer); ready to evaluate, predict and train on. NULL:
-   MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE with file and tensor, MIRT_E_NOMEM. */
+/* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
+   ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
+   with file and tensor, MIRT_E_NOMEM. */
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path);
 /* `data` is borrowed during the call. */
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size);

@@ -47,6 +47,18 @@ static int works(mirt_model *model) {
     return mirt_train_step(model, xs(), ys(), NULL) == MIRT_OK && mirt_predict_arrays(model, xs(), out, N * 3) == MIRT_OK;
 }
 
+static void test_views(void) {
+    mirt_model *model = small_model(), *other = mirt_model_create(strategy, "other");
+    mirt_tensor *flat = mirt_layer_output(model, "flatten");
+    mirt_model *view = mirt_model_view(model, &flat, 1);
+    float out[N * PIXELS];
+    refused(mirt_predict_arrays(view, xs(), out, N * PIXELS) != MIRT_OK, MIRT_E_STATE, "call mirt_compile first");
+    ok(mirt_compile(view, NULL) == MIRT_OK && mirt_predict_arrays(view, xs(), out, N * PIXELS) == MIRT_OK, "a view predicts once it is compiled");
+    refused(mirt_save(view, "view.safetensors", MIRT_SAVE_ALL) != MIRT_OK, MIRT_E_STATE, "a view of small is saved as weights alone");
+    refused(!mirt_call(view, mirt_input(other, MIRT_SHAPE(SIDE, SIDE)), MIRT_TRAINING_AUTO), MIRT_E_STATE, "a view shares the weights of the model");
+    ok(works(model), "the model is as it was");
+}
+
 static void test_order(void) {
     float kernel[PIXELS * 3] = {0};
     mirt_model *model = small_model();
@@ -229,6 +241,7 @@ int main(void) {
     for (int i = 0; i < N; i++) labels[i] = (uint8_t)(i % 3);
     for (int i = 0; i < N * PIXELS; i++) floats[i] = bytes[i] = (uint8_t)(i * 5);
     test_order();
+    test_views();
     test_compile_again();
     test_callbacks();
     test_arguments();

@@ -194,6 +194,10 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     for (const mirt_model *m = owner; m; m = m->owner) {
         if (m == part) return mirt__fail(MIRT_E_INVALID, "%s cannot be a part of itself", part->name);
     }
+    if (part->is_view) {
+        return mirt__fail(MIRT_E_STATE, "%s: a view shares the weights of the model that it looks into, and cannot be a part of another; "
+                          "record that part as a model of its own", part->name);
+    }
     if (part->owner == owner) return MIRT_OK;
     if (part->owner) {
         return mirt__fail(MIRT_E_STATE, "%s is a part of %s already; a model can be a part of one other only", part->name, part->owner->name);

@@ -48,7 +48,6 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     mirt__replica_share(f, replica, &row);
     mirt__row_bases(f, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
-    if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first);
     b->state = f->states + (size_t)replica * f->state_bytes;
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }

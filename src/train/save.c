@@ -70,6 +70,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
     if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
     if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
