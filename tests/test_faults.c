@@ -36,7 +36,7 @@ static int test_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
 
 enum { SAMPLES = 10, SIDE = 6, PIXELS = SIDE * SIDE, CLASSES = 3 };
 static uint8_t pixels[SAMPLES * PIXELS], labels[SAMPLES];
-static char directory[64], images_path[96], labels_path[96], model_path[96], save_path[96];
+static char directory[64], images_path[96], labels_path[96], model_path[96], save_path[96], more_path[96];
 static unsigned char *saved;
 static size_t saved_size;
 
@@ -431,6 +431,14 @@ static mirt_status do_load(world *w) {
     return MIRT_OK;
 }
 
+/* What is loaded stands beside the model. */
+static mirt_status do_load_more(world *w) {
+    mirt_model *model = mirt_load(w->strategy, more_path);
+    if (!model) return mirt_last_status();
+    mirt_model_destroy(model);
+    return MIRT_OK;
+}
+
 static mirt_status do_load_memory(world *w) {
     mirt_model *model = mirt_load_memory(w->strategy, saved, saved_size);
     if (!model) return mirt_last_status();
@@ -476,6 +484,8 @@ static const fault_case cases[] = {
     {"a step of them", {make_strategy, make_more, compile_custom, NULL}, do_step, do_step},
     {"a function", {make_strategy, make_more, compile_adam, NULL}, do_function, do_step},
     {"a view", {make_strategy, make_more, NULL, NULL}, do_view, NULL},
+    {"mirt_save of them", {make_strategy, make_more, compile_adam, NULL}, do_save, do_step},
+    {"mirt_load of them", {make_strategy, make_more, NULL, NULL}, do_load_more, compile_adam},
     {"mirt_save of weights of them", {make_strategy, make_more, compile_adam, NULL}, do_save_weights, do_step},
     {"mirt_summary of them", {make_strategy, make_more, compile_adam, NULL}, do_summary, do_step},
     {"mirt_model_by_name", {make_strategy, NULL, NULL, NULL}, make_ready_made, NULL},
@@ -629,6 +639,7 @@ static bool make_files(void) {
     snprintf(images_path, sizeof images_path, "%s/t10k-images-idx3-ubyte", directory);
     snprintf(labels_path, sizeof labels_path, "%s/t10k-labels-idx1-ubyte", directory);
     snprintf(model_path, sizeof model_path, "%s/model.safetensors", directory);
+    snprintf(more_path, sizeof more_path, "%s/more.safetensors", directory);
     snprintf(save_path, sizeof save_path, "%s/saved.safetensors", directory);
     for (int i = 0; i < SAMPLES * PIXELS; i++) pixels[i] = (uint8_t)(i * 37 % 251);
     for (int i = 0; i < SAMPLES; i++) labels[i] = (uint8_t)(i % CLASSES);
@@ -636,7 +647,8 @@ static bool make_files(void) {
     write_idx(labels_path, labels, 1, sizeof labels);
     memset(&w, 0, sizeof w);
     bool made_all = make_strategy(&w) == MIRT_OK && make_model(&w) == MIRT_OK && compile_adam(&w) == MIRT_OK && do_step(&w) == MIRT_OK &&
-                    do_save(&w) == MIRT_OK && mirt_save(w.model, model_path, MIRT_SAVE_ALL) == MIRT_OK;
+                    do_save(&w) == MIRT_OK && mirt_save(w.model, model_path, MIRT_SAVE_ALL) == MIRT_OK &&
+                    make_more(&w) == MIRT_OK && compile_adam(&w) == MIRT_OK && mirt_save(w.model, more_path, MIRT_SAVE_ALL) == MIRT_OK;
     destroy(&w);
     saved = slurp(model_path, &saved_size);
     return made_all && saved_size > 0;
@@ -644,7 +656,8 @@ static bool make_files(void) {
 
 static void remove_files(void) {
     free(saved);
-    ok(remove(images_path) == 0 && remove(labels_path) == 0 && remove(model_path) == 0 && remove(save_path) == 0 && rmdir(directory) == 0,
+    ok(remove(images_path) == 0 && remove(labels_path) == 0 && remove(model_path) == 0 && remove(save_path) == 0 &&
+       remove(more_path) == 0 && rmdir(directory) == 0,
        "no temporary file is left beside the saved ones");
 }
 
