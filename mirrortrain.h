@@ -13226,8 +13226,8 @@ typedef struct mirt__copying {
     mirt_tensor *const *replacement;    /* ... and what stands for them in the target */
     int num_replaced;
     int first_variable;    /* added to the variables' indices */
-    const char *prefix;    /* of the nodes' names, or NULL */
-    uint64_t salt;         /* mixed into the keys of random streams; 0: none */
+    const char *prefix;    /* of the nodes' names, or NULL; mixed into the keys of random streams, as is */
+    uint64_t salt;         /* 0: none */
     mirt_training training; /* marks the copies, unless MIRT_TRAINING_AUTO */
     const mirt__mode *mode; /* NULL: copies as they are; otherwise lowers */
 } mirt__copying;
@@ -15939,6 +15939,14 @@ static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, c
     return full;
 }
 
+/* Copies of copies, made in another order, have other keys. */
+static uint64_t mirt__copy_key(const mirt__copying *c, uint64_t key) {
+    uint64_t mixed = (c->prefix ? mirt__hash(c->prefix) : 0) + c->salt * 0x9E3779B97F4A7C15u;
+    if (!mixed) return key;
+    key = (key ^ mixed) * 0xBF58476D1CE4E5B9u;
+    return key ^ key >> 31;
+}
+
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable) {
     for (int i = 0; i < graph->count; i++) {
         if (graph->node[i]->id == MIRT__OP_variable && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
@@ -15960,7 +15968,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
         memcpy(data, copy.a.data, copy.a.bytes);
         copy.a.data = data;
     }
-    if (c->salt) copy.a.key ^= c->salt * 0x9E3779B97F4A7C15u;
+    if (copy.a.key) copy.a.key = mirt__copy_key(c, copy.a.key);
     if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
     if (c->mode && from->op->lower) {
@@ -17087,7 +17095,8 @@ typedef struct mirt__variable {
     int64_t count;
     size_t offset;   /* bytes in the weight block */
     bool trainable;  /* as it was made */
-    bool frozen;     /* by mirt_set_trainable */
+    bool freeze;     /* by mirt_set_trainable; */
+    bool frozen;     /* in force: as it was when the variables were given places */
     mirt_initializer initializer;
     double fan_in, fan_out;
 } mirt__variable;
@@ -17233,7 +17242,9 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 /* Of the library, or registered with the strategy; NULL when there is none. */
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name);
+/* The index, or -1 with an error that names the nearest one. */
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
+MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */
@@ -17247,13 +17258,15 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+/* One of the model and those that share its weights which is being trained, or NULL. */
+MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
-/* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
 /* Declares a variable like `from`, of another model. */
 MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from);
+/* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
 MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix);
 
 /* --- initializers.c --- */
@@ -18608,6 +18621,9 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
     if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
         return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
     }
+    if (model->owner) {
+        return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; layers come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name), (mirt_tensor *)NULL;
+    }
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
     model->building = layer;
@@ -18888,42 +18904,50 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     return model;
 }
 
-/* The weights of its parts go with a model. */
-static void mirt__orphan_parts(mirt_model *model) {
+/* The weights of its parts go with a model, and with those what was made for them. */
+static void mirt__weights_gone(mirt_model *model, const char *owner) {
+    if (model->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
+        model->graph.status = MIRT_E_STATE;
+        snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
+    }
+    mirt__compile_forget(model);
+    mirt__functions_free(model);
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (m->owner == model) mirt__weights_gone(m, owner);
+    }
+}
+
+/* A model without weights leaves its parts as they were before they became parts. */
+static void mirt__orphan_parts(mirt_model *model, bool weights) {
     mirt_model *m = model->strategy->models;
     while (m) {
-        mirt_model *next = m->next;
-        if (m->owner == model) {
-            if (m->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
-                m->graph.status = MIRT_E_STATE;
-                snprintf(m->graph.error, sizeof m->graph.error, "the weights of %s went with %s, of which it was a part", m->name, model->name);
-            }
-            m->owner = NULL;
-            mirt__compile_forget(m);
-            mirt__functions_free(m);
-            if (m->doomed) {
-                mirt_model_destroy(m);
-                next = model->strategy->models; /* its own parts may have gone too */
-            }
+        if (m->owner != model) {
+            m = m->next;
+            continue;
         }
-        m = next;
+        if (weights) mirt__weights_gone(m, model->name);
+        m->owner = NULL;
+        if (m->doomed) mirt_model_destroy(m);
+        m = model->strategy->models; /* its own parts may have gone too */
     }
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model) return;
-    if (model->busy) {
-        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; it cannot be destroyed before mirt_fit returns", model->name);
+    const mirt_model *busy = mirt__family_busy(model);
+    if (busy) {
+        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; %s cannot be destroyed before mirt_fit returns", busy->name, model == busy ? "it" : model->name);
         return;
     }
     if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
         model->doomed = true;
         return;
     }
+    const bool weights = mirt__root(model, NULL)->weight[0] != NULL;
     mirt__compile_forget(model);
     mirt__functions_free(model);
     mirt__weights_free(model);
-    mirt__orphan_parts(model);
+    mirt__orphan_parts(model, weights);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
@@ -18984,6 +19008,10 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
+        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;
+        return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
+    }
     model->config = *desc;
     return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
 }
@@ -19069,14 +19097,22 @@ static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align
 /* Whether the variables lie as their flags want it. */
 static bool mirt__variables_fit(const mirt_model *model) {
     for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        if (v->count && mirt__is_trained(v) != (v->offset < model->trained_bytes)) return false;
+        if (model->variable[i].freeze != model->variable[i].frozen) return false;
     }
     return true;
 }
 
+/* What was asked for takes effect, in the models that share the weights too. */
+static void mirt__variables_freeze(mirt_model *model) {
+    for (int i = 0; i < model->num_variables; i++) model->variable[i].frozen = model->variable[i].freeze;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (m->owner == model) mirt__variables_freeze(m);
+    }
+}
+
 static void mirt__variables_place(mirt_model *model) {
     size_t at = 0;
+    mirt__variables_freeze(model);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < model->num_variables; i++) {
             mirt__variable *v = &model->variable[i];
@@ -19129,7 +19165,7 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     if (part->weight[0]) {
-        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, mirt__weight_at(part, 0, i));
+        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
         mirt__weights_free(part);
     }
     for (mirt_model *m = part->strategy->models; m; m = m->next) {
@@ -19138,9 +19174,25 @@ static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__compile_forget(part);
 }
 
+MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model) {
+    if (model->busy) return model;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        mirt_model *busy = m->owner == model ? mirt__family_busy(m) : NULL;
+        if (busy) return busy;
+    }
+    return NULL;
+}
+
+/* The weights of a model cannot be moved while it, or one that shares them, is being trained. */
+static mirt_status mirt__check_movable(mirt_model *model) {
+    const mirt_model *busy = mirt__family_busy(model);
+    return busy ? mirt__fail(MIRT_E_STATE, "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns", busy->name, model->name) : MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
+    if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
     if (!mirt__weights_allocate(model, model->weight)) {
         memset(model->weight, 0, sizeof model->weight);
@@ -19160,6 +19212,7 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
+    if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
     char *block[MIRT__MAX_DEVICES];
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
@@ -19233,17 +19286,18 @@ MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from
 
 MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix) {
     for (const mirt_model *m = owner; m; m = m->owner) {
-        if (m == part) return mirt__fail(MIRT_E_INVALID, "%s cannot be a part of itself", part->name);
+        if (m == part) return mirt__fail(MIRT_E_INVALID, "cannot be a part of itself");
     }
+    if (part->strategy != owner->strategy) return mirt__fail(MIRT_E_INVALID, "is of another strategy than %s", owner->name);
     if (part->is_view) {
-        return mirt__fail(MIRT_E_STATE, "%s: a view shares the weights of the model that it looks into, and cannot be a part of another; "
-                          "record that part as a model of its own", part->name);
+        return mirt__fail(MIRT_E_STATE, "a view shares the weights of the model that it looks into, and cannot be a part of another; "
+                          "record that part as a model of its own");
     }
     if (part->owner == owner) return MIRT_OK;
     if (part->owner) {
-        return mirt__fail(MIRT_E_STATE, "%s is a part of %s already; a model can be a part of one other only", part->name, part->owner->name);
+        return mirt__fail(MIRT_E_STATE, "is a part of %s already; a model can be a part of one other only", part->owner->name);
     }
-    if (part->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained", part->name);
+    if (mirt__family_busy(part)) return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned", owner->name);
     int first = owner->num_variables;
     for (int i = 0; i < part->num_variables; i++) {
         if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
@@ -19258,7 +19312,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
 /* >>trainable flags */
 
 static void mirt__freeze(mirt_model *model, int variable, bool frozen) {
-    model->variable[variable].frozen = frozen;
+    model->variable[variable].freeze = frozen;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         int at = variable - m->owner_first;
         if (m->owner == model && at >= 0 && at < m->num_variables) mirt__freeze(m, at, frozen);
@@ -19289,7 +19343,7 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     for (int i = 0; i < model->num_layers; i++) { /* a layer without weights has nothing to freeze */
         if (mirt__matches(model->layer[i]->name, prefix)) return MIRT_OK;
     }
-    mirt__variable_find(model, prefix);
+    mirt__layer_find(model, prefix);
     return mirt_last_status();
 }
 
@@ -19302,7 +19356,8 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     memset(&like, 0, sizeof like);
     like.name = name;
     like.shape = shape;
-    like.count = mirt__shape_count(&shape);
+    const bool shaped = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
+    like.count = shaped ? mirt__shape_count(&shape) : 0;
     like.trainable = trainable;
     like.initializer = initializer;
     like.fan_in = like.fan_out = (double)like.count;
@@ -19313,7 +19368,8 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
     if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
-    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, mirt__shape_text(&shape, text));
+    else if (strchr(name, '/') || !mirt__utf8_valid(name, strlen(name))) mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
+    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
     else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
         return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
     }
@@ -19326,6 +19382,7 @@ MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!loss) return mirt__fail_missing("mirt_add_loss", "tensor");
     bool fits = loss->dtype == MIRT_FLOAT32 && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1);
+    if (model->compiled || model->owner) return mirt__fail(MIRT_E_STATE, "%s is %s; mirt_add_loss comes before that", model->name, model->owner ? "a part of another model" : "compiled");
     if (loss->node->graph != &model->graph) mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
     else if (!fits) mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name, mirt__shape_text(&loss->shape, text));
     else if (mirt__term_add(model, loss)) return MIRT_OK;
@@ -19344,20 +19401,25 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
     out->name = v->name;
     out->shape = v->shape;
     out->count = v->count;
-    out->trainable = mirt__is_trained(v);
+    out->trainable = v->trainable && !v->freeze;
     return MIRT_OK;
 }
 
-/* The index of the variable `name`, or -1 with an error that names the nearest one. */
-MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+/* The index of the variable or layer `name`, or -1 with an error that names the nearest one. */
+static int mirt__name_find(const mirt_model *model, const char *name, bool layers) {
     mirt__suggestion guess = {name, NULL, ""};
-    for (int i = 0; i < model->num_variables; i++) {
-        if (strcmp(model->variable[i].name, name) == 0) return i;
-        mirt__guess(&guess, model->variable[i].name);
+    int count = layers ? model->num_layers : model->num_variables;
+    for (int i = 0; i < count; i++) {
+        const char *other = layers ? model->layer[i]->name : model->variable[i].name;
+        if (strcmp(other, name) == 0) return i;
+        mirt__guess(&guess, other);
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s", model->name, name, mirt__did_you_mean(&guess));
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name, mirt__did_you_mean(&guess));
     return -1;
 }
+
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, false); }
+MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, true); }
 
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
 static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
@@ -20628,12 +20690,15 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
     mirt_tensor *own[MIRT_MAX_OUTPUTS];
-    if (!model || !x || count < 1 || !x[0]) return NULL;
+    if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
+    if (!model) return mirt__fail_missing("mirt_call", "model"), mirt__graph_poison(graph), (mirt_tensor *)NULL;
     for (int i = 0; i < count; i++) {
         if (!x[i] || graph->status != MIRT_OK) return NULL;
     }
-    if (mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
+    bool known = (int)training >= MIRT_TRAINING_AUTO && training <= MIRT_TRAINING_OFF;
+    if (!known) mirt__fail(MIRT_E_INVALID, "%s: there is no way of training number %d", model->name, (int)training);
+    if (!known || mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
         mirt__graph_poison(graph);
         return NULL;
     }
@@ -20645,14 +20710,9 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
-    mirt__suggestion guess = {layer, NULL, ""};
     if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
-    for (int i = 0; i < model->num_layers; i++) {
-        if (strcmp(model->layer[i]->name, layer) == 0) return model->layer[i]->out[0];
-        mirt__guess(&guess, model->layer[i]->name);
-    }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s", model->name, layer, mirt__did_you_mean(&guess));
-    return NULL;
+    int index = mirt__layer_find(model, layer);
+    return index < 0 ? NULL : model->layer[index]->out[0];
 }
 
 static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *const *outputs, int count) {
@@ -20685,6 +20745,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
         if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
         if (outputs[i]->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s", model->name), (mirt_model *)NULL;
     }
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_model *view = mirt_model_create(model->strategy, model->name);
     if (!view) return NULL;
@@ -20692,7 +20753,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
         mirt_model_destroy(view);
         return NULL;
     }
-    view->owner = model;
+    view->owner = model->is_view ? model->owner : model;
     view->is_view = true;
     return view;
 }
@@ -22597,6 +22658,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     }
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
+    if (d->validation == dataset && d->steps_per_epoch) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
+    }
     model->busy = dataset->busy = true;
     model->strategy->fits++;
     mirt__free(model->history_logs);

@@ -132,6 +132,14 @@ static const char *mirt__copy_name(mirt__graph *graph, const mirt__copying *c, c
     return full;
 }
 
+/* Copies of copies, made in another order, have other keys. */
+static uint64_t mirt__copy_key(const mirt__copying *c, uint64_t key) {
+    uint64_t mixed = (c->prefix ? mirt__hash(c->prefix) : 0) + c->salt * 0x9E3779B97F4A7C15u;
+    if (!mixed) return key;
+    key = (key ^ mixed) * 0xBF58476D1CE4E5B9u;
+    return key ^ key >> 31;
+}
+
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable) {
     for (int i = 0; i < graph->count; i++) {
         if (graph->node[i]->id == MIRT__OP_variable && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
@@ -153,7 +161,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
         memcpy(data, copy.a.data, copy.a.bytes);
         copy.a.data = data;
     }
-    if (c->salt) copy.a.key ^= c->salt * 0x9E3779B97F4A7C15u;
+    if (copy.a.key) copy.a.key = mirt__copy_key(c, copy.a.key);
     if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
     if (c->mode && from->op->lower) {

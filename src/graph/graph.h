@@ -197,8 +197,8 @@ typedef struct mirt__copying {
     mirt_tensor *const *replacement;    /* ... and what stands for them in the target */
     int num_replaced;
     int first_variable;    /* added to the variables' indices */
-    const char *prefix;    /* of the nodes' names, or NULL */
-    uint64_t salt;         /* mixed into the keys of random streams; 0: none */
+    const char *prefix;    /* of the nodes' names, or NULL; mixed into the keys of random streams, as is */
+    uint64_t salt;         /* 0: none */
     mirt_training training; /* marks the copies, unless MIRT_TRAINING_AUTO */
     const mirt__mode *mode; /* NULL: copies as they are; otherwise lowers */
 } mirt__copying;

@@ -127,12 +127,15 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
     mirt_tensor *own[MIRT_MAX_OUTPUTS];
-    if (!model || !x || count < 1 || !x[0]) return NULL;
+    if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
+    if (!model) return mirt__fail_missing("mirt_call", "model"), mirt__graph_poison(graph), (mirt_tensor *)NULL;
     for (int i = 0; i < count; i++) {
         if (!x[i] || graph->status != MIRT_OK) return NULL;
     }
-    if (mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
+    bool known = (int)training >= MIRT_TRAINING_AUTO && training <= MIRT_TRAINING_OFF;
+    if (!known) mirt__fail(MIRT_E_INVALID, "%s: there is no way of training number %d", model->name, (int)training);
+    if (!known || mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
         mirt__graph_poison(graph);
         return NULL;
     }
@@ -144,14 +147,9 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
-    mirt__suggestion guess = {layer, NULL, ""};
     if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
-    for (int i = 0; i < model->num_layers; i++) {
-        if (strcmp(model->layer[i]->name, layer) == 0) return model->layer[i]->out[0];
-        mirt__guess(&guess, model->layer[i]->name);
-    }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no layer \"%s\"%s", model->name, layer, mirt__did_you_mean(&guess));
-    return NULL;
+    int index = mirt__layer_find(model, layer);
+    return index < 0 ? NULL : model->layer[index]->out[0];
 }
 
 static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *const *outputs, int count) {
@@ -184,6 +182,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
         if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
         if (outputs[i]->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s", model->name), (mirt_model *)NULL;
     }
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_model *view = mirt_model_create(model->strategy, model->name);
     if (!view) return NULL;
@@ -191,7 +190,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
         mirt_model_destroy(view);
         return NULL;
     }
-    view->owner = model;
+    view->owner = model->is_view ? model->owner : model;
     view->is_view = true;
     return view;
 }

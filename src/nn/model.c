@@ -24,42 +24,50 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     return model;
 }
 
-/* The weights of its parts go with a model. */
-static void mirt__orphan_parts(mirt_model *model) {
+/* The weights of its parts go with a model, and with those what was made for them. */
+static void mirt__weights_gone(mirt_model *model, const char *owner) {
+    if (model->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
+        model->graph.status = MIRT_E_STATE;
+        snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
+    }
+    mirt__compile_forget(model);
+    mirt__functions_free(model);
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (m->owner == model) mirt__weights_gone(m, owner);
+    }
+}
+
+/* A model without weights leaves its parts as they were before they became parts. */
+static void mirt__orphan_parts(mirt_model *model, bool weights) {
     mirt_model *m = model->strategy->models;
     while (m) {
-        mirt_model *next = m->next;
-        if (m->owner == model) {
-            if (m->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
-                m->graph.status = MIRT_E_STATE;
-                snprintf(m->graph.error, sizeof m->graph.error, "the weights of %s went with %s, of which it was a part", m->name, model->name);
-            }
-            m->owner = NULL;
-            mirt__compile_forget(m);
-            mirt__functions_free(m);
-            if (m->doomed) {
-                mirt_model_destroy(m);
-                next = model->strategy->models; /* its own parts may have gone too */
-            }
+        if (m->owner != model) {
+            m = m->next;
+            continue;
         }
-        m = next;
+        if (weights) mirt__weights_gone(m, model->name);
+        m->owner = NULL;
+        if (m->doomed) mirt_model_destroy(m);
+        m = model->strategy->models; /* its own parts may have gone too */
     }
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model) return;
-    if (model->busy) {
-        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; it cannot be destroyed before mirt_fit returns", model->name);
+    const mirt_model *busy = mirt__family_busy(model);
+    if (busy) {
+        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; %s cannot be destroyed before mirt_fit returns", busy->name, model == busy ? "it" : model->name);
         return;
     }
     if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
         model->doomed = true;
         return;
     }
+    const bool weights = mirt__root(model, NULL)->weight[0] != NULL;
     mirt__compile_forget(model);
     mirt__functions_free(model);
     mirt__weights_free(model);
-    mirt__orphan_parts(model);
+    mirt__orphan_parts(model, weights);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
@@ -120,6 +128,10 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
     if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if ((int)desc->reduction < 0 || desc->reduction > MIRT_SUM) return mirt__fail(MIRT_E_INVALID, "there is no reduction number %d", (int)desc->reduction);
     if (mirt__optimizer_check(&desc->optimizer) != MIRT_OK) return mirt_last_status();
+    for (int i = model->num_outputs; i < MIRT_MAX_OUTPUTS; i++) {
+        if (!desc->losses[i] && !desc->custom_losses[i] && desc->loss_weights[i] == 0) continue;
+        return mirt__fail(MIRT_E_INVALID, "a loss for output %d; %s has %d", i, model->name, model->num_outputs);
+    }
     model->config = *desc;
     return mirt__losses_check(model) == MIRT_OK ? mirt__metrics_collect(model) : mirt_last_status();
 }

@@ -10,7 +10,8 @@ typedef struct mirt__variable {
     int64_t count;
     size_t offset;   /* bytes in the weight block */
     bool trainable;  /* as it was made */
-    bool frozen;     /* by mirt_set_trainable */
+    bool freeze;     /* by mirt_set_trainable; */
+    bool frozen;     /* in force: as it was when the variables were given places */
     mirt_initializer initializer;
     double fan_in, fan_out;
 } mirt__variable;
@@ -156,7 +157,9 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
 MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term);
 /* Of the library, or registered with the strategy; NULL when there is none. */
 MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy *strategy, const char *class_name);
+/* The index, or -1 with an error that names the nearest one. */
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
+MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */
@@ -170,13 +173,15 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+/* One of the model and those that share its weights which is being trained, or NULL. */
+MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
-/* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
 /* Declares a variable like `from`, of another model. */
 MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from);
+/* Makes `part` a part of `owner`, its variables' names beginning with "prefix/". */
 MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix);
 
 /* --- initializers.c --- */

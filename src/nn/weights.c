@@ -1,3 +1,4 @@
+#include "../formats/json.h"
 #include "../ops/ops.h"
 #include "model.h"
 /* Weights: where variables lie, who owns them, reading and setting them.
@@ -28,14 +29,22 @@ static size_t mirt__variable_bytes(const mirt__variable *v) { return mirt__align
 /* Whether the variables lie as their flags want it. */
 static bool mirt__variables_fit(const mirt_model *model) {
     for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        if (v->count && mirt__is_trained(v) != (v->offset < model->trained_bytes)) return false;
+        if (model->variable[i].freeze != model->variable[i].frozen) return false;
     }
     return true;
 }
 
+/* What was asked for takes effect, in the models that share the weights too. */
+static void mirt__variables_freeze(mirt_model *model) {
+    for (int i = 0; i < model->num_variables; i++) model->variable[i].frozen = model->variable[i].freeze;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (m->owner == model) mirt__variables_freeze(m);
+    }
+}
+
 static void mirt__variables_place(mirt_model *model) {
     size_t at = 0;
+    mirt__variables_freeze(model);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < model->num_variables; i++) {
             mirt__variable *v = &model->variable[i];
@@ -88,7 +97,7 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     if (part->weight[0]) {
-        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, mirt__weight_at(part, 0, i));
+        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
         mirt__weights_free(part);
     }
     for (mirt_model *m = part->strategy->models; m; m = m->next) {
@@ -97,9 +106,25 @@ static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__compile_forget(part);
 }
 
+MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model) {
+    if (model->busy) return model;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        mirt_model *busy = m->owner == model ? mirt__family_busy(m) : NULL;
+        if (busy) return busy;
+    }
+    return NULL;
+}
+
+/* The weights of a model cannot be moved while it, or one that shares them, is being trained. */
+static mirt_status mirt__check_movable(mirt_model *model) {
+    const mirt_model *busy = mirt__family_busy(model);
+    return busy ? mirt__fail(MIRT_E_STATE, "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns", busy->name, model->name) : MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
+    if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
     if (!mirt__weights_allocate(model, model->weight)) {
         memset(model->weight, 0, sizeof model->weight);
@@ -119,6 +144,7 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
+    if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
     char *block[MIRT__MAX_DEVICES];
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
@@ -192,17 +218,18 @@ MIRT__LIB bool mirt__variable_copy(mirt_model *model, const mirt__variable *from
 
 MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const char *prefix) {
     for (const mirt_model *m = owner; m; m = m->owner) {
-        if (m == part) return mirt__fail(MIRT_E_INVALID, "%s cannot be a part of itself", part->name);
+        if (m == part) return mirt__fail(MIRT_E_INVALID, "cannot be a part of itself");
     }
+    if (part->strategy != owner->strategy) return mirt__fail(MIRT_E_INVALID, "is of another strategy than %s", owner->name);
     if (part->is_view) {
-        return mirt__fail(MIRT_E_STATE, "%s: a view shares the weights of the model that it looks into, and cannot be a part of another; "
-                          "record that part as a model of its own", part->name);
+        return mirt__fail(MIRT_E_STATE, "a view shares the weights of the model that it looks into, and cannot be a part of another; "
+                          "record that part as a model of its own");
     }
     if (part->owner == owner) return MIRT_OK;
     if (part->owner) {
-        return mirt__fail(MIRT_E_STATE, "%s is a part of %s already; a model can be a part of one other only", part->name, part->owner->name);
+        return mirt__fail(MIRT_E_STATE, "is a part of %s already; a model can be a part of one other only", part->owner->name);
     }
-    if (part->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained", part->name);
+    if (mirt__family_busy(part)) return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned", owner->name);
     int first = owner->num_variables;
     for (int i = 0; i < part->num_variables; i++) {
         if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
@@ -217,7 +244,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
 /* >>trainable flags */
 
 static void mirt__freeze(mirt_model *model, int variable, bool frozen) {
-    model->variable[variable].frozen = frozen;
+    model->variable[variable].freeze = frozen;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         int at = variable - m->owner_first;
         if (m->owner == model && at >= 0 && at < m->num_variables) mirt__freeze(m, at, frozen);
@@ -248,7 +275,7 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     for (int i = 0; i < model->num_layers; i++) { /* a layer without weights has nothing to freeze */
         if (mirt__matches(model->layer[i]->name, prefix)) return MIRT_OK;
     }
-    mirt__variable_find(model, prefix);
+    mirt__layer_find(model, prefix);
     return mirt_last_status();
 }
 
@@ -261,7 +288,8 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     memset(&like, 0, sizeof like);
     like.name = name;
     like.shape = shape;
-    like.count = mirt__shape_count(&shape);
+    const bool shaped = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
+    like.count = shaped ? mirt__shape_count(&shape) : 0;
     like.trainable = trainable;
     like.initializer = initializer;
     like.fan_in = like.fan_out = (double)like.count;
@@ -272,7 +300,8 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
     if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
-    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, mirt__shape_text(&shape, text));
+    else if (strchr(name, '/') || !mirt__utf8_valid(name, strlen(name))) mirt__fail(MIRT_E_INVALID, "%s: a weight's name is UTF-8 without a '/'", model->name);
+    else if (like.count < 1 || mirt__is_batched(&shape)) mirt__fail(MIRT_E_SHAPE, "%s: %s cannot be its shape", name, shaped ? mirt__shape_text(&shape, text) : "that");
     else if (mirt__initializer_check(&like.initializer) == MIRT_OK && mirt__variable_copy(model, &like)) {
         return mirt__variable_op(&model->graph, model->num_variables - 1, &shape);
     }
@@ -285,6 +314,7 @@ MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!loss) return mirt__fail_missing("mirt_add_loss", "tensor");
     bool fits = loss->dtype == MIRT_FLOAT32 && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1);
+    if (model->compiled || model->owner) return mirt__fail(MIRT_E_STATE, "%s is %s; mirt_add_loss comes before that", model->name, model->owner ? "a part of another model" : "compiled");
     if (loss->node->graph != &model->graph) mirt__fail(MIRT_E_INVALID, "%s: the loss is a tensor of another model", model->name);
     else if (!fits) mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 value a sample or one number, not %s", model->name, mirt__shape_text(&loss->shape, text));
     else if (mirt__term_add(model, loss)) return MIRT_OK;
@@ -303,20 +333,25 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
     out->name = v->name;
     out->shape = v->shape;
     out->count = v->count;
-    out->trainable = mirt__is_trained(v);
+    out->trainable = v->trainable && !v->freeze;
     return MIRT_OK;
 }
 
-/* The index of the variable `name`, or -1 with an error that names the nearest one. */
-MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) {
+/* The index of the variable or layer `name`, or -1 with an error that names the nearest one. */
+static int mirt__name_find(const mirt_model *model, const char *name, bool layers) {
     mirt__suggestion guess = {name, NULL, ""};
-    for (int i = 0; i < model->num_variables; i++) {
-        if (strcmp(model->variable[i].name, name) == 0) return i;
-        mirt__guess(&guess, model->variable[i].name);
+    int count = layers ? model->num_layers : model->num_variables;
+    for (int i = 0; i < count; i++) {
+        const char *other = layers ? model->layer[i]->name : model->variable[i].name;
+        if (strcmp(other, name) == 0) return i;
+        mirt__guess(&guess, other);
     }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s has no weight \"%s\"%s", model->name, name, mirt__did_you_mean(&guess));
+    mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name, mirt__did_you_mean(&guess));
     return -1;
 }
+
+MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, false); }
+MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, true); }
 
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
 static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {

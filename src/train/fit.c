@@ -230,6 +230,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     }
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
+    if (d->validation == dataset && d->steps_per_epoch) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
+    }
     model->busy = dataset->busy = true;
     model->strategy->fits++;
     mirt__free(model->history_logs);
