@@ -17,17 +17,21 @@
    of all replicas in every step, and replays that step as fast as the machine
    allows. Layers, losses, optimizers, names and defaults are those of Keras:
 
-   - layers: input, rescale, dense, conv2d, max and average pooling, global
-     average pooling, flatten, dropout, activation; arithmetic with broadcasting,
-     matmul, reductions, reshape, cast and one_hot for layers of your own
+   - layers: dense, convolutions (transposed, depthwise, separable), pooling,
+     upsampling, padding, batch and layer normalization, dropout, activations,
+     merging, reshaping; some 60 operations on tensors, with gradients
+   - models with several inputs and outputs, models as parts of models, weights
+     frozen by name, intermediate outputs
    - losses: binary, categorical and sparse categorical cross-entropy, mean
      squared error; optimizers: Adam, SGD with momentum and Nesterov
-   - the mirrored strategy: any number of replicas on any number of devices; a
-     CPU device is a set of cores with threads of its own
+   - layers, losses, metrics, ops and callbacks of your own
+   - strategies: mirrored, central storage, one device: any number of replicas on
+     any number of devices; a CPU device is a set of cores with threads of its own
    - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
      library: several inputs, several labels, sample weights; cache, shuffle,
      take, skip, repeat, map, batch, accumulate, prefetch
-   - fit, evaluate, predict, callbacks, history; one step by hand
+   - fit, evaluate, predict, callbacks, history; steps of your own, recorded once
+     and replayed by every replica, as fast as fit
    - one .safetensors file a model, with its architecture: loading needs no model
      code
 
@@ -37,9 +41,10 @@
 
    WHAT IT DOES NOT DO
    ===================
-   - GPUs, several machines, batch normalization, images in other formats than
-     IDX: not in this version
-   - float64, float16 and bfloat16: tensors are float32, int32 or uint8
+   - GPUs, several machines, images in other formats than IDX, augmentation,
+     recurrent networks: not in this version
+   - float64, float16 and bfloat16: tensors are float32, int32, uint8 or bool
+   - second derivatives: gradients are not differentiated again
    - change the program behind your back: no files but those you name, no
      network, no signal handlers, no output but through the log, and never exit
      or abort
@@ -145,6 +150,44 @@
        }
        end example
 
+   A step of your own is a function: its body records it once, every replica
+   replays it on its share of a batch. Without a data set it is arithmetic on
+   variables:
+
+       begin example
+       #define MIRRORTRAIN_IMPLEMENTATION
+       #include "mirrortrain.h"
+       #include <stdio.h>
+
+       // (w^2 - 2)^2 is smallest at the square root of 2.
+       static bool body(mirt_function *f, void *user) {
+           mirt_tensor *w = mirt_function_variable(f, "w");
+           mirt_tensor *loss = mirt_square(mirt_scale(mirt_square(w), 1, -2)); // x * 1 - 2
+           mirt_minimize(f, loss); // gradients, their sum over all replicas, the optimizer
+           mirt_function_result(f, "w", w);
+           (void)user;
+           return true; // what failed above comes out of mirt_function_create
+       }
+
+       int main(void) {
+           double w = 0;
+           mirt_strategy *strategy = mirt_mirrored(NULL);
+           mirt_model *model = mirt_model_create(strategy, "root");
+           mirt_variable(model, "w", MIRT_SHAPE(1), mirt_ones(), true);
+           mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.05f, 0, false)});
+           mirt_function *step = mirt_function_create(model, NULL, body, NULL);
+           for (int i = 0; i < 100; i++) {
+               if (mirt_function_run(step, NULL) != MIRT_OK || mirt_reduce(step, "w", MIRT_REDUCE_MEAN, &w, 1) != MIRT_OK) {
+                   fprintf(stderr, "%s\n", mirt_last_error());
+                   return 1;
+               }
+           }
+           printf("%.4f\n", w);
+           mirt_strategy_destroy(strategy);
+           return w > 1.4142 && w < 1.4143 ? 0 : 1;
+       }
+       end example
+
    From C++, which has no compound literals before C++20, fill a descriptor
    first: `mirt_dense_desc d = {}; d.units = 64; x = mirt_dense(x, &d);`
 
@@ -165,7 +208,9 @@
    once: there is no global state but the error text of each thread and what was
    found out about the processor. A strategy starts its threads when it is
    created: they sleep between steps, or spin for microseconds where cores are
-   free. Callbacks and the log run in the thread that called the library.
+   free. Callbacks, bodies of functions and the log run in the thread that
+   called the library; ops of your own and mirt_map's functions are called by
+   several threads at once.
 
    MEMORY
    ======
@@ -879,7 +924,8 @@ MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, i
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
    NULL: MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
-/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. */
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. mirt_compile(view, NULL)
+   makes it predict; it cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 /* >>training ------------------------------------------------------------------------------ */
@@ -1069,10 +1115,11 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
-/* >>functions ------------------------------------------------------------------------------ */
+/* >>functions ----------------------------------------------------------------------------- */
+/* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their strategy. */
 
 /* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
-   and TensorFlow: tf.function and strategy.run. It belongs to the thread of its model's strategy. */
+   and TensorFlow: tf.function and strategy.run. */
 
 /* One global batch, valid until the next mirt_dataset_next, which alone makes one. Only `rows` and
    `epoch` are to be read. */
@@ -1124,9 +1171,9 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 /* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable); NULL gradients are left
    out. They are summed over all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
    tf.distribute: all_reduce in a replica's context. */
-typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */

@@ -681,7 +681,8 @@ MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, i
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
    NULL: MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
-/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. */
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. mirt_compile(view, NULL)
+   makes it predict; it cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 /* >>training ------------------------------------------------------------------------------ */
@@ -871,10 +872,11 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
-/* >>functions ------------------------------------------------------------------------------ */
+/* >>functions ----------------------------------------------------------------------------- */
+/* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their strategy. */
 
 /* A step of one's own, recorded once and replayed by every replica on its share of a global batch. Keras
-   and TensorFlow: tf.function and strategy.run. It belongs to the thread of its model's strategy. */
+   and TensorFlow: tf.function and strategy.run. */
 
 /* One global batch, valid until the next mirt_dataset_next, which alone makes one. Only `rows` and
    `epoch` are to be read. */
@@ -926,9 +928,9 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 /* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable); NULL gradients are left
    out. They are summed over all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
+typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
    tf.distribute: all_reduce in a replica's context. */
-typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */
