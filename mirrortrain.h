@@ -17693,8 +17693,10 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want) {
     mirt__graph *graph = output->node->graph;
     char text[96];
-    if (graph->status != MIRT_OK) mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
-    else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
+    if (graph->status != MIRT_OK) {
+        mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
+        snprintf(graph->error, sizeof graph->error, "%s", mirt_last_error());
+    } else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
     else if (value->node->graph != graph) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned a tensor of another model or function", kind, name);
     else if (fits && value->dtype == MIRT_FLOAT32) return value;
     else mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned %s %s; it must be float32: %s", kind, name, mirt__dtype_name(value->dtype),
@@ -20636,6 +20638,17 @@ static int mirt__call_variables(const mirt__graph *graph, const mirt_model *mode
     return m == top ? first : -1;
 }
 
+/* Whether a number is made of weights alone. */
+static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
+    for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
+    for (int i = graph->count - 1; i >= 0; i--) {
+        const mirt__node *node = graph->node[i];
+        if (node->live && node->id == MIRT__OP_input) return false;
+        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+    return true;
+}
+
 static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt,
                             mirt_tensor **out) {
     mirt__copying c;
@@ -20645,7 +20658,7 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
         mirt_tensor *term = model->graph.term[i];
-        keep[outputs + i] = salt && !mirt__is_batched(&term->shape) ? NULL : term;
+        keep[outputs + i] = salt && mirt__of_weights(&model->graph, term) ? NULL : term;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
@@ -21832,13 +21845,14 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
         for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
         want.dim[--want.rank] = 0;
         if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
-        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        return model->num_inputs > 1 ? mirt__fail_at("input %d", i) : mirt_last_status();
     }
     if (!labels) return MIRT_OK;
     if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
     if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (spec->num_y != mirt__num_labels(model)) {
-        return mirt__fail(MIRT_E_INVALID, "the data have %d labels a sample, %s takes %d", spec->num_y, model->name, mirt__num_labels(model));
+        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y, spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
     }
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();

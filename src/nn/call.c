@@ -26,6 +26,17 @@ static int mirt__call_variables(const mirt__graph *graph, const mirt_model *mode
     return m == top ? first : -1;
 }
 
+/* Whether a number is made of weights alone. */
+static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
+    for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
+    for (int i = graph->count - 1; i >= 0; i--) {
+        const mirt__node *node = graph->node[i];
+        if (node->live && node->id == MIRT__OP_input) return false;
+        for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
+    }
+    return true;
+}
+
 static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt,
                             mirt_tensor **out) {
     mirt__copying c;
@@ -35,7 +46,7 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
         mirt_tensor *term = model->graph.term[i];
-        keep[outputs + i] = salt && !mirt__is_batched(&term->shape) ? NULL : term;
+        keep[outputs + i] = salt && mirt__of_weights(&model->graph, term) ? NULL : term;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;

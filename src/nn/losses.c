@@ -103,8 +103,10 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
 MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want) {
     mirt__graph *graph = output->node->graph;
     char text[96];
-    if (graph->status != MIRT_OK) mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
-    else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
+    if (graph->status != MIRT_OK) {
+        mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
+        snprintf(graph->error, sizeof graph->error, "%s", mirt_last_error());
+    } else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
     else if (value->node->graph != graph) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned a tensor of another model or function", kind, name);
     else if (fits && value->dtype == MIRT_FLOAT32) return value;
     else mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned %s %s; it must be float32: %s", kind, name, mirt__dtype_name(value->dtype),

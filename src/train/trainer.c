@@ -28,13 +28,14 @@ MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data
         for (int k = 1; k < want.rank; k++) want.dim[k - 1] = want.dim[k];
         want.dim[--want.rank] = 0;
         if (mirt__shape_equal(&want, &spec->field[i].shape)) continue;
-        return mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        mirt__fail(MIRT_E_SHAPE, "samples are %s, %s takes %s", mirt__shape_text(&spec->field[i].shape, a), model->name, mirt__shape_text(&want, b));
+        return model->num_inputs > 1 ? mirt__fail_at("input %d", i) : mirt_last_status();
     }
     if (!labels) return MIRT_OK;
     if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss", model->name);
     if (!spec->num_y) return mirt__fail(MIRT_E_INVALID, "the data set has no labels");
     if (spec->num_y != mirt__num_labels(model)) {
-        return mirt__fail(MIRT_E_INVALID, "the data have %d labels a sample, %s takes %d", spec->num_y, model->name, mirt__num_labels(model));
+        return mirt__fail(MIRT_E_INVALID, "the data have %d label%s a sample, %s takes %d", spec->num_y, spec->num_y == 1 ? "" : "s", model->name, mirt__num_labels(model));
     }
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__check_labels(model, spec, i) != MIRT_OK) return mirt_last_status();
