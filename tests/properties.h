@@ -13,7 +13,7 @@ typedef struct property {
     bool image, shuffle, sample_weights, by_function;
     int hidden, units[2];
     mirt_activation_kind activation[2];
-    bool norm, synchronized, frozen, layer_norm, pool;
+    bool norm, two_norms, synchronized, frozen, layer_norm, pool;
     float dropout, l1, l2;
     mirt_loss loss;
     mirt_reduction reduction;
@@ -72,6 +72,7 @@ static property property_draw(uint64_t seed, int64_t number) {
         p.activation[i] = activations[property_below(&random, MIRT__COUNT(activations))];
     }
     p.norm = property_below(&random, 2) != 0;
+    p.two_norms = property_below(&random, 2) != 0;
     int how = property_below(&random, 3);
     p.synchronized = how == 1;
     p.frozen = how == 2;
@@ -95,11 +96,11 @@ static property property_draw(uint64_t seed, int64_t number) {
 }
 
 static void property_print(const property *p, uint64_t seed) {
-    printf("# seed %llu case %lld: V %d, P %d of %d threads, %s, %lld rows, batch %lld x %d, %s, hidden %d (%d %d, %d %d), dropout %g, l1 %g, l2 %g, norm %d sync %d frozen %d "
+    printf("# seed %llu case %lld: V %d, P %d of %d threads, %s, %lld rows, batch %lld x %d, %s, hidden %d (%d %d, %d %d), dropout %g, l1 %g, l2 %g, norm %d (two %d) sync %d frozen %d "
            "layer norm %d pool %d, loss %d, reduction %d, optimizer %d (%g), shuffle %d, weights %d, function %d\n",
            (unsigned long long)seed, (long long)p->number, p->replicas, p->devices, p->threads, p->kind == MIRT_MIRRORED ? "mirrored" : "central", (long long)p->rows,
            (long long)p->batch, p->joined, p->image ? "image" : "vector", p->hidden, p->units[0], (int)p->activation[0], p->units[1], (int)p->activation[1], (double)p->dropout,
-           (double)p->l1, (double)p->l2, p->norm, p->synchronized, p->frozen, p->layer_norm, p->pool, (int)p->loss, (int)p->reduction, (int)p->optimizer.kind,
+           (double)p->l1, (double)p->l2, p->norm, p->two_norms, p->synchronized, p->frozen, p->layer_norm, p->pool, (int)p->loss, (int)p->reduction, (int)p->optimizer.kind,
            (double)p->optimizer.momentum, p->shuffle, p->sample_weights, p->by_function);
 }
 
@@ -130,7 +131,7 @@ static mirt_model *property_model(const property *p, mirt_strategy *s) {
     norm.gamma_regularizer.l2 = p->l2;
     mirt_tensor *x = mirt_input(m, p->image ? MIRT_SHAPE(3, 3, 2) : MIRT_SHAPE(PROPERTY_IN));
     for (int i = 0; i < p->hidden; i++) {
-        const bool normed = p->norm && i == 0;
+        const bool normed = p->norm && (i == 0 || p->two_norms);
         if (p->image && i == 0) {
             mirt_conv2d_desc conv;
             memset(&conv, 0, sizeof conv);
@@ -167,7 +168,7 @@ static mirt_model *property_model(const property *p, mirt_strategy *s) {
     c.loss = p->loss;
     c.from_logits = p->loss != MIRT_CATEGORICAL_CROSSENTROPY;
     c.reduction = p->reduction;
-    if (p->norm && p->frozen && p->hidden && mirt_set_trainable(m, "batch_normalization", false) != MIRT_OK) return NULL;
+    if (p->norm && p->frozen && p->hidden && mirt_set_trainable(m, "batch_normalization*", false) != MIRT_OK) return NULL;
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 

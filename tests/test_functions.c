@@ -674,6 +674,9 @@ static void check_misuse(void) {
     REFUSED(mirt_gradients(mirt_layer_output(m, "dense"), &stray, 1, &stray) != MIRT_OK, MIRT_E_STATE, "of a model");
     REFUSED(!mirt_replica_all_reduce(mirt_layer_output(loose, "dense"), MIRT_REDUCE_SUM), MIRT_E_INVALID, "body of a function");
 
+    mirt_function *bare = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), NULL, record_count, NULL);
+    REFUSED(mirt_function_run(bare, &batch) != MIRT_OK, MIRT_E_INVALID, "without data");
+
     /* A label that is no class changes nothing. */
     digest_state(m, before);
     mirt_dataset_next(data, &batch);
@@ -787,6 +790,125 @@ static void check_fit_and_function(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>an op of the user that fails */
+
+static int64_t failing_row; /* the row at which it does; -1: none */
+
+static int copy_forward(const mirt_op_call *call, void *user) {
+    const int64_t rows = call->in_shape[0].dim[0];
+    (void)user;
+    memcpy(call->out, call->in[0], (size_t)(rows * call->in_shape[0].dim[1]) * sizeof(float));
+    return failing_row >= call->first_row && failing_row < call->first_row + rows ? 3 : 0;
+}
+
+static int copy_backward(const mirt_op_call *call, void *user) {
+    (void)user;
+    memcpy(call->din[0], call->dout, (size_t)(call->in_shape[0].dim[0] * call->in_shape[0].dim[1]) * sizeof(float));
+    return 0;
+}
+
+static bool record_op(mirt_function *f, void *user) {
+    mirt_op_class op;
+    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON);
+    memset(&op, 0, sizeof op);
+    op.name = "sometimes";
+    op.forward = copy_forward;
+    op.backward = copy_backward;
+    out = mirt_custom_op(&op, &out, 1, NULL);
+    mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out);
+    return mirt_minimize(f, loss) == MIRT_OK && mirt_function_result(f, "total", mirt_replica_all_reduce(mirt_reduce_sum(loss, 1, false), MIRT_REDUCE_SUM)) == MIRT_OK;
+}
+
+static void check_failing_op(int devices, int replicas, int net) {
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m = row_model(s, &nets[net].kind, mirt_adam(0.01f));
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(13), 13));
+    mirt_function *f = mirt_function_create(m, data, record_op, m);
+    mirt_global_batch batch;
+    char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
+    failing_row = -1;
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK, refused = good;
+    if (good) digest_state(m, before);
+    for (int row = 0; refused && row < 13; row += 4) {
+        failing_row = row;
+        refused = mirt_function_run(f, &batch) == MIRT_E_CALLBACK && strstr(mirt_last_error(), "sometimes");
+        digest_state(m, after);
+        refused = refused && strcmp(before, after) == 0 && copies_equal(m);
+    }
+    ok(refused, "%s, %d replicas, %d devices: an op that fails on one of them changes nothing: \"%s\"", nets[net].name, replicas, devices, mirt_last_error());
+    failing_row = -1;
+    good = good && mirt_function_run(f, &batch) == MIRT_OK;
+    digest_state(m, after);
+    ok(good && strcmp(before, after) != 0 && mirt_step(m) == 2, "and the next step works");
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* >>parts of a model */
+
+/* The part's output is to be small, beside the loss of the whole: two calls, one set of weights. */
+static bool record_with_part(mirt_function *f, void *user) {
+    mirt_model **both = (mirt_model **)user;
+    mirt_tensor *x = mirt_function_x(f, 0);
+    mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), mirt_call(both[1], x, MIRT_TRAINING_ON));
+    mirt_tensor *small = mirt_reduce_mean(mirt_square(mirt_call(both[0], x, MIRT_TRAINING_OFF)), 0, false);
+    return mirt_minimize(f, mirt_add(loss, mirt_scale(small, 0.5f, 0))) == MIRT_OK;
+}
+
+/* Only the part's weights, by the part's own optimizer. */
+static bool record_part(mirt_function *f, void *user) {
+    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON);
+    return mirt_minimize(f, mirt_reduce_mean(mirt_square(out), 0, false)) == MIRT_OK;
+}
+
+static bool part_steps(int devices, int replicas, bool twice, float *out, size_t capacity) {
+    const net_kind kind = {0, 0, 0.01f, true, true, false};
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *both[2];
+    mirt_compile_desc c = row_compile(mirt_sgd(0.1f, 0.5f, false));
+    mirt_dense_desc dense;
+    memset(&dense, 0, sizeof dense);
+    dense.units = ROW_CLASSES;
+    both[0] = row_net(s, &kind);
+    both[1] = mirt_model_create(s, "whole");
+    mirt_model_output(both[1], mirt_dense(mirt_call(both[0], mirt_input(both[1], MIRT_SHAPE(ROW_IN)), MIRT_TRAINING_AUTO), &dense));
+    bool good = mirt_compile(both[1], &c) == MIRT_OK && mirt_compile(both[0], &c) == MIRT_OK;
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_of(13), 8));
+    mirt_function *f = good ? mirt_function_create(both[1], data, record_with_part, both) : NULL, *g = f ? mirt_function_create(both[0], data, record_part, both[0]) : NULL;
+    mirt_global_batch batch;
+    float head[9 * ROW_CLASSES];
+    size_t count = 0;
+    for (int i = 0; i < 9 && g; i++) {
+        good = good && mirt_dataset_next(data, &batch) == MIRT_OK;
+        if (!good || !batch.rows) continue;
+        good = mirt_function_run(f, &batch) == MIRT_OK;
+        if (twice && mirt_get_weight(both[1], "dense/kernel", 0, head, ROW_CLASSES * ROW_CLASSES) == MIRT_OK) {
+            float after[ROW_CLASSES * ROW_CLASSES];
+            good = good && mirt_function_run(g, &batch) == MIRT_OK && mirt_get_weight(both[1], "dense/kernel", 0, after, ROW_CLASSES * ROW_CLASSES) == MIRT_OK &&
+                   memcmp(head, after, sizeof after) == 0;
+        }
+    }
+    good = good && g && copies_equal(both[1]);
+    float *all = good ? all_weights(both[1], 0, &count) : NULL;
+    if (all) memcpy(out, all, (count < capacity ? count : capacity) * sizeof *out);
+    free(all);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+    return good && all;
+}
+
+static void check_parts(void) {
+    enum { COUNT = 7 * 9 + 4 * 9 + 9 * 4 + 4 + 16 + 4 };
+    for (int twice = 0; twice < 2; twice++) {
+        static float one[COUNT], many[COUNT], again[COUNT];
+        bool good = part_steps(1, 1, twice != 0, one, COUNT) && part_steps(1, 3, twice != 0, many, COUNT) && part_steps(3, 3, twice != 0, again, COUNT);
+        double worst = 0;
+        for (int i = 0; i < COUNT; i++) worst = fmax(worst, fabs((double)one[i] - (double)many[i]));
+        ok(good && worst < 1e-5 && memcmp(many, again, sizeof many) == 0, "a function of a model and its part%s: 3 replicas equal one, off by %.0e%s%s",
+           twice ? ", in turn with one of the part alone, which leaves the others" : "", worst, good ? "" : ": ", good ? "" : mirt_last_error());
+    }
+}
+
 /* A batch normalization that is told to be in training moves its statistics wherever it is run. */
 static void check_always_training(int devices, int replicas) {
     mirt_strategy *s = strategy_of(devices, replicas, 1);
@@ -823,6 +945,11 @@ int main(void) {
     check_turns(2, 3);
     check_turns(3, 8);
     check_fit_and_function();
+    check_failing_op(1, 1, 0);
+    check_failing_op(2, 3, 4);
+    check_failing_op(3, 8, 4);
+    check_failing_op(2, 3, 3);
+    check_parts();
     check_always_training(1, 1);
     check_always_training(2, 3);
     check_always_training(3, 8);
