@@ -301,6 +301,105 @@ static mirt_status do_view(world *w) {
     return mirt_set_trainable(w->model, "inner*", false);
 }
 
+/* A base with weights of its own, in a model of two inputs and two outputs. */
+static mirt_status make_parts(world *w) {
+    float kernel[5 * CLASSES];
+    mirt_model_destroy(w->model);
+    w->model = NULL;
+    mirt_model *base = mirt_model_create(w->strategy, "base");
+    mirt_tensor *y = base ? every_layer(base) : NULL, *in[2], *out[2];
+    if (!y) return mirt_last_status();
+    mirt_model_output(base, y);
+    if (mirt_add_loss(base, mirt_square(y)) != MIRT_OK || mirt_get_weight(base, "dense_1/kernel", 0, kernel, 5 * CLASSES) != MIRT_OK) return mirt_last_status();
+    w->model = mirt_model_create(w->strategy, "parts");
+    for (int i = 0; i < 2; i++) {
+        in[i] = w->model ? mirt_input(w->model, MIRT_SHAPE(SIDE, SIDE, 1)) : NULL;
+        out[i] = mirt_call(base, in[i], i ? MIRT_TRAINING_OFF : MIRT_TRAINING_AUTO);
+    }
+    mirt_model_destroy(base); /* lives on as a layer */
+    mirt_tensor *weight = w->model ? mirt_variable(w->model, "w", MIRT_SHAPE(CLASSES), mirt_ones(), true) : NULL;
+    out[1] = mirt_multiply(out[1], weight);
+    if (!out[0] || !out[1]) return mirt_last_status();
+    mirt_model_outputs(w->model, out, 2);
+    return MIRT_OK;
+}
+
+static mirt_status compile_parts(world *w) {
+    mirt_compile_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.losses[0] = desc.losses[1] = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.loss_weights[1] = 0.5f;
+    desc.from_logits = true;
+    desc.metrics[0] = MIRT_ACCURACY;
+    return mirt_compile(w->model, &desc);
+}
+
+static mirt_data parts_data(void) {
+    static const float weights[SAMPLES] = {1, 2, 1, 2, 1, 2, 1, 2, 1, 2};
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = data.x[1] = xs();
+    data.y[0] = data.y[1] = ys();
+    data.weights = mirt_make_array(weights, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES));
+    return data;
+}
+
+static mirt_status do_fit_parts(world *w) {
+    mirt_data data = parts_data();
+    mirt_fit_desc desc;
+    memset(&desc, 0, sizeof desc);
+    mirt_dataset *train = mirt_arrays_of(&data), *validation = train ? mirt_arrays_of(&data) : NULL;
+    desc.validation = validation;
+    desc.steps_per_epoch = 2;
+    desc.epochs = 2;
+    desc.batch = 4;
+    desc.validation_steps = 1;
+    mirt_status status = validation && mirt_fit(w->model, train, &desc) ? MIRT_OK : mirt_last_status();
+    mirt_dataset_destroy(train);
+    mirt_dataset_destroy(validation);
+    return status;
+}
+
+static mirt_status do_batches(world *w) {
+    float out[2][SAMPLES * CLASSES], *to[2] = {out[0], out[1]};
+    size_t capacity[2] = {SAMPLES * CLASSES, SAMPLES * CLASSES};
+    mirt_data data = parts_data();
+    mirt_logs logs;
+    mirt_status status = mirt_train_on_batch(w->model, &data, &logs);
+    if (status == MIRT_OK) status = mirt_test_on_batch(w->model, &data, &logs);
+    return status == MIRT_OK ? mirt_predict_on_batch(w->model, &data, to, capacity) : status;
+}
+
+/* The part thaws and freezes in turn. */
+static mirt_status do_freeze(world *w) {
+    mirt_weight_info info;
+    mirt_status status = mirt_weight(w->model, 0, &info);
+    if (status == MIRT_OK) status = mirt_set_trainable(w->model, "base", !info.trainable);
+    return status == MIRT_OK ? compile_parts(w) : status;
+}
+
+static mirt_status do_parts_view(world *w) {
+    float out[SAMPLES * CLASSES], *to[1] = {out};
+    size_t capacity[1] = {SAMPLES * CLASSES};
+    mirt_data data = parts_data();
+    mirt_tensor *tensor = mirt_layer_output(w->model, "base_1");
+    mirt_model *view = tensor ? mirt_model_view(w->model, &tensor, 1) : NULL;
+    mirt_status status = view ? mirt_compile(view, NULL) : mirt_last_status();
+    if (status == MIRT_OK) status = mirt_predict_on_batch(view, &data, to, capacity);
+    mirt_model_destroy(view);
+    return status;
+}
+
+static mirt_status do_fit_classes(world *w) {
+    static const float weights[CLASSES] = {1, 2, 0.5f};
+    mirt_fit_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.class_weights = weights;
+    desc.num_class_weights = CLASSES;
+    desc.batch = 4;
+    return mirt_fit_arrays(w->model, xs(), ys(), &desc) ? MIRT_OK : mirt_last_status();
+}
+
 static mirt_status make_ready_made(world *w) {
     mirt_model_destroy(w->model);
     w->model = mirt_model_by_name(w->strategy, "mnist");
@@ -504,6 +603,14 @@ static const fault_case cases[] = {
     {"mirt_predict", {make_strategy, make_model, compile_adam, make_datasets}, do_predict, do_step},
     {"mirt_train_step", {make_strategy, make_model, compile_sgd, NULL}, do_step, do_save},
     {"the four stages", {make_strategy, make_model, compile_sgd, NULL}, do_stages, do_evaluate_arrays},
+    {"a model with parts", {make_strategy, NULL, NULL, NULL}, make_parts, NULL},
+    {"mirt_compile of it", {make_strategy, make_parts, NULL, NULL}, compile_parts, NULL},
+    {"several inputs, outputs and weights", {make_strategy, make_parts, compile_parts, NULL}, do_fit_parts, do_batches},
+    {"batches of them", {make_strategy, make_parts, compile_parts, NULL}, do_batches, do_fit_parts},
+    {"freezing a part", {make_strategy, make_parts, compile_parts, do_batches}, do_freeze, do_batches},
+    {"a view of parts", {make_strategy, make_parts, compile_parts, do_batches}, do_parts_view, do_batches},
+    {"mirt_summary of parts", {make_strategy, make_parts, compile_parts, NULL}, do_summary, do_batches},
+    {"class weights", {make_strategy, make_model, compile_adam, do_step}, do_fit_classes, do_step},
     {"mirt_save", {make_strategy, make_model, compile_adam, do_step}, do_save, do_step},
     {"mirt_save of weights", {make_strategy, make_model, NULL, NULL}, do_save_weights, compile_adam},
     {"mirt_load", {make_strategy, NULL, NULL, NULL}, do_load, NULL},
