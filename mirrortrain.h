@@ -13416,6 +13416,8 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+/* What messages call an op: the name of the function that records it. */
+MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
@@ -15868,6 +15870,33 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     }
 }
 
+/* Names of the kinds that have functions of their own, in the order of their enumerations. */
+static const char *const mirt__unary_labels[] = {
+    "copy", "negative", "square", "relu", "sigmoid", "tanh", "scale", "exp", "log", "sqrt", "rsqrt", "abs", "sign", "floor",
+    "clip", "power", "relu6", "leaky_relu", "elu", "gelu", "silu", "hard_sigmoid", "hard_swish", "softplus"};
+static const char *const mirt__binary_labels[] = {"add", "subtract", "multiply", "divide", "maximum", "minimum"};
+static const char *const mirt__logic_labels[] = {"equal", "not_equal", "less", "less_equal", "logical_and", "logical_or", "logical_not", "where"};
+static const char *const mirt__reduce_labels[] = {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min"};
+static const char *const mirt__scan_labels[] = {"argmax", "argmin", "cumsum"};
+
+MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
+    const char *const *names = NULL;
+    int count = 0;
+    if (!a) return mirt__op_get(id)->name;
+    switch ((int)id) {
+#define MIRT__OP_LABELS(op) case MIRT__OP_##op: names = mirt__##op##_labels, count = MIRT__COUNT(mirt__##op##_labels); break;
+    MIRT__OP_LABELS(unary)
+    MIRT__OP_LABELS(binary)
+    MIRT__OP_LABELS(logic)
+    MIRT__OP_LABELS(reduce)
+    MIRT__OP_LABELS(scan)
+#undef MIRT__OP_LABELS
+    case MIRT__OP_user: return a->user_op->name;
+    default: break;
+    }
+    return a->kind >= 0 && a->kind < count ? names[a->kind] : mirt__op_get(id)->name;
+}
+
 /* >>section graph/graph.c */
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
@@ -15961,7 +15990,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
         }
         return node->out[0];
     }
-    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__op_get(id)->name);
+    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
     mirt__graph_poison(graph);
     return NULL;
 }
@@ -16155,7 +16184,7 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     if (!reached || !wanted) return true;
     if (!node->op->gradient) {
         mirt__fail(MIRT_E_INVALID, "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
-                   node->name ? node->name : "", node->name ? ": " : "", node->op->name);
+                   node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
         return false;
     }
     graph->scope = node->name;
@@ -20647,8 +20676,8 @@ static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const 
     }
     for (int i = 0; i < count; i++) {
         if (x[i]->dtype == MIRT_FLOAT32 && mirt__shape_equal(&x[i]->shape, &model->input[i]->shape)) continue;
-        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s", model->name, mirt__shape_text(&model->input[i]->shape, want),
-                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have));
+        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s%s", model->name, mirt__shape_text(&model->input[i]->shape, want),
+                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have), x[i]->dtype != MIRT_FLOAT32 ? ": cast it first" : "");
     }
     return MIRT_OK;
 }

@@ -92,7 +92,7 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
         }
         return node->out[0];
     }
-    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__op_get(id)->name);
+    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
     mirt__graph_poison(graph);
     return NULL;
 }
@@ -286,7 +286,7 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     if (!reached || !wanted) return true;
     if (!node->op->gradient) {
         mirt__fail(MIRT_E_INVALID, "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
-                   node->name ? node->name : "", node->name ? ": " : "", node->op->name);
+                   node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
         return false;
     }
     graph->scope = node->name;

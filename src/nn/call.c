@@ -11,8 +11,8 @@ static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const 
     }
     for (int i = 0; i < count; i++) {
         if (x[i]->dtype == MIRT_FLOAT32 && mirt__shape_equal(&x[i]->shape, &model->input[i]->shape)) continue;
-        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s", model->name, mirt__shape_text(&model->input[i]->shape, want),
-                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have));
+        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s%s", model->name, mirt__shape_text(&model->input[i]->shape, want),
+                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have), x[i]->dtype != MIRT_FLOAT32 ? ": cast it first" : "");
     }
     return MIRT_OK;
 }

@@ -15,6 +15,8 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+/* What messages call an op: the name of the function that records it. */
+MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
