@@ -8,7 +8,7 @@ typedef struct property {
     int64_t number;
     int replicas, devices, threads, joined; /* batches to a step */
     mirt_strategy_kind kind;
-    mirt_collective collective;
+    mirt_collective collective; /* another way to add, in other roundings */
     int64_t rows, batch;
     bool image, shuffle, sample_weights, by_function;
     int hidden, units[2];
@@ -56,6 +56,7 @@ static property property_draw(uint64_t seed, int64_t number) {
     if (p.replicas > 1 && p.devices == 1) p.devices = 2;
     p.threads = property_below(&random, 8) ? 1 : 2;
     p.kind = property_below(&random, 5) ? MIRT_MIRRORED : MIRT_CENTRAL_STORAGE;
+    p.collective = property_below(&random, 2) ? MIRT_RING : MIRT_REDUCE_TO_ONE_DEVICE;
     p.joined = property_below(&random, 3) ? 1 : 2 + property_below(&random, 2);
     const int rest = 1 + (int)(number / 8 % (3 * p.replicas + 1));
     p.batch = (rest + 1 + property_below(&random, 6) + p.joined - 1) / p.joined;
@@ -189,6 +190,7 @@ typedef struct property_way {
     int64_t batch;
     mirt_strategy_kind kind;
     bool by_function;
+    mirt_collective collective;
 } property_way;
 
 /* The weights behind two epochs; freed by the caller; NULL with the error set. */
@@ -204,6 +206,7 @@ static float *property_train(const property *p, const property_way *way, size_t 
     d.replicas = way->replicas;
     d.threads = way->threads;
     d.kind = way->kind;
+    d.collective = way->collective;
     d.seed = 17 + (uint64_t)p->number;
     d.silent = true;
     fit.epochs = 2;
@@ -242,27 +245,34 @@ static double property_distance(const float *a, const float *b, size_t count) {
 /* What is wrong with the case; NULL: nothing. */
 static const char *property_check(const property *p, double *distance) {
     const bool own = p->norm && !p->synchronized && !p->frozen && p->hidden; /* statistics of a replica's own rows */
-    property_way one = {1, 1, 1, 1, p->batch * p->joined, MIRT_MIRRORED, false}, mirrored = {1, p->replicas, 1, p->joined, p->batch, MIRT_MIRRORED, false};
-    property_way spread = {p->devices, p->replicas, p->threads, p->joined, p->batch, p->kind, p->by_function};
-    property_way whole = {1, p->replicas * p->joined, 1, 1, p->batch * p->joined, MIRT_MIRRORED, !p->by_function};
-    char digest[4][MIRT__SHA256_HEX];
+    property_way one = {1, 1, 1, 1, p->batch * p->joined, MIRT_MIRRORED, false, MIRT_TREE};
+    property_way mirrored = {1, p->replicas, 1, p->joined, p->batch, MIRT_MIRRORED, false, MIRT_TREE};
+    property_way spread = {p->devices, p->replicas, p->threads, p->joined, p->batch, p->kind, p->by_function, MIRT_COLLECTIVE_AUTO};
+    property_way whole = {1, p->replicas * p->joined, 1, 1, p->batch * p->joined, MIRT_MIRRORED, !p->by_function, MIRT_TREE};
+    property_way other = spread;
+    char digest[5][MIRT__SHA256_HEX];
+    /* A few values that are nearly equal, normalized, are their roundings times up to 1 / sqrt(epsilon), for each layer. */
+    const double most = own ? 1e-3 : p->norm || p->layer_norm ? 2e-4 : 2e-5;
     const char *wrong = NULL;
     size_t count = 0;
-    float *w[4];
+    float *w[5];
+    other.collective = p->collective;
     w[0] = property_train(p, &one, &count, digest[0]);
     w[1] = property_train(p, &mirrored, &count, digest[1]);
     w[2] = property_train(p, &spread, &count, digest[2]);
     w[3] = p->joined > 1 ? property_train(p, &whole, &count, digest[3]) : NULL;
+    w[4] = property_train(p, &other, &count, digest[4]);
     *distance = 0;
-    if (!w[0] || !w[1] || !w[2] || (p->joined > 1 && !w[3])) wrong = mirt_last_error()[0] ? mirt_last_error() : "the copies of the devices differ";
+    if (!w[0] || !w[1] || !w[2] || !w[4] || (p->joined > 1 && !w[3])) wrong = mirt_last_error()[0] ? mirt_last_error() : "the copies of the devices differ";
     else if (strcmp(digest[1], digest[2]) != 0) wrong = "other devices give other bits";
     else if (w[3] && strcmp(digest[1], digest[3]) != 0) wrong = "joined batches are not the whole one in bits";
     if (!wrong) {
         double far = property_distance(w[0], w[1], count);
         if (!own) *distance = far;
-        if (!(far < (own ? 1e30 : 2e-5))) wrong = own ? "not a number" : "far from one device";
+        if (!(far < (own ? 1e30 : most))) wrong = own ? "not a number" : "far from one device";
+        else if (!((far = property_distance(w[4], w[1], count)) < most)) *distance = far, wrong = "another collective is far off";
     }
-    for (int i = 0; i < 4; i++) free(w[i]);
+    for (int i = 0; i < 5; i++) free(w[i]);
     return wrong;
 }
 

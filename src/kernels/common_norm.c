@@ -176,7 +176,7 @@ static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row
     if (!c->s.clipped) return dy;
     const float *y = c->s.clipped + row * n;
     MIRT__INDEPENDENT
-    for (int64_t j = 0; j < n; j++) copy[j] = (y[j] > 0) & (y[j] < limit) ? dy[j] : 0;
+    for (int64_t j = 0; j < n; j++) copy[j] = ((y[j] > 0) & (y[j] < limit)) ? dy[j] : 0;
     return copy;
 }
 
