@@ -762,7 +762,7 @@ typedef struct mirt_compile_desc {
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
-#define MIRT_MAX_LOGS 64
+#define MIRT_MAX_LOGS 72
 typedef struct mirt_logs {
     int count;
     const char *name[MIRT_MAX_LOGS];

@@ -4,6 +4,8 @@
 #include "../mirrortrain.h"
 #include "tap.h"
 
+#include <unistd.h>
+
 #include "mirror_util.h"
 
 enum { N = 12, IN = 6, MOST = 512 };
@@ -162,6 +164,30 @@ static void test_three_deep(mirt_strategy *s) {
     ok(compile(outer, true) == MIRT_OK && train(outer, 2) == MIRT_OK && weights_of(outer, "mid/base/", c) == n && same(b, c, n), "and not trained");
     mirt_model_destroy(outer);
     mirt_model_destroy(mid);
+    mirt_model_destroy(base);
+}
+
+/* A base that was trained, saved and loaded. */
+static void test_loaded(mirt_strategy *s) {
+    char path[300], a[MIRT__SHA256_HEX], b[MIRT__SHA256_HEX];
+    float code[N * 3], again[N * 3];
+    snprintf(path, sizeof path, "%s/base.safetensors", work_directory());
+    mirt_model *base = make_base(s, "base");
+    ok(compile(base, true) == MIRT_OK && train(base, 3) == MIRT_OK && mirt_predict_arrays(base, x_array(), code, N * 3) == MIRT_OK && mirt_save(base, path, MIRT_SAVE_ALL) == MIRT_OK,
+       "a base is trained and saved");
+    mirt_model *loaded = mirt_load(s, path), *top = loaded ? make_top(s, loaded, "top") : NULL;
+    ok(top && mirt_set_trainable(top, loaded->name, false) == MIRT_OK && compile(top, true) == MIRT_OK && train(top, 2) == MIRT_OK, "loaded, it is the frozen part of another model");
+    ok(compile(loaded, false) == MIRT_OK && mirt_predict_arrays(loaded, x_array(), again, N * 3) == MIRT_OK && memcmp(code, again, sizeof code) == 0, "and gives what it gave before");
+    mirt_model *plain = make_base(s, "base"), *other = make_top(s, plain, "top");
+    ok(compile(other, true) == MIRT_OK && mirt_load_weights(plain, path) == MIRT_OK && mirt_load_weights(base, path) == MIRT_OK, "weights are loaded into a part");
+    digest_weights(plain, 0, a);
+    digest_weights(base, 0, b);
+    ok(strcmp(a, b) == 0 && copies_agree(other), "on every device");
+    unlink(path);
+    mirt_model_destroy(other);
+    mirt_model_destroy(plain);
+    mirt_model_destroy(top);
+    mirt_model_destroy(loaded);
     mirt_model_destroy(base);
 }
 
@@ -509,8 +535,15 @@ static void test_intruders(mirt_strategy *s) {
 int main(void) {
     for (int i = 0; i < N * IN; i++) xs[i] = (float)((i * 37 % 101) - 50) / 50.0f;
     for (int i = 0; i < N; i++) classes[i] = i % 3;
-    for (int devices = 1; devices <= 2; devices++) {
-        mirt_strategy *s = strategy_of(devices, 2 * devices, 1);
+    for (int i = 0; i < 3; i++) {
+        mirt_strategy_desc central;
+        memset(&central, 0, sizeof central);
+        central.kind = MIRT_CENTRAL_STORAGE;
+        central.devices = "2";
+        central.threads = 1;
+        central.silent = true;
+        mirt_strategy *s = i < 2 ? strategy_of(i + 1, 2 * i + 2, 1) : mirt_strategy_create(&central);
+        test_loaded(s);
         test_sharing(s);
         test_three_deep(s);
         test_lifetimes(s);

@@ -508,6 +508,43 @@ static void test_on_batch(mirt_strategy *s) {
     mirt_model_destroy(k);
 }
 
+/* As many outputs and metrics as there may be: every number has a name in the logs. */
+static void test_many(mirt_strategy *s) {
+    mirt_model *m = mirt_model_create(s, "many");
+    mirt_custom_metric metric = {"size", record_wrong, NULL, NULL};
+    wrong_user user = {RIGHT, NULL};
+    mirt_compile_desc c;
+    mirt_data d = samples();
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(IN)), *out[MIRT_MAX_OUTPUTS], *part[2];
+    metric.user = &user;
+    memset(&c, 0, sizeof c);
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.metrics[0] = MIRT_ACCURACY;
+    c.custom_metrics[0] = c.custom_metrics[1] = &metric;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "o%d", i);
+        out[i] = dense(x, name, 3);
+        d.y[i] = d.y[0];
+    }
+    out[7] = mirt_split_tensor(mirt_concat(out, 2, -1), 2, -1, part);
+    mirt_model_outputs(m, out, MIRT_MAX_OUTPUTS);
+    mirt_dataset *data = mirt_arrays_of(&d);
+    mirt_fit_desc f;
+    memset(&f, 0, sizeof f);
+    f.validation = data;
+    f.no_progress = true;
+    mirt_history *h = mirt_compile(m, &c) == MIRT_OK ? mirt_fit(m, data, &f) : NULL;
+    ok(h && h->epoch[0].count == 2 * (1 + 8 + 24) + 1, "8 outputs with 3 metrics each: %d values%s%s", h ? h->epoch[0].count : 0, h ? "" : ": ", h ? "" : mirt_last_error());
+    ok(h && isfinite(mirt_history_last(h, "val_o6_size")) && isfinite(mirt_history_last(h, "val_output_7_accuracy")) && isfinite(mirt_history_last(h, "learning_rate")),
+       "of which none is lost; an output that no layer made has its number");
+    c.custom_metrics[2] = &metric;
+    refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "more than 24 metrics");
+    ok(mirt_train_on_batch(m, &d, NULL) == MIRT_OK, "and it is as it was");
+    mirt_dataset_destroy(data);
+    mirt_model_destroy(m);
+}
+
 int main(void) {
     for (int i = 0; i < N * IN; i++) xs[i] = (float)((i * 37 % 101) - 50) / 50.0f;
     for (int i = 0; i < N * 2; i++) zs[i] = (float)((i * 53 % 97) - 48) / 50.0f;
@@ -525,6 +562,7 @@ int main(void) {
         test_wrong(s);
         test_terms(s);
         test_on_batch(s);
+        test_many(s);
         mirt_strategy_destroy(s);
     }
     return done_testing();
