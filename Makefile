@@ -104,10 +104,10 @@ build/arm64/%: tests/%.c $(TEST_HEADERS)
 fuzz: build/fuzz_model build/tests/test_hostile
 	@mkdir -p build/fuzz/seeds build/fuzz/found
 	@build/tests/test_hostile --seeds build/fuzz/seeds
-	build/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+	build/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=24576 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=300 -print_final_stats=1 \
 		-artifact_prefix=build/fuzz/ build/fuzz/found build/fuzz/seeds
 
-build/fuzz_model: tests/fuzz_model.c mirrortrain.h
+build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
 	@mkdir -p build
 	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ $(LDLIBS)
 

@@ -12048,7 +12048,7 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    locale. */
 
 #define MIRT__JSON_DEPTH 64          /* containers inside each other */
-#define MIRT__JSON_VALUES (1 << 21)  /* values of one text: bounds the memory a hostile text costs */
+#define MIRT__JSON_VALUES (1 << 18)  /* values of one text: bounds the memory a hostile text costs */
 #define MIRT__JSON_DIGITS 128        /* characters of one number */
 
 typedef enum mirt__json_type {
@@ -12507,7 +12507,7 @@ static mirt__json *mirt__json_read_container(mirt__json_reader *in, mirt__json *
 static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
     mirt__json_skip_space(in);
     if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
-    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 2097152 values");
+    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 262144 values");
     mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
     if (!node) return NULL;
     node->offset = in->at;
@@ -13303,6 +13303,10 @@ MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* In nn/model.c, around calls of the user's code: the model and its strategy are not destroyed meanwhile, nor compiled
+   anew, and its weights stay where they are. */
+MIRT__LIB void mirt__hold(mirt_model *model);
+MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Removes nodes that none of `keep` depends on. */
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
@@ -14464,6 +14468,14 @@ static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const i
     return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
 }
 
+/* Whether both lists of an op on x were given; marks the graph if not. */
+static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b, const char *op) {
+    if (!x || (a && b)) return x != NULL;
+    mirt__fail(MIRT_E_INVALID, "%s: a list is NULL", op);
+    mirt__graph_poison(x->node->graph);
+    return false;
+}
+
 static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
     for (int k = 0; k < node->num_in; k++) {
@@ -14498,7 +14510,7 @@ static bool mirt__slice_shape(mirt__node *node) {
             if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == -1)) return false;
             continue;
         }
-        if (a->shape.dim[i] == -1) a->shape.dim[i] = x->dim[i] - a->begin[i];
+        if (a->shape.dim[i] == -1 && a->begin[i] >= 0) a->shape.dim[i] = x->dim[i] - a->begin[i];
         if (a->begin[i] < 0 || a->shape.dim[i] < 1 || a->begin[i] > x->dim[i] - a->shape.dim[i]) {
             return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d", (long long)a->shape.dim[i],
                               (long long)a->begin[i], (long long)x->dim[i], i), false;
@@ -14538,12 +14550,14 @@ static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
 
 MIRT__TABLE mirt__op mirt__op_slice = {"slice", mirt__slice_shape, mirt__slice_gradient, mirt__slice_run, NULL, NULL, false, 0, NULL};
 
-MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) { return mirt__slice_op(x, begin, size); }
+MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
+    return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
+}
 
 MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_tensor **out) {
     int64_t begin[MIRT_MAX_RANK] = {0}, size[MIRT_MAX_RANK];
-    for (int i = 0; i < n; i++) out[i] = NULL;
-    if (!x) return NULL;
+    for (int i = 0; out && i < n; i++) out[i] = NULL;
+    if (!mirt__need_lists(x, out, out, "split")) return NULL;
     const int at = axis < 0 ? axis + x->shape.rank : axis;
     for (int i = 0; i < MIRT_MAX_RANK; i++) size[i] = -1;
     const int64_t whole = at >= 0 && at < x->shape.rank ? x->shape.dim[at] : 0;
@@ -14600,7 +14614,9 @@ static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_te
 
 MIRT__TABLE mirt__op mirt__op_pad = {"pad", mirt__pad_shape, mirt__pad_gradient, mirt__pad_run, NULL, NULL, false, 0, NULL};
 
-MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) { return mirt__pad_op(x, before, after, value); }
+MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
+    return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
+}
 
 static bool mirt__gather_shape(mirt__node *node) {
     const mirt_tensor *table = node->in[0], *indices = node->in[1];
@@ -15802,7 +15818,10 @@ static bool mirt__user_shape(mirt__node *node) {
         in[i] = node->in[i]->shape;
         batched = batched || mirt__is_batched(&in[i]);
     }
+    mirt_model *model = node->graph->model ? node->graph->model : node->graph->root;
+    mirt__hold(model);
     int code = op->shape ? op->shape(in, node->num_in, node->a.data, &out, op->user) : 0;
+    mirt__let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
     return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
 }
@@ -16626,7 +16645,8 @@ struct mirt_strategy {
     const mirt__kernels *kernels;
     mirt_log_fn log;
     void *log_user;
-    int fits;           /* under way */
+    int held;           /* calls under way that run code of the user */
+    bool running;       /* devices replay a step */
     mirt_model *models; /* living in it, a list */
     uint64_t graphs;    /* recorded so far */
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
@@ -16950,6 +16970,7 @@ static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
     mirt__layout all;
     size_t bytes;
+    if (s->running) return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
     char *block[MIRT__MAX_DEVICES];
     all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
     all.arena = mirt__larger(s->layout.arena, needs->arena);
@@ -17156,8 +17177,8 @@ MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt_
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     if (!strategy) return;
-    if (strategy->fits) {
-        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained; it cannot be destroyed before mirt_fit returns");
+    if (strategy->held) {
+        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
     mirt__models_destroy(strategy);
@@ -17302,7 +17323,7 @@ struct mirt_model {
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
     bool compiled;
-    bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
+    int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
@@ -17349,6 +17370,8 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+/* Whether a variable of the outermost model is kept as it is, also where it is a part's. */
+MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 /* One of the model and those that share its weights which is being trained, or NULL. */
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
@@ -17620,7 +17643,11 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
-    return (double)(o->schedule && !model->rate_set ? o->schedule(model->step, o->schedule_user) : o->learning_rate);
+    if (!o->schedule || model->rate_set) return (double)o->learning_rate;
+    mirt__hold((mirt_model *)model);
+    double rate = (double)o->schedule(model->step, o->schedule_user);
+    mirt__let_go((mirt_model *)model);
+    return rate;
 }
 
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
@@ -18831,7 +18858,9 @@ MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt
 static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt_layer_class *user = layer->cls->user;
     (void)x;
+    mirt__hold(layer->model);
     mirt_tensor *y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
     if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
     if (y->node->graph == &layer->model->graph) return y;
@@ -19006,6 +19035,16 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     return model;
 }
 
+MIRT__LIB void mirt__hold(mirt_model *model) {
+    model->busy++;
+    model->strategy->held++;
+}
+
+MIRT__LIB void mirt__let_go(mirt_model *model) {
+    model->busy--;
+    model->strategy->held--;
+}
+
 /* The weights of its parts go with a model, and with those what was made for them. */
 static void mirt__weights_gone(mirt_model *model, const char *owner) {
     if (model->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
@@ -19038,7 +19077,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
-        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; %s cannot be destroyed before mirt_fit returns", busy->name, model == busy ? "it" : model->name);
+        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
         return;
     }
     if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
@@ -19148,7 +19187,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
     mirt__optimizer_defaults(&d.optimizer);
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_compile has to wait until that call returns", model->name);
     mirt_compile_desc before = model->config;
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int metrics = model->num_metrics;
@@ -19278,6 +19317,7 @@ static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
 
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model) {
     if (model->busy) return model;
+    if (!model->strategy->held) return NULL;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         mirt_model *busy = m->owner == model ? mirt__family_busy(m) : NULL;
         if (busy) return busy;
@@ -19413,7 +19453,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
 
 /* >>trainable flags */
 
-static void mirt__freeze(mirt_model *model, int variable, bool frozen) {
+MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen) {
     model->variable[variable].freeze = frozen;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         int at = variable - m->owner_first;
@@ -19432,7 +19472,7 @@ static bool mirt__matches(const char *name, const char *prefix) {
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable) {
     int found = 0;
     if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_set_trainable has to wait until mirt_fit returns", model->name);
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns", model->name);
     for (int i = 0; i < model->num_variables; i++) {
         if (!mirt__matches(model->variable[i].name, prefix)) continue;
         found++;
@@ -20016,6 +20056,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
 /* >>section nn/architecture.c */
 
 #define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
+#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: calls of calls multiply */
 
 /* Operations that a file may hold: those that public functions record. */
 typedef struct mirt__file_op {
@@ -20292,6 +20333,7 @@ typedef struct mirt__reading {
     mirt_model *model;
     mirt__entry *entry;
     int count;
+    int *recorded; /* operations so far, in this model and those around it */
 } mirt__reading;
 
 /* A name, or [name, number]; NULL, without an error, when there is no such tensor. */
@@ -20331,6 +20373,8 @@ static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *con
     return true;
 }
 
+static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded);
+
 /* The model that a layer calls: its own, or that of a layer before; NULL with the error set. */
 static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *json, bool *made) {
     const mirt__json *own = mirt__json_member(json, "architecture"), *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
@@ -20338,7 +20382,7 @@ static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *jso
     if (!other) return NULL;
     if (own) {
         mirt_model *part = mirt_model_create(r->model->strategy, NULL);
-        if (!part || mirt__architecture_read(part, own) == MIRT_OK) return part;
+        if (!part || mirt__read_model(part, own, r->recorded) == MIRT_OK) return part;
         mirt_model_destroy(part);
         return NULL;
     }
@@ -20492,8 +20536,16 @@ static mirt_status mirt__read_frozen(mirt_model *model, const mirt__json *json) 
     if (names && names->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
     if (names && names->count > (size_t)model->num_variables) return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than there are");
     for (size_t i = 0; names && i < names->count; i++) {
-        if (names->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
-        if (mirt_set_trainable(model, names->item[i]->string, false) != MIRT_OK) return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
+        const mirt__json *name = names->item[i];
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
+        int at = 0;
+        while (at < model->num_variables && strcmp(model->variable[at].name, name->string) != 0) at++;
+        if (at == model->num_variables) { /* to name the nearest one takes long, and is done once */
+            mirt__variable_find(model, name->string);
+            return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
+        }
+        mirt__freeze(model, at, true);
+        model->variable[at].frozen = true; /* at once: it has no slots in the file */
     }
     return MIRT_OK;
 }
@@ -20505,7 +20557,10 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     if (layers->count > MIRT__MAX_ENTRIES) return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count, MIRT__MAX_ENTRIES);
     if (!mirt__grow((void **)&r->entry, 0, layers->count + 1, sizeof *r->entry)) return mirt_last_status();
     for (size_t i = 0; i < layers->count; i++) {
+        int before = r->model->graph.count;
         if (!mirt__read_entry(r, layers->item[i], i + 1)) return mirt_last_status();
+        *r->recorded += r->model->graph.count - before;
+        if (*r->recorded > MIRT__MAX_RECORDED) return mirt__fail(MIRT_E_FORMAT, "layer number %zu: more than %d operations, those of parts included", i + 1, MIRT__MAX_RECORDED);
     }
     int count = mirt__read_tensors(r, json, "output", out, MIRT_MAX_OUTPUTS);
     if (count == 0) return mirt__fail(MIRT_E_FORMAT, "\"output\" is missing");
@@ -20520,10 +20575,11 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     return mirt__read_frozen(r->model, json);
 }
 
-MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded) {
     mirt__reading r;
     memset(&r, 0, sizeof r);
     r.model = model;
+    r.recorded = recorded;
     if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
     const mirt__json *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
     if (!name || !(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
@@ -20532,6 +20588,12 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     return status;
 }
 
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+    int recorded = 0;
+    return mirt__read_model(model, architecture, &recorded);
+}
+
+#undef MIRT__MAX_RECORDED
 #undef MIRT__MAX_ENTRIES
 
 /* >>section nn/custom_loss.c */
@@ -20779,9 +20841,11 @@ static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor
     memset(&d, 0, sizeof d);
     d.part = part;
     d.training = training;
-    snprintf(own, sizeof own, "%s", part->name);
-    for (int i = 1; mirt__layer_is_named(model, own); i++) snprintf(own, sizeof own, "%.200s_%d", part->name, i);
-    if (!name && !model->next_name) name = own;
+    if (!name && !model->next_name) {
+        snprintf(own, sizeof own, "%s", part->name);
+        for (int i = 1; mirt__layer_is_named(model, own); i++) snprintf(own, sizeof own, "%.200s_%d", part->name, i);
+        name = own;
+    }
     if (!mirt__layer_add(model, &mirt__functional_layer, x, part->num_inputs, &d, name)) return false;
     const mirt__layer *layer = model->building ? model->building->children : model->layer[model->num_layers - 1];
     memcpy(out, layer->out, (size_t)part->num_outputs * sizeof *out);
@@ -21383,7 +21447,9 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
 static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void *user) {
     if (!mirt__record_fields(f)) return mirt_last_status();
     f->recording = true;
+    mirt__hold(f->model);
     bool good = body(f, user);
+    mirt__let_go(f->model);
     f->recording = false;
     if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
     if (!good) return mirt_last_status();
@@ -21399,6 +21465,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
         return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work", batches, s->num_replicas,
                           MIRT__MAX_REPLICAS), (mirt_function *)NULL;
     }
+    if (model->busy > 3) return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name), (mirt_function *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;
@@ -21760,7 +21827,7 @@ static void mirt__take_memory(mirt_function *f) {
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     f->stage = MIRT__IDLE;
-    if (f->layout != f->root->layout || f->root != mirt__root(f->model, NULL)) {
+    if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
     }
     if (batch->rows > f->max_batch) {
@@ -21790,8 +21857,17 @@ static mirt_status mirt__take_rate(mirt_function *f) {
                       (long long)f->model->step);
 }
 
-MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
+/* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
+static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
+    mirt__hold(f->model);
+    s->running = true;
+    mirt__on_devices(s, fn, f);
+    s->running = false;
+    mirt__let_go(f->model);
+}
+
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     if (f->num_applied && mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
@@ -21799,14 +21875,14 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
-    mirt__on_devices(s, f->by_replicas ? mirt__device_step : mirt__device_rows, f);
+    mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    mirt__on_devices(f->model->strategy, mirt__device_replay, f);
+    mirt__run_devices(f, mirt__device_replay);
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;
@@ -22229,7 +22305,9 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         const mirt__metric_use *use = &model->metric[m];
         int own = (int)f->result[next].count;
         bool custom = !use->cls && use->custom.result;
+        mirt__hold((mirt_model *)model);
         double value = custom ? use->custom.result(metric, own, sums->count, use->custom.user) : metric[0] / count;
+        mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;
     }
@@ -22273,7 +22351,7 @@ static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *dat
     mirt__batch batch;
     if (mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
-    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained by mirt_fit", caller, model->name), (mirt_function *)NULL;
+    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
     if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
     return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
@@ -22323,7 +22401,7 @@ static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
 static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
     if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
     mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
-    if (f && f->stage == stage && model->strategy->in_memory == f) return f;
+    if (f && f->stage == stage && model->strategy->in_memory == f && !model->strategy->running) return f;
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
 }
 
@@ -22403,6 +22481,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums) {
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__batch batch;
+    mirt__hold(model);
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
     for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
         status = mirt__dataset_next(dataset, &batch);
@@ -22410,6 +22489,7 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
         if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
+    mirt__let_go(model);
     return status;
 }
 
@@ -22465,6 +22545,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
     mirt__batch batch;
     int64_t done = 0;
     if (mirt__check_room(f, mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
+    mirt__hold(model);
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
     while (status == MIRT_OK) {
         status = mirt__dataset_next(dataset, &batch);
@@ -22473,6 +22554,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
         mirt__copy_predictions(f, done, out);
         done += batch.rows;
     }
+    mirt__let_go(model);
     return status;
 }
 
@@ -22797,8 +22879,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (d->validation == dataset && d->steps_per_epoch) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
     }
-    model->busy = dataset->busy = true;
-    model->strategy->fits++;
+    dataset->busy = true;
+    mirt__hold(model);
     mirt__free(model->history_logs);
     memset(&model->history, 0, sizeof model->history);
     model->history_logs = NULL;
@@ -22810,8 +22892,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
-    model->busy = dataset->busy = false;
-    model->strategy->fits--;
+    dataset->busy = false;
+    mirt__let_go(model);
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
     if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;
@@ -23382,7 +23464,8 @@ MIRT_API mirt_tensor *mirt_function_x(mirt_function *f, int index) {
 }
 
 MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
-    return mirt__function_field(f, f ? f->spec.num_x + index : 0, f && index >= 0 && index < f->spec.num_y, "label", index);
+    bool there = f && index >= 0 && index < f->spec.num_y;
+    return mirt__function_field(f, there ? f->spec.num_x + index : 0, there, "label", index);
 }
 
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
@@ -23552,7 +23635,7 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
     if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
-    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained by mirt_fit", f->model->name);
+    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
     if (f->spec.num_fields == 0) {
         if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;

@@ -24,6 +24,7 @@ static void test_free(void *pointer) {
 #define MIRRORTRAIN_FREE(pointer) test_free(pointer)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "gallery.h"
 #include "tap.h"
 
 #include <unistd.h>
@@ -347,6 +348,13 @@ static mirt_status load(const unsigned char *data, size_t size, bool *harm) {
     return status;
 }
 
+/* Working memory is the strategy's, and grows with what it runs: all of it now, so that nothing is left by a model. */
+static void reserve(void) {
+    mirt__layout all;
+    all.gradients = all.arena = all.replica = all.shared = all.scratch = (size_t)8 << 20;
+    ok(mirt__memory_reserve(strategy, &all) == MIRT_OK, "working memory");
+}
+
 static void originals(const char *text[3]) {
     for (int i = 0; i < 3; i++) text[i] = mirt__safetensors_metadata(victim, text_key[i]);
 }
@@ -433,6 +441,43 @@ static void test_many_layers(void) {
     mirt__text_free(&many);
 }
 
+/* Models in models in models, each called several times: a short text, and billions of operations. */
+static void nest(mirt__text *out, int depth, int calls) {
+    mirt__text_add(out, "{\"name\":\"m\",\"layers\":[{\"class_name\":\"InputLayer\",\"name\":\"i\",\"config\":{\"shape\":[3]}}");
+    for (int i = 0; i < calls; i++) {
+        char input[32], name[32];
+        snprintf(input, sizeof input, i ? "l%d" : "i", i - 1);
+        snprintf(name, sizeof name, "l%d", i);
+        mirt__text_add(out, ",{\"class_name\":\"%s\",\"name\":\"%s\",\"input\":\"%s\",", depth ? "Functional" : "Rescaling", name, input);
+        if (!depth) mirt__text_add(out, "\"config\":{\"scale\":2,\"offset\":0}}");
+        else if (i) mirt__text_add(out, "\"training\":\"auto\",\"part\":\"l0\"}");
+        else mirt__text_add(out, "\"training\":\"auto\",\"architecture\":");
+        if (depth && !i) nest(out, depth - 1, calls), mirt__text_add(out, "}");
+    }
+    mirt__text_add(out, "],\"output\":\"l%d\"}", calls - 1);
+}
+
+static void test_nesting(void) {
+    const char *text[3];
+    for (int wide = 0; wide < 2; wide++) {
+        size_t size, before = bytes_now;
+        bool harm;
+        mirt__text nested;
+        memset(&nested, 0, sizeof nested);
+        nest(&nested, wide ? 14 : 2, wide ? 10 : 3);
+        originals(text);
+        text[ARCHITECTURE] = nested.data;
+        unsigned char *file = build(text, NULL, 0, &size);
+        double began = mirt__now();
+        mirt_status status = load(file, size, &harm);
+        ok((wide ? status == MIRT_E_FORMAT && strstr(mirt_last_error(), "more than 32768 operations") : status == MIRT_OK) && mirt__now() - began < 20 && bytes_peak - before < (size_t)100 << 20,
+           "models of models, %.1f MB, %.2f s: %s", (double)(bytes_peak - before) / 1e6, mirt__now() - began, mirt_last_error());
+        free(file);
+        mirt__text_free(&nested);
+        ok(bytes_now == before, "nothing is left of it");
+    }
+}
+
 /* >>random damage */
 
 static uint64_t state = 88172645463325252u;
@@ -503,11 +548,56 @@ static int write_seed(const char *directory, const char *name, const unsigned ch
     return !written;
 }
 
+/* A file of the gallery's model `index`, to be freed; NULL if it could not be saved. */
+static unsigned char *gallery_file(int index, size_t *size) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/mirt_gallery_%ld", tap_tmpdir(), (long)getpid());
+    mirt_model *model = gallery_model(strategy, index);
+    FILE *file = model && mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK ? fopen(path, "rb") : NULL;
+    unsigned char *data = (unsigned char *)calloc(1, (size_t)1 << 16);
+    *size = file && data ? fread(data, 1, (size_t)1 << 16, file) : 0;
+    if (file) fclose(file);
+    unlink(path);
+    mirt_model_destroy(model);
+    if (*size) return data;
+    free(data);
+    return NULL;
+}
+
+/* The gallery's models, whole (behind a 0) and their architecture (behind a 3). */
+static int write_gallery(const char *directory) {
+    int failed = 0;
+    for (int i = 0; i < GALLERY; i++) {
+        char name[32];
+        size_t size;
+        mirt__safetensors file;
+        unsigned char *data = gallery_file(i, &size);
+        if (!data || mirt__safetensors_open_memory(&file, data, size) != MIRT_OK) {
+            fprintf(stderr, "gallery %d: %s\n", i, mirt_last_error());
+            return 1;
+        }
+        const char *text = mirt__safetensors_metadata(&file, "architecture");
+        unsigned char *seed = (unsigned char *)calloc(1, (size > strlen(text) ? size : strlen(text)) + 1);
+        if (!seed) return 1;
+        memcpy(seed + 1, data, size);
+        snprintf(name, sizeof name, "gallery_%d", i);
+        failed += write_seed(directory, name, seed, size + 1);
+        seed[0] = 3;
+        memcpy(seed + 1, text, strlen(text));
+        snprintf(name, sizeof name, "architecture_%d", i);
+        failed += write_seed(directory, name, seed, strlen(text) + 1);
+        free(seed);
+        mirt__safetensors_close(&file);
+        free(data);
+    }
+    return failed;
+}
+
 /* Files to start fuzzing from: the model as it is, one lie of each kind, and the above. */
 static int write_seeds(const char *directory) {
     const char *text[3];
     int failed = write_seed(directory, "images", seed_images, sizeof seed_images) + write_seed(directory, "labels", seed_labels, sizeof seed_labels) +
-                 write_seed(directory, "gzip", seed_gzip, sizeof seed_gzip);
+                 write_seed(directory, "gzip", seed_gzip, sizeof seed_gzip) + write_gallery(directory);
     for (int i = -1; i < MIRT__COUNT(lies); i++) {
         char name[32];
         size_t size;
@@ -538,9 +628,11 @@ int main(int count, char **arguments) {
     make_chain();
     make_graph();
     if (count == 3 && strcmp(arguments[1], "--seeds") == 0) return write_seeds(arguments[2]);
+    reserve();
     test_lies(lies, MIRT__COUNT(lies));
     test_tensors();
     test_many_layers();
+    test_nesting();
     test_damage(small && *small ? 500 : 5000);
     victim = &victims[1];
     test_lies(graph_lies, MIRT__COUNT(graph_lies));

@@ -88,6 +88,178 @@ static void test_rates(void) {
     ok(history && history->steps == 7, "the number of epochs costs nothing before they come: %s", history ? "" : mirt_last_error());
 }
 
+/* >>code of the user that reaches for what it is part of */
+
+static mirt_model *victim, *kin;
+static bool refused;
+
+/* Everything that would pull the ground from under a call of `victim` that is under way. */
+static void meddle(void) {
+    mirt_logs logs;
+    mirt_array a = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), b = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 1));
+    refused = mirt_compile(victim, NULL) == MIRT_E_STATE && mirt_train_step(victim, a, b, NULL) == MIRT_E_STATE;
+    if (kin) { /* shares the weights, which would have to move */
+        mirt_set_trainable(kin, "dense", false);
+        refused = refused && mirt_compile(kin, NULL) == MIRT_E_STATE;
+        mirt_set_trainable(kin, "dense", true);
+    }
+    static int depth;
+    if (depth++ == 0) mirt_evaluate_arrays(victim, a, b, &logs);
+    depth--;
+    said[0] = 0;
+    mirt_model_destroy(victim);
+    refused = refused && strstr(said, "cannot be destroyed");
+    said[0] = 0;
+    mirt_strategy_destroy(strategy);
+    refused = refused && strstr(said, "cannot be destroyed");
+}
+
+static int meddle_at_batch_end(const mirt_event *event, void *user) {
+    (void)event, (void)user;
+    meddle();
+    return 0;
+}
+
+static bool meddle_in_body(mirt_function *f, void *user) {
+    (void)user;
+    meddle();
+    return mirt_function_result(f, "weight", mirt_function_variable(f, "dense/kernel")) == MIRT_OK;
+}
+
+static mirt_tensor *meddle_in_loss(mirt_tensor *labels, mirt_tensor *output, void *user) {
+    (void)user;
+    meddle();
+    return mirt_square(mirt_subtract(labels, output));
+}
+
+static double meddle_in_result(const double *sums, int count, int64_t samples, void *user) {
+    (void)sums, (void)count, (void)samples, (void)user;
+    meddle();
+    return 1;
+}
+
+static float meddle_in_schedule(int64_t step, void *user) {
+    (void)step, (void)user;
+    meddle();
+    return 0.01f;
+}
+
+static int meddle_in_map(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)in, (void)out, (void)index, (void)user;
+    meddle();
+    return 0;
+}
+
+static int meddle_in_forward(const mirt_op_call *call, void *user) {
+    float out[2];
+    (void)user;
+    meddle();
+    refused = refused && mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out, 2) == MIRT_E_STATE;
+    memcpy(call->out, call->in[0], (size_t)(call->out_shape.dim[0] * call->out_shape.dim[1]) * sizeof(float));
+    return 0;
+}
+
+static int meddle_in_shape(const mirt_shape *in, int num_in, const void *config, mirt_shape *out, void *user) {
+    (void)num_in, (void)config, (void)user;
+    *out = in[0];
+    meddle();
+    return 0;
+}
+
+static mirt_tensor *meddle_in_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+    (void)layer, (void)num_in, (void)config, (void)user;
+    float w[FEATURES];
+    meddle();
+    refused = refused && mirt_get_weight(victim, "dense/kernel", 0, w, FEATURES) == MIRT_E_STATE;
+    return mirt_scale(in[0], 2, 0);
+}
+
+static mirt_model *odd_model(bool shape, bool forward, bool build) {
+    static const mirt_layer_class layer = {"Odd", 1, 0, NULL, 0, meddle_in_build, NULL};
+    mirt_op_class op;
+    mirt_dense_desc dense;
+    memset(&op, 0, sizeof op);
+    memset(&dense, 0, sizeof dense);
+    op.name = "odd";
+    op.shape = shape ? meddle_in_shape : NULL;
+    op.forward = meddle_in_forward;
+    dense.units = 1;
+    victim = mirt_model_create(strategy, "odd");
+    mirt_tensor *t = mirt_dense(mirt_input(victim, MIRT_SHAPE(FEATURES)), &dense);
+    if (shape || forward) t = mirt_custom_op(&op, &t, 1, NULL);
+    if (build) t = mirt_custom_layer(&layer, &t, 1, NULL, NULL);
+    mirt_model_output(victim, t);
+    return victim;
+}
+
+static void meddled(const char *where) {
+    ok(refused, "%s: the model is left alone: %s", where, mirt_last_error());
+    refused = false;
+}
+
+static void test_meddling(void) {
+    static const mirt_custom_loss loss = {"odd", meddle_in_loss, NULL};
+    static const mirt_custom_metric metric = {"odd", meddle_in_loss, meddle_in_result, NULL};
+    mirt_compile_desc desc;
+    mirt_map_desc map;
+    mirt_logs logs;
+    mirt_array a = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)), b = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1));
+    victim = model_of(mirt_sgd(0.001f, 0, false));
+    kin = mirt_model_view(victim, victim->output, 1);
+    fit(victim, meddle_at_batch_end, 1, 0);
+    meddled("a callback of fit");
+    mirt_function *f = mirt_function_create(victim, NULL, meddle_in_body, NULL);
+    meddled("the body of a function");
+    ok(f && mirt_function_run(f, NULL) == MIRT_OK, "which runs: %s", f ? "" : mirt_last_error());
+    mirt_model_destroy(kin);
+    kin = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.custom_losses[0] = &loss;
+    desc.custom_metrics[0] = &metric;
+    desc.optimizer.schedule = meddle_in_schedule;
+    ok(mirt_compile(victim, &desc) == MIRT_OK && mirt_train_step(victim, a, b, NULL) == MIRT_OK, "a step with such a loss, metric and schedule");
+    meddled("a schedule");
+    ok(mirt_evaluate_arrays(victim, a, b, &logs) == MIRT_OK, "and an evaluation: %s", mirt_last_error());
+    meddled("a metric's result");
+    memset(&map, 0, sizeof map);
+    map.fn = meddle_in_map;
+    mirt_dataset *mapped = mirt_batch(mirt_map(mirt_arrays(a, b), &map), 4);
+    ok(mirt_evaluate(victim, mapped, &logs) == MIRT_OK, "data that are mapped: %s", mirt_last_error());
+    meddled("a map");
+    mirt_dataset_destroy(mapped);
+    mirt_compile(odd_model(false, true, false), NULL);
+    float out[2];
+    ok(mirt_predict_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), out, 2) == MIRT_OK, "an op of one's own");
+    meddled("an op's forward");
+    odd_model(false, false, true);
+    meddled("a layer's build function");
+    odd_model(true, true, false);
+    meddled("an op's shape function");
+}
+
+/* A part's part goes with its outermost model too. */
+static void test_orphans(void) {
+    mirt_dense_desc dense;
+    float w[FEATURES];
+    memset(&dense, 0, sizeof dense);
+    dense.units = 1;
+    mirt_model *m[3];
+    for (int i = 0; i < 3; i++) {
+        m[i] = mirt_model_create(strategy, "nest");
+        mirt_tensor *in = mirt_input(m[i], MIRT_SHAPE(FEATURES));
+        mirt_model_output(m[i], i ? mirt_call(m[i - 1], in, MIRT_TRAINING_AUTO) : mirt_dense(in, &dense));
+    }
+    mirt_compile(m[2], NULL);
+    mirt_compile(m[0], NULL);
+    refused = false;
+    mirt_function *f = mirt_function_create(m[0], NULL, meddle_in_body, NULL);
+    ok(f && mirt_function_run(f, NULL) == MIRT_OK && mirt_get_weight(m[0], "dense/kernel", 0, w, FEATURES) == MIRT_OK, "a part of a part: %s", mirt_last_error());
+    mirt_model_destroy(m[2]);
+    ok(mirt_compile(m[0], NULL) == MIRT_E_STATE && mirt_compile(m[1], NULL) == MIRT_E_STATE && !m[0]->functions, "its weights went: %s", mirt_last_error());
+    mirt_model_destroy(m[1]);
+    mirt_model_destroy(m[0]);
+}
+
 static void test_nothing(void) {
     mirt_fit(NULL, NULL, NULL);
     mirt_fit(NULL, NULL, NULL);
@@ -110,6 +282,8 @@ int main(void) {
     ok(mirt_fit(NULL, train, NULL) == NULL && !strcmp(mirt_last_error(), "mirt_fit: no model"), "%s", mirt_last_error());
     test_callbacks();
     test_rates();
+    test_meddling();
+    test_orphans();
     test_nothing();
     mirt_dataset_destroy(train);
     mirt_strategy_destroy(strategy);

@@ -314,7 +314,7 @@ static mirt__json *mirt__json_read_container(mirt__json_reader *in, mirt__json *
 static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
     mirt__json_skip_space(in);
     if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
-    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 2097152 values");
+    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 262144 values");
     mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
     if (!node) return NULL;
     node->offset = in->at;

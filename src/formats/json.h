@@ -6,7 +6,7 @@
 #include "../base/base.h"
 
 #define MIRT__JSON_DEPTH 64          /* containers inside each other */
-#define MIRT__JSON_VALUES (1 << 21)  /* values of one text: bounds the memory a hostile text costs */
+#define MIRT__JSON_VALUES (1 << 18)  /* values of one text: bounds the memory a hostile text costs */
 #define MIRT__JSON_DIGITS 128        /* characters of one number */
 
 typedef enum mirt__json_type {

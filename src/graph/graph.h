@@ -212,6 +212,10 @@ MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
+/* In nn/model.c, around calls of the user's code: the model and its strategy are not destroyed meanwhile, nor compiled
+   anew, and its weights stay where they are. */
+MIRT__LIB void mirt__hold(mirt_model *model);
+MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Removes nodes that none of `keep` depends on. */
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is

@@ -14,6 +14,7 @@ static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
     mirt__layout all;
     size_t bytes;
+    if (s->running) return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
     char *block[MIRT__MAX_DEVICES];
     all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
     all.arena = mirt__larger(s->layout.arena, needs->arena);

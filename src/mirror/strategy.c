@@ -177,8 +177,8 @@ MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt_
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     if (!strategy) return;
-    if (strategy->fits) {
-        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained; it cannot be destroyed before mirt_fit returns");
+    if (strategy->held) {
+        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
     mirt__models_destroy(strategy);

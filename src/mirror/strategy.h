@@ -30,7 +30,8 @@ struct mirt_strategy {
     const mirt__kernels *kernels;
     mirt_log_fn log;
     void *log_user;
-    int fits;           /* under way */
+    int held;           /* calls under way that run code of the user */
+    bool running;       /* devices replay a step */
     mirt_model *models; /* living in it, a list */
     uint64_t graphs;    /* recorded so far */
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */

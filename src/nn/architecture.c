@@ -3,6 +3,7 @@
 #include "layers.h"
 
 #define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
+#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: calls of calls multiply */
 
 /* Operations that a file may hold: those that public functions record. */
 typedef struct mirt__file_op {
@@ -279,6 +280,7 @@ typedef struct mirt__reading {
     mirt_model *model;
     mirt__entry *entry;
     int count;
+    int *recorded; /* operations so far, in this model and those around it */
 } mirt__reading;
 
 /* A name, or [name, number]; NULL, without an error, when there is no such tensor. */
@@ -318,6 +320,8 @@ static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *con
     return true;
 }
 
+static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded);
+
 /* The model that a layer calls: its own, or that of a layer before; NULL with the error set. */
 static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *json, bool *made) {
     const mirt__json *own = mirt__json_member(json, "architecture"), *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
@@ -325,7 +329,7 @@ static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *jso
     if (!other) return NULL;
     if (own) {
         mirt_model *part = mirt_model_create(r->model->strategy, NULL);
-        if (!part || mirt__architecture_read(part, own) == MIRT_OK) return part;
+        if (!part || mirt__read_model(part, own, r->recorded) == MIRT_OK) return part;
         mirt_model_destroy(part);
         return NULL;
     }
@@ -479,8 +483,16 @@ static mirt_status mirt__read_frozen(mirt_model *model, const mirt__json *json) 
     if (names && names->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
     if (names && names->count > (size_t)model->num_variables) return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than there are");
     for (size_t i = 0; names && i < names->count; i++) {
-        if (names->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
-        if (mirt_set_trainable(model, names->item[i]->string, false) != MIRT_OK) return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
+        const mirt__json *name = names->item[i];
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
+        int at = 0;
+        while (at < model->num_variables && strcmp(model->variable[at].name, name->string) != 0) at++;
+        if (at == model->num_variables) { /* to name the nearest one takes long, and is done once */
+            mirt__variable_find(model, name->string);
+            return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
+        }
+        mirt__freeze(model, at, true);
+        model->variable[at].frozen = true; /* at once: it has no slots in the file */
     }
     return MIRT_OK;
 }
@@ -492,7 +504,10 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     if (layers->count > MIRT__MAX_ENTRIES) return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count, MIRT__MAX_ENTRIES);
     if (!mirt__grow((void **)&r->entry, 0, layers->count + 1, sizeof *r->entry)) return mirt_last_status();
     for (size_t i = 0; i < layers->count; i++) {
+        int before = r->model->graph.count;
         if (!mirt__read_entry(r, layers->item[i], i + 1)) return mirt_last_status();
+        *r->recorded += r->model->graph.count - before;
+        if (*r->recorded > MIRT__MAX_RECORDED) return mirt__fail(MIRT_E_FORMAT, "layer number %zu: more than %d operations, those of parts included", i + 1, MIRT__MAX_RECORDED);
     }
     int count = mirt__read_tensors(r, json, "output", out, MIRT_MAX_OUTPUTS);
     if (count == 0) return mirt__fail(MIRT_E_FORMAT, "\"output\" is missing");
@@ -507,10 +522,11 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     return mirt__read_frozen(r->model, json);
 }
 
-MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded) {
     mirt__reading r;
     memset(&r, 0, sizeof r);
     r.model = model;
+    r.recorded = recorded;
     if (architecture->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the architecture is not an object");
     const mirt__json *name = mirt__json_get(architecture, "name", MIRT__JSON_STRING);
     if (!name || !(model->name = mirt__pool_strdup(&model->graph.pool, name->string))) return mirt_last_status();
@@ -519,4 +535,10 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     return status;
 }
 
+MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
+    int recorded = 0;
+    return mirt__read_model(model, architecture, &recorded);
+}
+
+#undef MIRT__MAX_RECORDED
 #undef MIRT__MAX_ENTRIES

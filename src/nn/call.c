@@ -114,9 +114,11 @@ static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor
     memset(&d, 0, sizeof d);
     d.part = part;
     d.training = training;
-    snprintf(own, sizeof own, "%s", part->name);
-    for (int i = 1; mirt__layer_is_named(model, own); i++) snprintf(own, sizeof own, "%.200s_%d", part->name, i);
-    if (!name && !model->next_name) name = own;
+    if (!name && !model->next_name) {
+        snprintf(own, sizeof own, "%s", part->name);
+        for (int i = 1; mirt__layer_is_named(model, own); i++) snprintf(own, sizeof own, "%.200s_%d", part->name, i);
+        name = own;
+    }
     if (!mirt__layer_add(model, &mirt__functional_layer, x, part->num_inputs, &d, name)) return false;
     const mirt__layer *layer = model->building ? model->building->children : model->layer[model->num_layers - 1];
     memcpy(out, layer->out, (size_t)part->num_outputs * sizeof *out);

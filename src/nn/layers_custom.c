@@ -5,7 +5,9 @@
 static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt_layer_class *user = layer->cls->user;
     (void)x;
+    mirt__hold(layer->model);
     mirt_tensor *y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
     if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
     if (y->node->graph == &layer->model->graph) return y;

@@ -24,6 +24,16 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     return model;
 }
 
+MIRT__LIB void mirt__hold(mirt_model *model) {
+    model->busy++;
+    model->strategy->held++;
+}
+
+MIRT__LIB void mirt__let_go(mirt_model *model) {
+    model->busy--;
+    model->strategy->held--;
+}
+
 /* The weights of its parts go with a model, and with those what was made for them. */
 static void mirt__weights_gone(mirt_model *model, const char *owner) {
     if (model->graph.status == MIRT_OK) { /* destroying is no error, so the thread's last one stays */
@@ -56,7 +66,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     if (!model) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
-        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained; %s cannot be destroyed before mirt_fit returns", busy->name, model == busy ? "it" : model->name);
+        mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
         return;
     }
     if (model->owner && !model->is_view) { /* it is a layer of its owner, and lives as long */
@@ -166,7 +176,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
     mirt__optimizer_defaults(&d.optimizer);
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_compile has to wait until mirt_fit returns", model->name);
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_compile has to wait until that call returns", model->name);
     mirt_compile_desc before = model->config;
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int metrics = model->num_metrics;

@@ -126,7 +126,7 @@ struct mirt_model {
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
     bool compiled;
-    bool busy; /* inside mirt_fit, whose callbacks must not change what it works on */
+    int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
@@ -173,6 +173,8 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+/* Whether a variable of the outermost model is kept as it is, also where it is a part's. */
+MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 /* One of the model and those that share its weights which is being trained, or NULL. */
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);

@@ -107,7 +107,11 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
-    return (double)(o->schedule && !model->rate_set ? o->schedule(model->step, o->schedule_user) : o->learning_rate);
+    if (!o->schedule || model->rate_set) return (double)o->learning_rate;
+    mirt__hold((mirt_model *)model);
+    double rate = (double)o->schedule(model->step, o->schedule_user);
+    mirt__let_go((mirt_model *)model);
+    return rate;
 }
 
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {

@@ -108,6 +108,7 @@ static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
 
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model) {
     if (model->busy) return model;
+    if (!model->strategy->held) return NULL;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         mirt_model *busy = m->owner == model ? mirt__family_busy(m) : NULL;
         if (busy) return busy;
@@ -243,7 +244,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
 
 /* >>trainable flags */
 
-static void mirt__freeze(mirt_model *model, int variable, bool frozen) {
+MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen) {
     model->variable[variable].freeze = frozen;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         int at = variable - m->owner_first;
@@ -262,7 +263,7 @@ static bool mirt__matches(const char *name, const char *prefix) {
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable) {
     int found = 0;
     if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained; mirt_set_trainable has to wait until mirt_fit returns", model->name);
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns", model->name);
     for (int i = 0; i < model->num_variables; i++) {
         if (!mirt__matches(model->variable[i].name, prefix)) continue;
         found++;

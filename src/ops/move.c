@@ -117,6 +117,14 @@ static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const i
     return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
 }
 
+/* Whether both lists of an op on x were given; marks the graph if not. */
+static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b, const char *op) {
+    if (!x || (a && b)) return x != NULL;
+    mirt__fail(MIRT_E_INVALID, "%s: a list is NULL", op);
+    mirt__graph_poison(x->node->graph);
+    return false;
+}
+
 static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
     for (int k = 0; k < node->num_in; k++) {
@@ -151,7 +159,7 @@ static bool mirt__slice_shape(mirt__node *node) {
             if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == -1)) return false;
             continue;
         }
-        if (a->shape.dim[i] == -1) a->shape.dim[i] = x->dim[i] - a->begin[i];
+        if (a->shape.dim[i] == -1 && a->begin[i] >= 0) a->shape.dim[i] = x->dim[i] - a->begin[i];
         if (a->begin[i] < 0 || a->shape.dim[i] < 1 || a->begin[i] > x->dim[i] - a->shape.dim[i]) {
             return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d", (long long)a->shape.dim[i],
                               (long long)a->begin[i], (long long)x->dim[i], i), false;
@@ -191,12 +199,14 @@ static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
 
 MIRT__TABLE mirt__op mirt__op_slice = {"slice", mirt__slice_shape, mirt__slice_gradient, mirt__slice_run, NULL, NULL, false, 0, NULL};
 
-MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) { return mirt__slice_op(x, begin, size); }
+MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
+    return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
+}
 
 MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_tensor **out) {
     int64_t begin[MIRT_MAX_RANK] = {0}, size[MIRT_MAX_RANK];
-    for (int i = 0; i < n; i++) out[i] = NULL;
-    if (!x) return NULL;
+    for (int i = 0; out && i < n; i++) out[i] = NULL;
+    if (!mirt__need_lists(x, out, out, "split")) return NULL;
     const int at = axis < 0 ? axis + x->shape.rank : axis;
     for (int i = 0; i < MIRT_MAX_RANK; i++) size[i] = -1;
     const int64_t whole = at >= 0 && at < x->shape.rank ? x->shape.dim[at] : 0;
@@ -253,7 +263,9 @@ static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_te
 
 MIRT__TABLE mirt__op mirt__op_pad = {"pad", mirt__pad_shape, mirt__pad_gradient, mirt__pad_run, NULL, NULL, false, 0, NULL};
 
-MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) { return mirt__pad_op(x, before, after, value); }
+MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
+    return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
+}
 
 static bool mirt__gather_shape(mirt__node *node) {
     const mirt_tensor *table = node->in[0], *indices = node->in[1];

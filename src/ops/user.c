@@ -26,7 +26,10 @@ static bool mirt__user_shape(mirt__node *node) {
         in[i] = node->in[i]->shape;
         batched = batched || mirt__is_batched(&in[i]);
     }
+    mirt_model *model = node->graph->model ? node->graph->model : node->graph->root;
+    mirt__hold(model);
     int code = op->shape ? op->shape(in, node->num_in, node->a.data, &out, op->user) : 0;
+    mirt__let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
     return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
 }

@@ -3,6 +3,7 @@
 MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums) {
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__batch batch;
+    mirt__hold(model);
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
     for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
         status = mirt__dataset_next(dataset, &batch);
@@ -10,6 +11,7 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
         if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
+    mirt__let_go(model);
     return status;
 }
 
@@ -65,6 +67,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
     mirt__batch batch;
     int64_t done = 0;
     if (mirt__check_room(f, mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
+    mirt__hold(model);
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
     while (status == MIRT_OK) {
         status = mirt__dataset_next(dataset, &batch);
@@ -73,6 +76,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
         mirt__copy_predictions(f, done, out);
         done += batch.rows;
     }
+    mirt__let_go(model);
     return status;
 }
 

@@ -234,8 +234,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (d->validation == dataset && d->steps_per_epoch) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
     }
-    model->busy = dataset->busy = true;
-    model->strategy->fits++;
+    dataset->busy = true;
+    mirt__hold(model);
     mirt__free(model->history_logs);
     memset(&model->history, 0, sizeof model->history);
     model->history_logs = NULL;
@@ -247,8 +247,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
-    model->busy = dataset->busy = false;
-    model->strategy->fits--;
+    dataset->busy = false;
+    mirt__let_go(model);
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
     if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;

@@ -142,7 +142,8 @@ MIRT_API mirt_tensor *mirt_function_x(mirt_function *f, int index) {
 }
 
 MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
-    return mirt__function_field(f, f ? f->spec.num_x + index : 0, f && index >= 0 && index < f->spec.num_y, "label", index);
+    bool there = f && index >= 0 && index < f->spec.num_y;
+    return mirt__function_field(f, there ? f->spec.num_x + index : 0, there, "label", index);
 }
 
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
@@ -312,7 +313,7 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
     if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
-    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained by mirt_fit", f->model->name);
+    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
     if (f->spec.num_fields == 0) {
         if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
         b.rows = f->model->strategy->num_replicas;

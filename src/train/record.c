@@ -364,7 +364,9 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
 static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void *user) {
     if (!mirt__record_fields(f)) return mirt_last_status();
     f->recording = true;
+    mirt__hold(f->model);
     bool good = body(f, user);
+    mirt__let_go(f->model);
     f->recording = false;
     if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
     if (!good) return mirt_last_status();
@@ -380,6 +382,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
         return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work", batches, s->num_replicas,
                           MIRT__MAX_REPLICAS), (mirt_function *)NULL;
     }
+    if (model->busy > 3) return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name), (mirt_function *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;

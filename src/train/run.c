@@ -319,7 +319,7 @@ static void mirt__take_memory(mirt_function *f) {
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     f->stage = MIRT__IDLE;
-    if (f->layout != f->root->layout || f->root != mirt__root(f->model, NULL)) {
+    if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
     }
     if (batch->rows > f->max_batch) {
@@ -349,8 +349,17 @@ static mirt_status mirt__take_rate(mirt_function *f) {
                       (long long)f->model->step);
 }
 
-MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
+/* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
+static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
+    mirt__hold(f->model);
+    s->running = true;
+    mirt__on_devices(s, fn, f);
+    s->running = false;
+    mirt__let_go(f->model);
+}
+
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     if (f->num_applied && mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
@@ -358,14 +367,14 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
-    mirt__on_devices(s, f->by_replicas ? mirt__device_step : mirt__device_rows, f);
+    mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    mirt__on_devices(f->model->strategy, mirt__device_replay, f);
+    mirt__run_devices(f, mirt__device_replay);
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;

@@ -16,7 +16,7 @@ static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *dat
     mirt__batch batch;
     if (mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
-    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained by mirt_fit", caller, model->name), (mirt_function *)NULL;
+    if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
     if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
     mirt_function *f = mirt__trainer_prepare(model, kind, &spec, batch.rows, NULL);
     return f && mirt__trainer_begin(f, &batch) == MIRT_OK ? f : NULL;
@@ -66,7 +66,7 @@ static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
 static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
     if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
     mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
-    if (f && f->stage == stage && model->strategy->in_memory == f) return f;
+    if (f && f->stage == stage && model->strategy->in_memory == f && !model->strategy->running) return f;
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
 }
 

@@ -338,7 +338,9 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         const mirt__metric_use *use = &model->metric[m];
         int own = (int)f->result[next].count;
         bool custom = !use->cls && use->custom.result;
+        mirt__hold((mirt_model *)model);
         double value = custom ? use->custom.result(metric, own, sums->count, use->custom.user) : metric[0] / count;
+        mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;
     }
