@@ -1160,16 +1160,16 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
    behind the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
 /* In the body: adds a term to what the step minimizes. One value a sample counts by the global batch's true size; a
-   number that depends on weights alone counts once; a mean over rows is weighted by the replica's rows, with a
-   warning; a sum over rows is taken as it is. Trainable weights without a gradient are left alone, with one
-   warning; none at all with one is an error. The compiled optimizer applies the gradients' sum over all replicas
-   when the step is over. */
+   number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by the replica's rows,
+   with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable weights without a
+   gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer applies the
+   gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
 /* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
    NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
-/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable); NULL gradients are left
-   out. They are summed over all replicas. */
+/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable), one for each weight; NULL
+   gradients are left out, all of them NULL is an error. They are summed over all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
@@ -21226,12 +21226,35 @@ MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
 
+#define MIRT__MAX_SUMMANDS 16
+
+/* A sum of numbers that weigh differently is taken apart: the loss of rows plus that of weights. Returns how many
+   there are; 0 with the error set. */
+static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
+    int n = 1;
+    if (!(part[0] = mirt__term_shape(term))) return 0;
+    for (int i = 0; i < n;) {
+        const mirt__node *node = part[i]->node;
+        bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) && n < MIRT__MAX_SUMMANDS;
+        if (!sum || mirt__is_batched(&part[i]->shape) || mirt__number_extent(node->in[0]) == mirt__number_extent(node->in[1])) {
+            mirt__warn_of_mean(f, part[i++]);
+            continue;
+        }
+        part[i] = node->in[0];
+        part[n] = node->a.kind == MIRT__ADD ? node->in[1] : mirt_negative(node->in[1]);
+        if (!part[n++]) return 0;
+    }
+    return n;
+}
+
 MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
-    if (!(term = mirt__term_shape(term))) return mirt_last_status();
-    mirt__warn_of_mean(f, term);
-    if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
-    f->minimized[f->num_minimized++] = term;
-    return MIRT_OK;
+    mirt_tensor *part[MIRT__MAX_SUMMANDS];
+    int n = mirt__term_summands(f, term, part);
+    for (int i = 0; i < n; i++) {
+        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
+        f->minimized[f->num_minimized++] = part[i];
+    }
+    return n ? MIRT_OK : mirt_last_status();
 }
 
 /* The gradient of each term's value: its weight. */
@@ -21263,12 +21286,15 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
 
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
     mirt__graph *graph = &f->program.graph;
-    if (!(loss = mirt__term_shape(loss))) return mirt_last_status();
-    mirt__warn_of_mean(f, loss);
+    mirt_tensor *part[MIRT__MAX_SUMMANDS];
+    int n = mirt__term_summands(f, loss, part);
+    if (!n) return mirt_last_status();
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     for (int i = 0; i < count; i++) mirt__graph_need_gradient(graph, x[i]);
-    return mirt__term_gradients(f, &loss, 1) ? MIRT_OK : mirt_last_status();
+    return mirt__term_gradients(f, part, n) ? MIRT_OK : mirt_last_status();
 }
+
+#undef MIRT__MAX_SUMMANDS
 
 /* >>what comes after recording */
 
@@ -23537,7 +23563,11 @@ MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
     mirt_function *f = loss ? loss->node->graph->function : NULL;
     int missing = 0;
-    if (!loss || !x || !out || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
+    if (!loss || !x || !out || count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
+        if (f && f->recording) mirt__function_poison(f);
+        return mirt_last_status();
+    }
     for (int i = 0; i < count; i++) out[i] = NULL;
     if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
     if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();

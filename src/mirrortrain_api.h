@@ -917,16 +917,16 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
    behind the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
 /* In the body: adds a term to what the step minimizes. One value a sample counts by the global batch's true size; a
-   number that depends on weights alone counts once; a mean over rows is weighted by the replica's rows, with a
-   warning; a sum over rows is taken as it is. Trainable weights without a gradient are left alone, with one
-   warning; none at all with one is an error. The compiled optimizer applies the gradients' sum over all replicas
-   when the step is over. */
+   number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by the replica's rows,
+   with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable weights without a
+   gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer applies the
+   gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
 /* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
    NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
-/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable); NULL gradients are left
-   out. They are summed over all replicas. */
+/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable), one for each weight; NULL
+   gradients are left out, all of them NULL is an error. They are summed over all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.

@@ -326,7 +326,7 @@ static void check_all_reduce(void) {
 /* >>terms of a loss: how a number weighs */
 
 typedef enum term_kind {
-    TERM_SAMPLES, TERM_MEAN, TERM_SUM, TERM_SUM_SCALED, TERM_RATIO, TERM_WEIGHTS, TERM_COMMON, TERM_KINDS
+    TERM_SAMPLES, TERM_MEAN, TERM_SUM, TERM_SUM_SCALED, TERM_RATIO, TERM_WEIGHTS, TERM_COMMON, TERM_SUM_AND_WEIGHTS, TERM_LESS_MEAN, TERM_KINDS
 } term_kind;
 
 /* Each is, or is made to be, the mean over all samples of t = w . x, but for the sums (16 times that, or 2 * w[0]). */
@@ -345,13 +345,17 @@ static bool record_term(mirt_function *f, void *user) {
     case TERM_RATIO: loss = mirt_divide(mirt_reduce_sum(t, 1, false), mirt_reduce_sum(mirt_scale(mirt_stop_gradient(t), 0, 1), 1, false)); break;
     case TERM_WEIGHTS: loss = mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0); break;
     case TERM_COMMON: loss = mirt_replica_all_reduce(mirt_reduce_mean(t, 1, false), MIRT_REDUCE_MEAN); break;
+    case TERM_SUM_AND_WEIGHTS: loss = mirt_add(mirt_reduce_sum(t, 1, false), mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0)); break;
+    case TERM_LESS_MEAN: loss = mirt_subtract(mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0), mirt_reduce_mean(t, 1, true)); break;
     default: break;
     }
-    return mirt_minimize(f, loss) == MIRT_OK;
+    if (kind % 2) return mirt_minimize(f, loss) == MIRT_OK;
+    return mirt_gradients(loss, &w, 1, &number) == MIRT_OK && mirt_apply_gradients(f, &w, &number, 1) == MIRT_OK;
 }
 
 static void check_term(term_kind kind, int devices, int replicas, int rows) {
-    static const char *const name[] = {"one a sample", "a mean", "a sum", "a scaled sum", "a quotient of sums", "of weights alone", "all-reduced"};
+    static const char *const name[] = {"one a sample", "a mean", "a sum", "a scaled sum", "a quotient of sums", "of weights alone", "all-reduced",
+                                      "a sum and one of weights", "of weights less a mean"};
     heard log;
     mirt_strategy *s = strategy_heard(devices, replicas, 1, &log);
     mirt_model *m = bare_model(s, mirt_sgd(1, 0, false));
@@ -367,12 +371,14 @@ static void check_term(term_kind kind, int devices, int replicas, int rows) {
         double sum = 0, want;
         for (int i = 0; i < rows; i++) sum += (double)row_x[i][k + 1];
         want = kind == TERM_SUM ? sum : kind == TERM_SUM_SCALED ? sum / 16 : kind == TERM_WEIGHTS ? (double)before[k] : sum / rows;
+        if (kind == TERM_SUM_AND_WEIGHTS) want = sum + (double)before[k];
+        if (kind == TERM_LESS_MEAN) want = (double)before[k] - sum / rows;
         error = fmax(error, fabs((double)before[k] - (double)after[k] - want) / fmax(1, fabs(want)));
     }
     for (int i = 0; i < log.warnings; i++) means += strstr(log.text[i], "handed in as a mean") != NULL;
     ok(good && error < 1e-5, "a loss that is %s, %d rows, %d replicas: the gradient is off by %.0e%s%s", name[kind], rows, replicas, error, good ? "" : ": ",
        good ? "" : mirt_last_error());
-    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO), "a loss that is %s: %d warnings of a mean", name[kind], means);
+    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO || kind == TERM_LESS_MEAN), "a loss that is %s: %d warnings of a mean", name[kind], means);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -531,7 +537,7 @@ static mirt_function *recorded;
 typedef enum mistake {
     WRONG_TENSOR, WRONG_X, WRONG_Y, WRONG_VARIABLE, NO_VARIABLE, NO_RESULT_NAME, SAME_RESULT, MANY_RESULTS, NO_LOSS, LOSS_OF_INTEGERS, BATCHED_REDUCE,
     WRONG_REDUCE, ASSIGN_TRAINED, ASSIGN_NONE, ASSIGN_SHAPE, ASSIGN_TENSOR, APPLY_TWICE, APPLY_AND_MINIMIZE, APPLY_SHAPE, APPLY_TENSOR, APPLY_STATE, APPLY_NOTHING,
-    NOTHING_GIVEN, RUNS_ITSELF, FAILS, OTHER_MODEL, LOSS_SHAPE, MISTAKES
+    NOTHING_GIVEN, NO_GRADIENTS, RUNS_ITSELF, DESTROYS_ITSELF, FAILS, OTHER_MODEL, LOSS_SHAPE, MISTAKES
 } mistake;
 
 static bool record_mistake(mirt_function *f, void *user) {
@@ -567,6 +573,8 @@ static bool record_mistake(mirt_function *f, void *user) {
     case APPLY_NOTHING: mirt_apply_gradients(f, &w, &none, 1); break;
     case NOTHING_GIVEN: mirt_apply_gradients(f, NULL, NULL, 0); return false;
     case RUNS_ITSELF: return mirt_function_run(f, NULL) != MIRT_E_STATE;
+    case NO_GRADIENTS: mirt_gradients(square, &w, 0, &none); return false;
+    case DESTROYS_ITSELF: mirt_function_destroy(f); return false;
     case FAILS: return false;
     case OTHER_MODEL: mirt_call((mirt_model *)stray->node->graph->model, mirt_function_x(f, 0), MIRT_TRAINING_ON); break;
     case LOSS_SHAPE: mirt_minimize(f, w); break;
@@ -588,7 +596,8 @@ static void check_mistakes(void) {
         {MIRT_E_SHAPE, "int32"}, {MIRT_E_SHAPE, "reduce them first"}, {MIRT_E_INVALID, "sums or averages"}, {MIRT_E_INVALID, "w is trained"},
         {MIRT_E_INVALID, "aggregation"}, {MIRT_E_SHAPE, "state is (3)"}, {MIRT_E_INVALID, "not a weight"}, {MIRT_E_INVALID, "w has a gradient already"},
         {MIRT_E_INVALID, "w has a gradient already"}, {MIRT_E_SHAPE, "gradient of w"}, {MIRT_E_INVALID, "not a trainable weight"}, {MIRT_E_INVALID, "not a trainable weight"},
-        {MIRT_E_INVALID, "none of the 1"}, {MIRT_E_INVALID, "no variables"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_INVALID, "not a part of bare"},
+        {MIRT_E_INVALID, "none of the 1"}, {MIRT_E_INVALID, "no variables"}, {MIRT_E_INVALID, "nothing to differentiate"},
+        {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_INVALID, "not a part of bare"},
         {MIRT_E_SHAPE, "one number"},
     };
     mirt_strategy *s = strategy_of(1, 2, 1);

@@ -215,7 +215,11 @@ MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
     mirt_function *f = loss ? loss->node->graph->function : NULL;
     int missing = 0;
-    if (!loss || !x || !out || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
+    if (!loss || !x || !out || count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
+        if (f && f->recording) mirt__function_poison(f);
+        return mirt_last_status();
+    }
     for (int i = 0; i < count; i++) out[i] = NULL;
     if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
     if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();

@@ -143,12 +143,35 @@ MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
 
+#define MIRT__MAX_SUMMANDS 16
+
+/* A sum of numbers that weigh differently is taken apart: the loss of rows plus that of weights. Returns how many
+   there are; 0 with the error set. */
+static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
+    int n = 1;
+    if (!(part[0] = mirt__term_shape(term))) return 0;
+    for (int i = 0; i < n;) {
+        const mirt__node *node = part[i]->node;
+        bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) && n < MIRT__MAX_SUMMANDS;
+        if (!sum || mirt__is_batched(&part[i]->shape) || mirt__number_extent(node->in[0]) == mirt__number_extent(node->in[1])) {
+            mirt__warn_of_mean(f, part[i++]);
+            continue;
+        }
+        part[i] = node->in[0];
+        part[n] = node->a.kind == MIRT__ADD ? node->in[1] : mirt_negative(node->in[1]);
+        if (!part[n++]) return 0;
+    }
+    return n;
+}
+
 MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
-    if (!(term = mirt__term_shape(term))) return mirt_last_status();
-    mirt__warn_of_mean(f, term);
-    if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
-    f->minimized[f->num_minimized++] = term;
-    return MIRT_OK;
+    mirt_tensor *part[MIRT__MAX_SUMMANDS];
+    int n = mirt__term_summands(f, term, part);
+    for (int i = 0; i < n; i++) {
+        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
+        f->minimized[f->num_minimized++] = part[i];
+    }
+    return n ? MIRT_OK : mirt_last_status();
 }
 
 /* The gradient of each term's value: its weight. */
@@ -180,12 +203,15 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
 
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
     mirt__graph *graph = &f->program.graph;
-    if (!(loss = mirt__term_shape(loss))) return mirt_last_status();
-    mirt__warn_of_mean(f, loss);
+    mirt_tensor *part[MIRT__MAX_SUMMANDS];
+    int n = mirt__term_summands(f, loss, part);
+    if (!n) return mirt_last_status();
     mirt__graph_mark_gradients(graph, mirt__root_trained, f->root);
     for (int i = 0; i < count; i++) mirt__graph_need_gradient(graph, x[i]);
-    return mirt__term_gradients(f, &loss, 1) ? MIRT_OK : mirt_last_status();
+    return mirt__term_gradients(f, part, n) ? MIRT_OK : mirt_last_status();
 }
+
+#undef MIRT__MAX_SUMMANDS
 
 /* >>what comes after recording */
 
