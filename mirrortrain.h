@@ -17445,6 +17445,8 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 /* --- train/ --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
 MIRT__LIB void mirt__functions_free(mirt_model *model);
+/* The weights the functions were recorded for are gone. */
+MIRT__LIB void mirt__functions_disown(mirt_model *model);
 
 #endif
 
@@ -19052,7 +19054,7 @@ static void mirt__weights_gone(mirt_model *model, const char *owner) {
         snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
     }
     mirt__compile_forget(model);
-    mirt__functions_free(model);
+    mirt__functions_disown(model);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__weights_gone(m, owner);
     }
@@ -23466,6 +23468,14 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
     while (*at && *at != function) at = &(*at)->next;
     if (*at) *at = function->next;
     mirt__function_free(function);
+}
+
+/* They stay, for whoever holds them, but cannot run again. */
+MIRT__LIB void mirt__functions_disown(mirt_model *model) {
+    for (mirt_function *f = model->functions; f; f = f->next) {
+        f->root = f->model;
+        f->layout = -1;
+    }
 }
 
 MIRT__LIB void mirt__functions_free(mirt_model *model) {

@@ -149,6 +149,33 @@ static void test_lifetimes(mirt_strategy *s) {
     ok(compile(mid, true) == MIRT_OK, "left to the strategy");
 }
 
+/* Sums of the weights of what the base makes of x. */
+static bool record_sum(mirt_function *f, void *user) {
+    mirt_tensor *y = mirt_call((mirt_model *)user, mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_TRAINING_OFF);
+    return mirt_function_result(f, "sum", mirt_reduce_sum(y, 0, false)) == MIRT_OK;
+}
+
+static void test_functions(mirt_strategy *s) {
+    mirt_global_batch batch;
+    double sum[2];
+    mirt_dataset *d = mirt_distribute(s, mirt_batch(mirt_arrays(x_array(), no_array()), N));
+    mirt_model *base = make_base(s, "base");
+    mirt_function *early = mirt_function_create(base, d, record_sum, base);
+    ok(early && mirt_dataset_next(d, &batch) == MIRT_OK && mirt_function_run(early, &batch) == MIRT_OK && mirt_reduce(early, "sum", MIRT_REDUCE_SUM, &sum[0], 1) == MIRT_OK,
+       "a function of a base");
+    mirt_model *top = make_top(s, base, "top");
+    ok(compile(top, true) == MIRT_OK && mirt_function_run(early, &batch) == MIRT_E_STATE && refused(MIRT_E_STATE, "record it again"), "which becomes a part: \"%s\"", mirt_last_error());
+    mirt_function *late = mirt_function_create(base, d, record_sum, base), *of_top = mirt_function_create(top, d, record_sum, base);
+    ok(late && mirt_function_run(late, &batch) == MIRT_OK && mirt_reduce(late, "sum", MIRT_REDUCE_SUM, &sum[1], 1) == MIRT_OK && sum[0] == sum[1], "recorded again it gives the same");
+    ok(of_top && mirt_function_run(of_top, &batch) == MIRT_OK && mirt_reduce(of_top, "sum", MIRT_REDUCE_SUM, &sum[1], 1) == MIRT_OK && sum[0] == sum[1], "and in a function of its owner");
+    mirt_model_destroy(top);
+    ok(mirt_function_run(late, &batch) == MIRT_E_STATE && mirt_function_run(early, &batch) == MIRT_E_STATE, "without the owner's weights it does not run: \"%s\"", mirt_last_error());
+    ok(mirt_reduce(late, "sum", MIRT_REDUCE_SUM, &sum[1], 1) == MIRT_OK && sum[0] == sum[1], "but keeps what it left");
+    mirt_function_destroy(late);
+    mirt_model_destroy(base);
+    mirt_dataset_destroy(d);
+}
+
 static void test_three_deep(mirt_strategy *s) {
     mirt_weight_info info;
     float a[MOST], b[MOST], c[MOST];
@@ -547,6 +574,7 @@ int main(void) {
         test_sharing(s);
         test_three_deep(s);
         test_lifetimes(s);
+        test_functions(s);
         test_freezing(s);
         test_dropout(s);
         test_views(s);

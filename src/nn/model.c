@@ -41,7 +41,7 @@ static void mirt__weights_gone(mirt_model *model, const char *owner) {
         snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
     }
     mirt__compile_forget(model);
-    mirt__functions_free(model);
+    mirt__functions_disown(model);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__weights_gone(m, owner);
     }

@@ -248,5 +248,7 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 /* --- train/ --- */
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
 MIRT__LIB void mirt__functions_free(mirt_model *model);
+/* The weights the functions were recorded for are gone. */
+MIRT__LIB void mirt__functions_disown(mirt_model *model);
 
 #endif

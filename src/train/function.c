@@ -120,6 +120,14 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
     mirt__function_free(function);
 }
 
+/* They stay, for whoever holds them, but cannot run again. */
+MIRT__LIB void mirt__functions_disown(mirt_model *model) {
+    for (mirt_function *f = model->functions; f; f = f->next) {
+        f->root = f->model;
+        f->layout = -1;
+    }
+}
+
 MIRT__LIB void mirt__functions_free(mirt_model *model) {
     while (model->functions) mirt_function_destroy(model->functions);
 }
