@@ -6241,9 +6241,10 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
 #if !defined(__clang__)
-/* gcc 12 warns of the undefined registers that its own intrinsics start from. */
+/* gcc 12 warns of the undefined registers that its own intrinsics start from, g++ 12 by both names. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 

@@ -14,9 +14,10 @@
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
 #if !defined(__clang__)
-/* gcc 12 warns of the undefined registers that its own intrinsics start from. */
+/* gcc 12 warns of the undefined registers that its own intrinsics start from, g++ 12 by both names. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 
