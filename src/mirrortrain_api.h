@@ -560,7 +560,7 @@ typedef struct mirt_prelu_desc {
 /* A model lives in its strategy and may be destroyed before it. Copies `name`, NULL being "model".
    Returns NULL (MIRT_E_INVALID, MIRT_E_NOMEM). */
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name);
-/* NULL is allowed. */
+/* NULL is allowed. A part of another model lives on as its layer; the weights of parts and views go with their owner. */
 MIRT_API void mirt_model_destroy(mirt_model *model);
 /* `shape` is that of one sample: MIRT_SHAPE(28, 28, 1). Keras: Input. Data of another dtype is
    cast when it is read. */
@@ -665,10 +665,11 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
-/* A weight of one's own, for operations outside of layers. NULL as for layers. */
+/* A weight of one's own, for operations outside of layers; its name has no '/'. NULL as for layers. */
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
 /* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
-   number that depends on weights alone counts once, whatever the number of replicas. */
+   number that depends on weights alone counts once, whatever the number of replicas and of calls of the model.
+   MIRT_E_STATE: compiled, or a part of another model already. */
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
 
 /* Calls a model on a tensor. Recording another model, `model` becomes a part of that one: its weights are
