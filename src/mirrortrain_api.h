@@ -86,6 +86,7 @@ MIRT_API mirt_status mirt_last_status(void);
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
 
 #define MIRT_MAX_RANK 6
+/* Inputs and outputs of a model, and so arrays of inputs and of labels. */
 #define MIRT_MAX_INPUTS 8
 #define MIRT_MAX_OUTPUTS 8
 /* The first dimension of a batched tensor, known only when it runs. */
@@ -194,8 +195,6 @@ typedef enum mirt_split { MIRT_TRAIN = 0, MIRT_TEST } mirt_split;
 
 /* Samples in arrays whose first dimensions agree: inputs, labels (there may be none), one float32
    weight a sample ([n], or no data: none). Each list ends at its first array without data. */
-#define MIRT_MAX_INPUTS 8
-#define MIRT_MAX_OUTPUTS 8
 typedef struct mirt_data {
     mirt_array x[MIRT_MAX_INPUTS];
     mirt_array y[MIRT_MAX_OUTPUTS];
@@ -232,8 +231,8 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count);
 
 /* Makes one sample of another: in[i] and out[i] are one sample's inputs, labels and weight, in this
    order, dense. `out` begins as a copy of `in`, but for an x[0] that changes. `index`: the sample's
-   place in the first stage. Not 0 is an error of the run, which names the stage, the code and the
-   sample. It may be called from several threads at once and in any order: it must be thread safe. */
+   place in the first stage. Not 0 is an error of the run (MIRT_E_CALLBACK), which names the stage, the
+   code and the sample. It may be called from several threads at once and in any order: it must be thread safe. */
 typedef int (*mirt_map_fn)(const void *const *in, void *const *out, int64_t index, void *user);
 typedef struct mirt_map_desc {
     mirt_map_fn fn;
@@ -265,14 +264,6 @@ MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *con
 MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count);
 /* NULL is allowed. Not while mirt_fit reads it. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
-
-/* How a variable's new values on the replicas become one. tf.VariableAggregation. */
-typedef enum mirt_aggregation {
-    MIRT_AGGREGATE_NONE = 0, /* replicas must not write it */
-    MIRT_AGGREGATE_MEAN,     /* weighted by the replicas' rows */
-    MIRT_AGGREGATE_SUM,
-    MIRT_AGGREGATE_FIRST     /* of the first replica */
-} mirt_aggregation;
 
 /* >>tensors ------------------------------------------------------------------------------- */
 /* Threads: a model, its tensors and functions are for the one thread at a time that has their strategy. */
@@ -933,6 +924,13 @@ typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduc
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
    tf.distribute: all_reduce in a replica's context. */
 MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op);
+/* How a variable's new values on the replicas become one. tf.VariableAggregation. */
+typedef enum mirt_aggregation {
+    MIRT_AGGREGATE_NONE = 0, /* replicas must not write it */
+    MIRT_AGGREGATE_MEAN,     /* weighted by the replicas' rows */
+    MIRT_AGGREGATE_SUM,
+    MIRT_AGGREGATE_FIRST     /* of the first replica */
+} mirt_aggregation;
 /* In the body: `variable`, not trainable, becomes `value` on all devices when the step is over. MIRT_AGGREGATE_NONE is
    an error, as in TensorFlow. */
 MIRT_API mirt_status mirt_assign(mirt_function *function, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation);
@@ -944,10 +942,12 @@ MIRT_API mirt_status mirt_function_result(mirt_function *function, const char *n
    the user failed) nothing is changed. */
 MIRT_API mirt_status mirt_function_run(mirt_function *function, const mirt_global_batch *batch);
 /* A result of the last run over all replicas: the sum or mean of all rows (batched), or of the replicas' values, the
-   mean weighted by their rows; `count` doubles, a row's or a value's elements. tf.distribute: strategy.reduce. */
+   mean weighted by their rows; `count` doubles, a row's or a value's elements. tf.distribute: strategy.reduce.
+   MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_SHAPE: another count, MIRT_E_STATE: not run yet. */
 MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt_reduce_op op, double *out, size_t count);
-/* All rows in the order of the batch, or all replicas' values one after the other, as float32; *written elements.
-   strategy.gather. Replica `replica`'s own: local_results. `capacity` elements fit into out. */
+/* All rows in the order of the batch, or the values of all replicas that had rows, one after the other, as float32
+   (strategy.gather); or those of replica `replica` alone (experimental_local_results), none where it had no rows. `capacity`
+   elements fit into out; *written (may be NULL) are there then. MIRT_E_NOT_FOUND, MIRT_E_SHAPE, MIRT_E_STATE: not run yet. */
 MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
 MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
 
@@ -971,12 +971,12 @@ MIRT_API mirt_status mirt_weight(const mirt_model *model, int index, mirt_weight
    which no layer can be added. */
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count);
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count);
+/* Sets a weight on every device. */
+MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 /* Whether the weights of a layer (or a model called as one), by the name or the prefix of names, are trained: "conv2d" is
    that layer alone, "block1*" all whose names begin so, NULL all. Takes effect with the next mirt_compile; a frozen
    batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
-/* Sets a weight on every device. */
-MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
@@ -1001,13 +1001,14 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
 /* Bytes a model asks for to train (without a loss: to predict) on global batches of `batch` rows: what
    is planned is what is allocated. Data are taken to be of the dtype seen last, uint8 at first. */
 typedef struct mirt_memory {
-    size_t weights;     /* per device: its copy of all variables */
+    size_t weights;     /* of a copy of all variables */
     size_t gradients;   /* per device */
     size_t activations; /* per device: tensors of the step, by liveness */
     size_t scratch;     /* per device: threads' scratch and partial sums */
     size_t slots;       /* optimizer state, once for all devices that share memory */
-    size_t host;        /* labels, losses and metrics of one global batch */
-    size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host */
+    size_t host;        /* losses, metrics and new values of one global batch */
+    size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host; central storage
+                           has the weights once */
 } mirt_memory;
 /* NULL is an error: MIRT_E_STATE before mirt_compile, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);

@@ -326,10 +326,12 @@ static void check_all_reduce(void) {
 /* >>terms of a loss: how a number weighs */
 
 typedef enum term_kind {
-    TERM_SAMPLES, TERM_MEAN, TERM_SUM, TERM_SUM_SCALED, TERM_RATIO, TERM_WEIGHTS, TERM_COMMON, TERM_SUM_AND_WEIGHTS, TERM_LESS_MEAN, TERM_KINDS
+    TERM_SAMPLES, TERM_MEAN, TERM_SUM, TERM_SUM_SCALED, TERM_RATIO, TERM_WEIGHTS, TERM_COMMON, TERM_SUM_AND_WEIGHTS, TERM_LESS_MEAN, TERM_SUM_DIVIDED, TERM_LARGEST,
+    TERM_KINDS
 } term_kind;
 
-/* Each is, or is made to be, the mean over all samples of t = w . x, but for the sums (16 times that, or 2 * w[0]). */
+/* Each is, or is made to be, the mean over all samples of t = w . x, but for the sums and what is made of weights; TERM_LARGEST is
+   the largest of W sums, which is none. */
 static bool record_term(mirt_function *f, void *user) {
     const term_kind kind = *(const term_kind *)user;
     const float scale = 0.0625f;
@@ -347,15 +349,33 @@ static bool record_term(mirt_function *f, void *user) {
     case TERM_COMMON: loss = mirt_replica_all_reduce(mirt_reduce_mean(t, 1, false), MIRT_REDUCE_MEAN); break;
     case TERM_SUM_AND_WEIGHTS: loss = mirt_add(mirt_reduce_sum(t, 1, false), mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0)); break;
     case TERM_LESS_MEAN: loss = mirt_subtract(mirt_scale(mirt_reduce_sum(mirt_square(w), 0, false), 0.5f, 0), mirt_reduce_mean(t, 1, true)); break;
+    case TERM_SUM_DIVIDED: loss = mirt_divide(mirt_reshape(mirt_reduce_sum(t, 1, true), MIRT_SHAPE(1, 1)), mirt_scale(number, 0, 16)); break;
+    case TERM_LARGEST: loss = mirt_reduce_max(mirt_reduce_sum(mirt_multiply(x, w), 1, false), 0, false); break;
     default: break;
     }
     if (kind % 2) return mirt_minimize(f, loss) == MIRT_OK;
     return mirt_gradients(loss, &w, 1, &number) == MIRT_OK && mirt_apply_gradients(f, &w, &number, 1) == MIRT_OK;
 }
 
+/* The gradient of w[k] by the largest of W sums over a replica's rows, each replica weighing by its share of them. */
+static double largest_gradient(const float *w, int k, int replicas, int rows) {
+    double all = 0;
+    for (int r = 0; r < replicas && r < rows; r++) {
+        int64_t first, share = mirt__share(rows, replicas, r, &first);
+        double sum[W] = {0};
+        int largest = 0;
+        for (int64_t i = first; i < first + share; i++) {
+            for (int j = 0; j < W; j++) sum[j] += (double)row_x[i][j + 1];
+        }
+        for (int j = 1; j < W; j++) largest = sum[j] * (double)w[j] > sum[largest] * (double)w[largest] ? j : largest;
+        if (k == largest) all += sum[k] * (double)share / rows;
+    }
+    return all;
+}
+
 static void check_term(term_kind kind, int devices, int replicas, int rows) {
     static const char *const name[] = {"one a sample", "a mean", "a sum", "a scaled sum", "a quotient of sums", "of weights alone", "all-reduced",
-                                      "a sum and one of weights", "of weights less a mean"};
+                                      "a sum and one of weights", "of weights less a mean", "a divided sum", "the largest of sums"};
     heard log;
     mirt_strategy *s = strategy_heard(devices, replicas, 1, &log);
     mirt_model *m = bare_model(s, mirt_sgd(1, 0, false));
@@ -372,13 +392,15 @@ static void check_term(term_kind kind, int devices, int replicas, int rows) {
         for (int i = 0; i < rows; i++) sum += (double)row_x[i][k + 1];
         want = kind == TERM_SUM ? sum : kind == TERM_SUM_SCALED ? sum / 16 : kind == TERM_WEIGHTS ? (double)before[k] : sum / rows;
         if (kind == TERM_SUM_AND_WEIGHTS) want = sum + (double)before[k];
+        if (kind == TERM_SUM_DIVIDED) want = sum / 16;
+        if (kind == TERM_LARGEST) want = largest_gradient(before, k, replicas, rows);
         if (kind == TERM_LESS_MEAN) want = (double)before[k] - sum / rows;
         error = fmax(error, fabs((double)before[k] - (double)after[k] - want) / fmax(1, fabs(want)));
     }
     for (int i = 0; i < log.warnings; i++) means += strstr(log.text[i], "handed in as a mean") != NULL;
     ok(good && error < 1e-5, "a loss that is %s, %d rows, %d replicas: the gradient is off by %.0e%s%s", name[kind], rows, replicas, error, good ? "" : ": ",
        good ? "" : mirt_last_error());
-    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO || kind == TERM_LESS_MEAN), "a loss that is %s: %d warnings of a mean", name[kind], means);
+    ok(means == (kind == TERM_MEAN || kind == TERM_RATIO || kind == TERM_LESS_MEAN || kind == TERM_LARGEST), "a loss that is %s: %d warnings of a mean", name[kind], means);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -622,6 +644,14 @@ static void check_mistakes(void) {
         ok(refused && mirt_last_status() == (want) && strstr(mirt_last_error(), part), "%s: \"%s\"", #call, mirt_last_error()); \
     } while (0)
 
+/* Two losses of the same labels, of which the first has a class less. */
+static bool record_two_losses(mirt_function *f, void *user) {
+    const int64_t from[2] = {0, 0}, size[2] = {-1, ROW_CLASSES - 1};
+    mirt_tensor *out = mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON), *labels = mirt_reshape(mirt_function_y(f, 0), MIRT_SHAPE(1));
+    mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, labels, mirt_slice(out, from, size)));
+    return mirt_minimize(f, mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, labels, out)) == MIRT_OK;
+}
+
 static mirt_dataset *watched;
 static int predicted;
 
@@ -696,6 +726,13 @@ static void check_misuse(void) {
     digest_state(m, after);
     ok(strcmp(before, after) == 0, "which changes nothing");
 
+    mirt_function *two = mirt_function_create(m, data, record_two_losses, m);
+    for (int i = 8; i < 16; i++) row_y[i] = row_y[i] == ROW_CLASSES - 1 ? 0 : row_y[i];
+    ok(mirt_function_run(two, &batch) == MIRT_OK, "two losses of one label%s", mirt_last_error());
+    row_y[12] = ROW_CLASSES - 1;
+    REFUSED(mirt_function_run(two, &batch) != MIRT_OK, MIRT_E_INVALID, "label 3 of sample 12 is not one of the 3 classes");
+    draw_rows();
+
     /* The end of an epoch is no batch. */
     do mirt_dataset_next(data, &batch);
     while (batch.rows);
@@ -711,6 +748,7 @@ static void check_misuse(void) {
     fit.callbacks[0] = &callback;
     fit.no_progress = true;
     watched = data;
+    ok(mirt_dataset_next(data, &batch) == MIRT_OK && batch.rows == 8, "in the middle of an epoch");
     ok(mirt_fit(m, data, &fit) && predicted == 3, "callbacks may predict, but not run functions of the model nor read its data: %d%s", predicted, predicted ? "" : mirt_last_error());
     mirt_dataset_next(data, &batch);
     ok(batch.rows == 8 && mirt_function_run(f, &batch) == MIRT_OK, "after fit the data begin anew");

@@ -164,6 +164,9 @@ static mirt_tensor *record_wrong(int which, mirt_tensor *x) {
     case 36: bad.shape.dim[0] = -3; return mirt_constant_tensor(x, bad);
     case 37: return mirt_reduce_min(x, 1u << 9, false);
     case 38: return mirt_log_softmax(whole);
+    case 39: return mirt_slice(x, zeros, NULL);
+    case 40: return mirt_pad(x, NULL, zeros, 0);
+    case 41: return mirt_split_tensor(x, 2, 1, NULL);
     default: return x;
     }
 }
@@ -179,7 +182,7 @@ static void check_refusals(void) {
         "does not divide into 0", "2 elements from 3 on are not within the 4 of axis 1", "axis 0 is the rows of a batch", "from -1 on are not within",
         "axis 0 is the rows of a batch", "axis 0 is the rows of a batch", "less than nothing", "pads int32 with 0 only", "rows of a table, not of a batch",
         "takes int32 or uint8 indices, not float32", "an array needs data", "known dtype", "at most 6", "every dimension must be positive",
-        "beyond rank 3", "takes float32, not int32"};
+        "beyond rank 3", "takes float32, not int32", "slice: a list is NULL", "pad: a list is NULL", "split: a list is NULL"};
     for (int i = 0; i < MIRT__COUNT(says); i++) {
         mirt_model *model = mirt_model_create(strategy, NULL);
         mirt_compile_desc desc;

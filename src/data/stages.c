@@ -171,7 +171,7 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
     if (dataset->spec.num_fields > from->num_fields) memcpy(out->field[from->num_fields], &one, sizeof one);
     out->index[0] = in.index[0];
     int code = map->fn(in.field, out->field, in.index[0], map->user);
-    if (code) return mirt__fail(MIRT_E_INVALID, "%s gave the code %d for sample %lld", map->name, code, (long long)in.index[0]);
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)in.index[0]);
     out->rows = 1;
     return MIRT_OK;
 }
