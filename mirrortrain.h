@@ -1158,7 +1158,8 @@ MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index
    gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
 /* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
-   NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. */
+   NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be
+   differentiated again. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
 /* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable), one for each weight; NULL
    gradients are left out, all of them NULL is an error. They are summed over all replicas. */
