@@ -394,6 +394,46 @@ static void check_thaw(void) {
     mirt_strategy_destroy(s);
 }
 
+/* Called twice in a step, on x and on 3 x + 1, the second call goes on from the first one's moving statistics. */
+static void check_called_twice(void) {
+    enum { N = 12, C = 3 };
+    static float x[N][C], y[N][C];
+    float have[2][C];
+    double worst = 0;
+    mirt_batch_norm_desc d;
+    mirt_compile_desc c;
+    mirt_data data;
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    memset(&data, 0, sizeof data);
+    d.momentum = 0.9f;
+    c.loss = MIRT_MEAN_SQUARED_ERROR;
+    for (unsigned i = 0; i < N * C; i++) x[i / C][i % C] = golden_uniform(77, i);
+    data.x[0] = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, C));
+    data.y[0] = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(N, C));
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_model *part = mirt_model_create(s, "part"), *m = mirt_model_create(s, "m");
+    mirt_model_output(part, mirt_batch_norm(mirt_input(part, MIRT_SHAPE(C)), &d));
+    mirt_tensor *in = mirt_input(m, MIRT_SHAPE(C)), *first = mirt_call(part, in, MIRT_TRAINING_AUTO);
+    mirt_model_output(m, mirt_add(first, mirt_call(part, mirt_scale(in, 3, 1), MIRT_TRAINING_AUTO)));
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_on_batch(m, &data, NULL) == MIRT_OK &&
+                mirt_get_weight(m, "part/batch_normalization/moving_mean", 1, have[0], C) == MIRT_OK &&
+                mirt_get_weight(m, "part/batch_normalization/moving_variance", 1, have[1], C) == MIRT_OK;
+    for (int k = 0; k < C; k++) {
+        double want[2] = {0, 0};
+        for (int r = 0; r < 3; r++) { /* 4 rows each */
+            double mean = 0, variance = 0;
+            for (int i = 4 * r; i < 4 * r + 4; i++) mean += (double)x[i][k] / 4;
+            for (int i = 4 * r; i < 4 * r + 4; i++) variance += ((double)x[i][k] - mean) * ((double)x[i][k] - mean) / 4;
+            want[0] += (0.1 * (3 * mean + 1) + 0.9 * 0.1 * mean) / 3;
+            want[1] += (0.1 * 9 * variance + 0.9 * (0.1 * variance + 0.9)) / 3;
+        }
+        worst = fmax(worst, fmax(fabs((double)have[0][k] - want[0]), fabs((double)have[1][k] - want[1])));
+    }
+    ok(good && worst < 1e-6, "called twice: moving statistics of both calls, off by %.1e%s%s", worst, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     static const int rows[] = {9, 10, 13};
     draw_images();
@@ -411,5 +451,6 @@ int main(void) {
     check_saved(true);
     check_thaw();
     rmdir(work_directory());
+    check_called_twice();
     return done_testing();
 }

@@ -205,6 +205,8 @@ static void check_rates(void) {
     ok(mirt_set_learning_rate(m, 0.25) == MIRT_OK && mirt_get_learning_rate(m) == 0.25 && slope_step(m, &status) == 0.25f, "a rate that is set overrides the schedule");
     ok(mirt_set_learning_rate(m, NAN) == MIRT_E_INVALID && mirt_set_learning_rate(m, -1) == MIRT_E_INVALID && mirt_get_learning_rate(m) == 0.25,
        "but not one below zero or none at all: \"%s\"", mirt_last_error());
+    mirt_compile_desc again = m->config;
+    ok(mirt_compile(m, &again) == MIRT_OK && mirt_get_learning_rate(m) == 0.5, "until the model is compiled again");
 
     mirt_model *images = image_model(s, mirt_adam(1), 0);
     mirt_callback c = recording(&r, 0, 0);

@@ -220,6 +220,29 @@ static void test_loaded(mirt_strategy *s) {
 
 /* >>freezing */
 
+/* Whether the kernels of dense and dense_1 are trainable: bits. */
+static int trainable_of(mirt_model *m) {
+    mirt_weight_info info;
+    int bits = 0;
+    for (int i = 0; i < mirt_num_weights(m); i++) {
+        if (mirt_weight(m, i, &info) == MIRT_OK && info.trainable && strstr(info.name, "/kernel")) bits |= strncmp(info.name, "dense/", 6) == 0 ? 1 : 2;
+    }
+    return bits;
+}
+
+static void test_prefixes(mirt_strategy *s) {
+    mirt_model *m = mirt_model_create(s, "plain");
+    mirt_dense_desc d;
+    memset(&d, 0, sizeof d);
+    d.units = 2;
+    mirt_model_output(m, mirt_dense(mirt_dense(mirt_input(m, MIRT_SHAPE(3)), &d), &d));
+    ok(trainable_of(m) == 3 && mirt_set_trainable(m, "dense", false) == MIRT_OK && trainable_of(m) == 2, "\"dense\" is not dense_1");
+    ok(mirt_set_trainable(m, "dense/kernel", true) == MIRT_OK && trainable_of(m) == 3, "a weight by its name");
+    ok(mirt_set_trainable(m, "dense*", false) == MIRT_OK && trainable_of(m) == 0, "\"dense*\" is both");
+    ok(mirt_set_trainable(m, "dens", false) == MIRT_E_NOT_FOUND, "\"%s\"", mirt_last_error());
+    mirt_model_destroy(m);
+}
+
 static void test_freezing(mirt_strategy *s) {
     float a[MOST], b[MOST], g[64];
     mirt_memory all, frozen;
@@ -575,6 +598,7 @@ int main(void) {
         test_three_deep(s);
         test_lifetimes(s);
         test_functions(s);
+        test_prefixes(s);
         test_freezing(s);
         test_dropout(s);
         test_views(s);

@@ -102,6 +102,80 @@ static void check_sums(mirt_collective collective) {
     mirt_strategy_destroy(one);
 }
 
+/* The gradient of w[k] is the sum of three replicas' x: 1e8, 1 and -1e8, which is 1 only if the large ones meet first. */
+static bool record_order(mirt_function *f, void *user) {
+    mirt_tensor *w = mirt_function_variable(f, "w");
+    (void)user;
+    return mirt_minimize(f, mirt_reduce_sum(mirt_multiply(mirt_function_x(f, 0), w), 3u, false)) == MIRT_OK;
+}
+
+static void check_order(mirt_collective collective, const float *want, const char *what) {
+    enum { SHARE = MIRT__ALIGN / sizeof(float), N = 3 * SHARE };
+    static float x[3][N], w[N];
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.optimizer = mirt_sgd(1, 0, false);
+    for (int k = 0; k < N; k++) x[0][k] = 1e8f, x[1][k] = 1, x[2][k] = -1e8f;
+    mirt_strategy *s = make_strategy(MIRT_MIRRORED, collective, "3", 3);
+    mirt_model *m = mirt_model_create(s, "order");
+    mirt_variable(m, "w", MIRT_SHAPE(N), mirt_zeros(), true);
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(3, N)), mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(3))), 3));
+    mirt_global_batch batch;
+    bool good = mirt_compile(m, &c) == MIRT_OK;
+    mirt_function *f = mirt_function_create(m, data, record_order, NULL);
+    good = good && f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_get_weight(m, "w", 1, w, N) == MIRT_OK;
+    for (int k = 0; k < N; k++) good = good && w[k] == -want[k / SHARE];
+    ok(good, "%s adds in its order: %g, %g, %g%s%s", what, (double)w[0], (double)w[SHARE], (double)w[2 * SHARE], good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static void check_orders(void) {
+    const float in_order[3] = {0, 0, 0}, ring[3] = {0, 1, 0}; /* the share of device d begins with device d + 1 */
+    check_order(MIRT_TREE, in_order, "the tree");
+    check_order(MIRT_REDUCE_TO_ONE_DEVICE, in_order, "one device");
+    check_order(MIRT_RING, ring, "the ring");
+}
+
+/* Seven replicas leave one device three partial sums: what is told of them before the all-reduce is their sum in bits. */
+static void check_own_sum(void) {
+    mirt_strategy *s = make_strategy(MIRT_ONE_DEVICE, MIRT_TREE, NULL, 7);
+    mirt_model *m = image_model(s, mirt_sgd(0.1f, 0, false), 0);
+    const size_t count = (size_t)m->variable[mirt__variable_find(m, "dense/kernel")].count;
+    float *own = (float *)malloc(count * sizeof *own), *sum = (float *)malloc(count * sizeof *sum);
+    bool good = mirt_scatter(m, images_x(0, 29), images_y(0, 29)) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK && mirt_get_gradient(m, "dense/kernel", 0, own, count) == MIRT_OK &&
+                mirt_all_reduce(m) == MIRT_OK && mirt_get_gradient(m, "dense/kernel", 0, sum, count) == MIRT_OK;
+    ok(good && memcmp(own, sum, count * sizeof *own) == 0, "one device's own sum is the sum of all");
+    free(own);
+    free(sum);
+    mirt_strategy_destroy(s);
+}
+
+/* A weight that the loss does not reach has no gradient, whatever another model left in the memory they share. */
+static void check_unreached(void) {
+    float gradient[3] = {1, 1, 1};
+    mirt_strategy *s = make_strategy(MIRT_MIRRORED, MIRT_TREE, "2", 4);
+    mirt_model *before = image_model(s, mirt_sgd(0.1f, 0, false), 0), *m = mirt_model_create(s, "some");
+    mirt_dense_desc dense;
+    mirt_compile_desc c;
+    memset(&dense, 0, sizeof dense);
+    memset(&c, 0, sizeof c);
+    dense.units = IMAGE_CLASSES;
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    mirt_variable(m, "alone", MIRT_SHAPE(3), mirt_ones(), true);
+    mirt_model_output(m, mirt_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), &dense));
+    bool good = train_steps(before, 3, false) && mirt_compile(m, &c) == MIRT_OK && mirt_scatter(m, images_x(0, 9), images_y(0, 9)) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
+    for (int reduced = 0; good && reduced < 2; reduced++) {
+        for (int d = 0; good && d < 2; d++) {
+            good = mirt_get_gradient(m, "alone", d, gradient, 3) == MIRT_OK && gradient[0] == 0 && gradient[1] == 0 && gradient[2] == 0;
+        }
+        good = good && (reduced || mirt_all_reduce(m) == MIRT_OK);
+    }
+    ok(good, "a weight the loss does not depend on has a gradient of nothing: %g%s%s", (double)gradient[0], good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 /* >>kinds */
 
 static const char *saved(mirt_model *m, char digest[MIRT__SHA256_HEX]) {
@@ -377,6 +451,9 @@ int main(void) {
     check_sums(MIRT_TREE);
     check_sums(MIRT_RING);
     check_sums(MIRT_REDUCE_TO_ONE_DEVICE);
+    check_orders();
+    check_own_sum();
+    check_unreached();
     check_kind(MIRT_CENTRAL_STORAGE, "1", "central storage on 1 device");
     check_kind(MIRT_CENTRAL_STORAGE, "cpu:0,cpu:1,cpu:2", "central storage on 3 cores");
     check_kind(MIRT_ONE_DEVICE, NULL, "one device");

@@ -86,14 +86,18 @@ static int see_batch_end(const mirt_event *e, void *user) {
     return 0;
 }
 
-static mirt_dataset *watched(seen *s) {
+static mirt_dataset *watched_from(mirt_dataset *data, seen *s) {
     mirt_map_desc map;
-    mirt_data d = samples();
     memset(&map, 0, sizeof map);
     memset(s, 0, sizeof *s);
     map.fn = see_sample;
     map.user = s;
-    return mirt_map(mirt_arrays_of(&d), &map);
+    return mirt_map(data, &map);
+}
+
+static mirt_dataset *watched(seen *s) {
+    mirt_data d = samples();
+    return watched_from(mirt_arrays_of(&d), s);
 }
 
 static mirt_fit_desc fit_seen(seen *s, mirt_callback *c) {
@@ -107,6 +111,23 @@ static mirt_fit_desc fit_seen(seen *s, mirt_callback *c) {
     d.callbacks[0] = c;
     d.no_progress = true;
     return d;
+}
+
+/* An epoch of four steps that passes twice over shuffled data: two orders. */
+static void test_shuffled_steps(mirt_strategy *s) {
+    mirt_model *m = classifier(s, "m");
+    mirt_data d = samples();
+    seen w;
+    mirt_dataset *data = mirt_batch(watched_from(mirt_shuffle(mirt_arrays_of(&d), N), &w), 5);
+    mirt_fit_desc f;
+    memset(&f, 0, sizeof f);
+    f.no_progress = true;
+    f.steps_per_epoch = 4;
+    bool good = mirt_fit(m, data, &f) && strlen(w.text) == 2 * N;
+    for (int i = 0; good && i < N; i++) good = memchr(w.text, '0' + i, N) && memchr(w.text + N, '0' + i, N);
+    ok(good && memcmp(w.text, w.text + N, N) != 0, "each pass over the data within an epoch has an order of its own: %s", w.text);
+    mirt_dataset_destroy(data);
+    mirt_model_destroy(m);
 }
 
 static void test_steps(mirt_strategy *s) {
@@ -545,6 +566,28 @@ static void test_many(mirt_strategy *s) {
     mirt_model_destroy(m);
 }
 
+/* Two outputs that one layer makes, a part, are told apart. */
+static void test_names(mirt_strategy *s) {
+    mirt_model *part = mirt_model_create(s, "part"), *m = mirt_model_create(s, "m");
+    mirt_compile_desc c;
+    mirt_logs logs;
+    mirt_data d = samples();
+    mirt_tensor *x = mirt_input(part, MIRT_SHAPE(IN)), *out[MIRT_MAX_OUTPUTS];
+    memset(&c, 0, sizeof c);
+    c.loss = MIRT_MEAN_SQUARED_ERROR;
+    out[0] = dense(x, "a", IN);
+    out[1] = dense(x, "b", IN);
+    mirt_model_outputs(part, out, 2);
+    x = mirt_input(m, MIRT_SHAPE(IN));
+    mirt_call_many(part, &x, 1, MIRT_TRAINING_AUTO, out);
+    mirt_model_outputs(m, out, 2);
+    d.y[0] = d.y[1] = d.x[0];
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_test_on_batch(m, &d, &logs) == MIRT_OK && logs.count == 3;
+    ok(good && isfinite(value_of(&logs, "part_loss")) && isfinite(value_of(&logs, "part_1_loss")), "two outputs of one layer have two names%s", good ? "" : mirt_last_error());
+    mirt_model_destroy(m);
+    mirt_model_destroy(part);
+}
+
 int main(void) {
     for (int i = 0; i < N * IN; i++) xs[i] = (float)((i * 37 % 101) - 50) / 50.0f;
     for (int i = 0; i < N * 2; i++) zs[i] = (float)((i * 53 % 97) - 48) / 50.0f;
@@ -556,6 +599,7 @@ int main(void) {
     for (int devices = 1; devices <= 2; devices++) {
         mirt_strategy *s = strategy_of(devices, devices == 1 ? 1 : 4, 1);
         test_steps(s);
+        test_shuffled_steps(s);
         test_unknown(s);
         test_validation(s);
         test_weights(s);
@@ -563,6 +607,7 @@ int main(void) {
         test_terms(s);
         test_on_batch(s);
         test_many(s);
+        test_names(s);
         mirt_strategy_destroy(s);
     }
     return done_testing();
