@@ -150,4 +150,26 @@ UTIL_UNUSED static bool copies_equal(mirt_model *m) {
     }
     return true;
 }
+
+enum { W = 3 }; /* elements of its weight */
+
+/* A model of one weight. */
+UTIL_UNUSED static mirt_model *bare_model(mirt_strategy *s, mirt_optimizer optimizer) {
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.optimizer = optimizer;
+    mirt_model *m = mirt_model_create(s, "bare");
+    mirt_variable(m, "w", MIRT_SHAPE(W), mirt_random_uniform(-1, 1), true);
+    mirt_variable(m, "unused", MIRT_SHAPE(5), mirt_ones(), true);
+    mirt_variable(m, "state", MIRT_SHAPE(W), mirt_constant(7), false);
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+UTIL_UNUSED static bool record_count(mirt_function *f, void *user) {
+    mirt_tensor *state = mirt_function_variable(f, "state");
+    (void)user;
+    return mirt_function_result(f, "before", state) == MIRT_OK && mirt_assign(f, state, mirt_scale(state, 2, 0), MIRT_AGGREGATE_SUM) == MIRT_OK &&
+           mirt_assign(f, state, mirt_scale(state, 1, 1), MIRT_AGGREGATE_FIRST) == MIRT_OK;
+}
+
 #endif
