@@ -59,7 +59,7 @@ build/amalgamate: tools/amalgamate.c
 
 test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
-	@CC="$(CC)" tests/run -t 120 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh
+	@CC="$(CC)" tests/run -t 300 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh
 
 build/tests/%: tests/%.c $(TEST_HEADERS)
 	@mkdir -p build/tests
