@@ -8,7 +8,7 @@
 # make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
-# make fuzz          feeds damaged files to the readers for FUZZ_SECONDS; needs clang
+# make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 # make install       the header and the program, below PREFIX
 #
@@ -21,6 +21,7 @@ JOBS = 2
 PEER_PYTHON = python3
 FUZZ_CC = clang
 FUZZ_SECONDS = 60
+FUZZ_SEQUENCES = 10000
 PREFIX = /usr/local
 
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror
@@ -101,11 +102,12 @@ build/arm64/%: tests/%.c $(TEST_HEADERS)
 	@mkdir -p build/arm64
 	$(ARM64_CC) -std=c11 -O2 $(TEST_WARNINGS) $< -o $@ $(LDLIBS)
 
-fuzz: build/fuzz_model build/tests/test_hostile
+fuzz: build/fuzz_model build/tests/test_hostile build/asan/test_api_fuzz
 	@mkdir -p build/fuzz/seeds build/fuzz/found
 	@build/tests/test_hostile --seeds build/fuzz/seeds
 	build/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=24576 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=300 -print_final_stats=1 \
 		-artifact_prefix=build/fuzz/ build/fuzz/found build/fuzz/seeds
+	build/asan/test_api_fuzz $(FUZZ_SEQUENCES) `date +%s`
 
 build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
 	@mkdir -p build

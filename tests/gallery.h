@@ -2,19 +2,24 @@
 #define GALLERY_H
 /* Models of many kinds of parts, to be saved, damaged and read again. After mirrortrain.h. */
 
+static int64_t gallery_count(const mirt_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->rank; i++) count *= shape->dim[i];
+    return count;
+}
+
+/* Twice its first input. */
 static int gallery_forward(const mirt_op_call *call, void *user) {
     (void)user;
-    int64_t count = 1;
-    for (int i = 0; i < call->out_shape.rank; i++) count *= call->out_shape.dim[i];
-    for (int64_t i = 0; i < count; i++) call->out[i] = 2 * ((const float *)call->in[0])[i];
+    for (int64_t i = 0, n = gallery_count(&call->out_shape); i < n; i++) call->out[i] = 2 * ((const float *)call->in[0])[i];
     return 0;
 }
 
 static int gallery_backward(const mirt_op_call *call, void *user) {
     (void)user;
-    int64_t count = 1;
-    for (int i = 0; i < call->out_shape.rank; i++) count *= call->out_shape.dim[i];
-    for (int64_t i = 0; i < count && call->din[0]; i++) call->din[0][i] = 2 * call->dout[i];
+    for (int k = 0; k < call->num_in; k++) {
+        for (int64_t i = 0, n = gallery_count(&call->in_shape[k]); call->din[k] && i < n; i++) call->din[k][i] = k ? 0 : 2 * call->dout[i];
+    }
     return 0;
 }
 
