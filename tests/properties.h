@@ -236,7 +236,7 @@ static double property_distance(const float *a, const float *b, size_t count) {
     for (size_t i = 0; i < count; i++) {
         double error = fabs((double)a[i] - (double)b[i]);
         if (!(error < 1e30)) return INFINITY;
-        worst = fmax(worst, error);
+        worst = worse(worst, error);
         largest = fmax(largest, fabs((double)a[i]));
     }
     return worst / largest;
@@ -287,7 +287,7 @@ static void property_run(uint64_t seed, int64_t first, int64_t count) {
             property p = property_draw(seed, i);
             double distance;
             const char *wrong = property_check(&p, &distance);
-            if (distance > worst) worst = distance;
+            worst = worse(worst, distance);
             if (!wrong) continue;
             failed++;
             property_print(&p, seed);

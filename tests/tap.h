@@ -45,6 +45,14 @@ static void skip(const char *format, ...) {
     va_end(args);
 }
 
+/* The larger of the worst error so far and another; what is not a number is infinitely wrong. */
+#if defined(__GNUC__)
+__attribute__((unused))
+#endif
+static double worse(double worst, double error) {
+    return error <= worst ? worst : error == error ? error : (double)INFINITY;
+}
+
 /* Prints the plan; the value for main to return. */
 static int done_testing(void) {
     printf("1..%d\n", tap_count);

@@ -176,7 +176,7 @@ static double off_by(const float *have, const double *want, int count) {
     double worst = 0;
     for (int i = 0; i < count; i++) {
         double error = fabs((double)have[i] - want[i]) / fmax(1, fabs(want[i]));
-        if (!(error <= worst)) worst = error;
+        worst = worse(worst, error);
     }
     return worst;
 }
@@ -205,10 +205,10 @@ static void check_case(how mode, int n, int replicas, bool adam, int steps) {
                 for (int i = 0; good && t == 0 && i < 7; dw += counts[i++]) {
                     if (i == 3 || i == 4 || (mode == FROZEN && (i == 1 || i == 2))) continue;
                     good = mirt_get_gradient(model, names[i], devices - 1, have, counts[i]) == MIRT_OK;
-                    gradient_error = fmax(gradient_error, off_by(have, dw, (int)counts[i]));
+                    gradient_error = worse(gradient_error, off_by(have, dw, (int)counts[i]));
                 }
                 good = good && mirt_apply(model) == MIRT_OK;
-                loss_error = fmax(loss_error, fabs(loss - want));
+                loss_error = worse(loss_error, fabs(loss - want));
                 update(&w, &g, adam ? &m : NULL, adam ? &v : NULL, t + 1, adam ? 0.01 : 0.1);
                 from = from + rows == n ? 0 : from + rows;
             }
@@ -250,7 +250,7 @@ static void check_goldens(void) {
         bool good = m != NULL;
         for (int t = 0; good && t < 8; t++) {
             good = mirt_train_step(m, some_x(t % 2 * 8, t % 2 ? 5 : 8), some_y(t % 2 * 8, t % 2 ? 5 : 8), &loss) == MIRT_OK;
-            error = fmax(error, fabs(loss - c->loss[t]));
+            error = worse(error, fabs(loss - c->loss[t]));
         }
         good = good && mirt_evaluate_arrays(m, some_x(0, ROWS), some_y(0, ROWS), &logs) == MIRT_OK && get_weights(m, 0, have);
         const double weights = good ? off_by(have, c->weights, NUMBERS) : 1;
@@ -338,7 +338,7 @@ static void check_images(int rows, bool synchronized) {
         bool finite = one && w, equal = true;
         for (size_t i = 0; finite && i < count; i++) {
             finite = w[i] == w[i] && fabsf(w[i]) < 1e6f;
-            worst = fmax(worst, fabs((double)w[i] - (double)one[i]));
+            worst = worse(worst, fabs((double)w[i] - (double)one[i]));
         }
         for (int p = 2; finite && p <= 3 && p <= replicas[v]; p++) {
             again = train_images(p, replicas[v], p - 1, rows, synchronized, &same, &other);
@@ -428,7 +428,7 @@ static void check_called_twice(void) {
             want[0] += (0.1 * (3 * mean + 1) + 0.9 * 0.1 * mean) / 3;
             want[1] += (0.1 * 9 * variance + 0.9 * (0.1 * variance + 0.9)) / 3;
         }
-        worst = fmax(worst, fmax(fabs((double)have[0][k] - want[0]), fabs((double)have[1][k] - want[1])));
+        for (int i = 0; i < 2; i++) worst = worse(worst, fabs((double)have[i][k] - want[i]));
     }
     ok(good && worst < 1e-6, "called twice: moving statistics of both calls, off by %.1e%s%s", worst, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);

@@ -320,7 +320,7 @@ static double weights_off(const golden_fit *g, bool begin) {
         if (!begin && mirt_get_weight(s.model, info.name, 0, value, (size_t)info.count) != MIRT_OK) return 1e9;
         for (int64_t k = 0; k < info.count && !begin; k++) {
             double off = fabs((double)value[k] - final[k]);
-            if (!(off <= worst)) worst = off;
+            worst = worse(worst, off);
         }
         for (int64_t k = 0; k < info.count && begin; k++) value[k] = golden_uniform((uint32_t)(100 + i), (uint32_t)k) / 2 + shift;
         if (begin && mirt_set_weight(s.model, info.name, value, (size_t)info.count) != MIRT_OK) return 1e9;
@@ -340,7 +340,7 @@ static double logs_off(const golden_fit *g, const mirt_history *h) {
                 if (strcmp(h->epoch[e].name[k], g->log[i]) == 0) have = h->epoch[e].value[k];
             }
             double off = fabs(have - want) / (fabs(want) > 1 ? fabs(want) : 1);
-            if (!(off <= worst)) worst = off == off ? off : 1e9;
+            worst = worse(worst, off);
             if (!(off < 1e-5)) printf("# %s, epoch %d: %s is %.9g, not %.9g\n", g->name, e, g->log[i], have, want);
         }
     }

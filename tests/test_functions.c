@@ -99,7 +99,7 @@ static void check_images_equal_fit(void) {
             mirt_dataset_destroy(data);
             mirt_strategy_destroy(s);
         }
-        for (size_t i = 0; i < count; i++) worst = fmax(worst, fabs((double)w[0][i] - (double)w[2][i]));
+        for (size_t i = 0; i < count; i++) worst = worse(worst, fabs((double)w[0][i] - (double)w[2][i]));
         ok(memcmp(w[0], w[1], count * sizeof(float)) == 0, "convolutions and bytes, %d devices: a custom loop equals fit", devices);
         ok(worst < 2e-6, "convolutions and bytes, %d devices: gradients by hand do to rounding, %.1e", devices, worst);
         for (int how = 0; how < 3; how++) free(w[how]);
@@ -282,10 +282,10 @@ static void check_reduced(int devices, int replicas, int rows) {
         wd[k] -= 2 * h;
         double down = reduced_loss(wd, rows, &unused);
         wd[k] += h;
-        error = fmax(error, fabs((double)before[k] - (double)after[k] - (up - down) / (2 * h)));
+        error = worse(error, fabs((double)before[k] - (double)after[k] - (up - down) / (2 * h)));
         if (!reduced_loss_by_hand) continue;
         good = mirt_gather_result(f, "gradient", grads, 8 * W, &written) == MIRT_OK && written == (size_t)(rows < replicas ? rows : replicas) * W;
-        for (size_t r = 0; r < written / W; r++) norm_error = fmax(norm_error, fabs((double)grads[r * W + (size_t)k] - (up - down) / (2 * h)));
+        for (size_t r = 0; r < written / W; r++) norm_error = worse(norm_error, fabs((double)grads[r * W + (size_t)k] - (up - down) / (2 * h)));
     }
     for (int r = 0; good && r < replicas && r < rows; r++) {
         good = mirt_local_result(f, "g", r, &g, 1, NULL) == MIRT_OK && fabs((double)g - gd) < 1e-5 * fmax(1, fabs(gd));
@@ -382,7 +382,7 @@ static void check_term(term_kind kind, int devices, int replicas, int rows) {
         if (kind == TERM_SUM_DIVIDED) want = sum / 16;
         if (kind == TERM_LARGEST) want = largest_gradient(before, k, replicas, rows);
         if (kind == TERM_LESS_MEAN) want = (double)before[k] - sum / rows;
-        error = fmax(error, fabs((double)before[k] - (double)after[k] - want) / fmax(1, fabs(want)));
+        error = worse(error, fabs((double)before[k] - (double)after[k] - want) / fmax(1, fabs(want)));
     }
     for (int i = 0; i < log.warnings; i++) means += strstr(log.text[i], "handed in as a mean") != NULL;
     ok(good && error < 1e-5, "a loss that is %s, %d rows, %d replicas: the gradient is off by %.0e%s%s", name[kind], rows, replicas, error, good ? "" : ": ",
@@ -439,7 +439,7 @@ static void check_assign_as(mirt_aggregation kind, int devices, int replicas, in
     }
     for (int d = 0; d < devices; d++) {
         good = good && mirt_get_weight(m, "state", d, out, W) == MIRT_OK;
-        for (int k = 0; k < W; k++) error = fmax(error, fabs((double)out[k] - want[k]) / fmax(1, fabs(want[k])));
+        for (int k = 0; k < W; k++) error = worse(error, fabs((double)out[k] - want[k]) / fmax(1, fabs(want[k])));
     }
     ok(good && error < 1e-5 && copies_equal(m) && mirt_step(m) == (devices > 1 ? 2 : 0), "aggregation %d, strategy %d, %d rows, %d replicas on %d devices: assigned, off by %.0e%s%s",
        (int)kind, (int)strategy, rows, replicas, devices, error, good ? "" : ": ", good ? "" : mirt_last_error());
@@ -708,7 +708,7 @@ static void check_parts(void) {
         static float one[COUNT], many[COUNT], again[COUNT];
         bool good = part_steps(1, 1, twice != 0, one, COUNT) && part_steps(1, 3, twice != 0, many, COUNT) && part_steps(3, 3, twice != 0, again, COUNT);
         double worst = 0;
-        for (int i = 0; i < COUNT; i++) worst = fmax(worst, fabs((double)one[i] - (double)many[i]));
+        for (int i = 0; i < COUNT; i++) worst = worse(worst, fabs((double)one[i] - (double)many[i]));
         ok(good && worst < 1e-5 && memcmp(many, again, sizeof many) == 0, "a function of a model and its part%s: 3 replicas equal one, off by %.0e%s%s",
            twice ? ", in turn with one of the part alone, which leaves the others" : "", worst, good ? "" : ": ", good ? "" : mirt_last_error());
     }

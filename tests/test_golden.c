@@ -82,7 +82,7 @@ static double off_by(const float *a, const double *golden, int64_t count, double
     for (int64_t i = 0; i < count; i++) {
         double error = fabs((double)a[i] - golden[i]);
         if (!(error <= DBL_MAX)) return INFINITY;
-        worst = fmax(worst, error);
+        worst = worse(worst, error);
         largest = fmax(largest, fabs(golden[i]));
     }
     return worst / largest;
@@ -274,7 +274,7 @@ static void check_loss(const golden_loss *c, int number) {
         }
         double loss = INFINITY, gradient = 0;
         if (good) loss = off_by(y_values, c->loss, c->rows, 1);
-        for (int r = 0; good && r < c->rows; r++) gradient = fmax(gradient, off_by(dx_values + r * c->n, c->dx + r * c->n, c->n, 1e-3));
+        for (int r = 0; good && r < c->rows; r++) gradient = worse(gradient, off_by(dx_values + r * c->n, c->dx + r * c->n, c->n, 1e-3));
         ok(good && loss < 7e-7 && gradient < 7e-7, "loss %d (%s%s), %s: off by %.1e, its gradient by %.1e", number, mirt__loss_name(c->kind),
            c->from_logits ? " from logits" : "", table[t]->name, loss, gradient);
         mirt__program_free(&o.program);
@@ -350,12 +350,12 @@ static void check_optimizer(const golden_optimizer *c, const char *cpu) {
         good = mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
         if (good) memcpy(mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0), golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
         good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_get_weight(m, "dense/kernel", 0, weight, GOLDEN_COUNT) == MIRT_OK;
-        if (good) worst = fmax(worst, off_by(weight, c->weight + step * GOLDEN_COUNT, GOLDEN_COUNT, 1));
+        if (good) worst = worse(worst, off_by(weight, c->weight + step * GOLDEN_COUNT, GOLDEN_COUNT, 1));
     }
     const double *golden_slot[2] = {c->slot_0, c->slot_1};
     for (int i = 0; good && i < 2; i++) {
         good = (golden_slot[i] != NULL) == (m->slot[i] != NULL);
-        if (good && golden_slot[i]) slots = fmax(slots, off_by((const float *)(const void *)m->slot[i], golden_slot[i], GOLDEN_COUNT, 1e-6));
+        if (good && golden_slot[i]) slots = worse(slots, off_by((const float *)(const void *)m->slot[i], golden_slot[i], GOLDEN_COUNT, 1e-6));
     }
     ok(good && worst < 5e-7 && slots < 5e-7, "%s, momentum %g%s, %s: weights of %d steps off by %.1e, slots by %.1e", c->kind == MIRT_ADAM ? "Adam" : "SGD",
        (double)c->momentum, c->nesterov ? ", Nesterov" : "", cpu, GOLDEN_STEPS, worst, slots);

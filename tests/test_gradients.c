@@ -32,7 +32,7 @@ static double worst_error(op_run *r, const mirt__kernels *reference) {
             w[i] = keep;
             double error = fabs((up - down) / (2 * h) - g[i]);
             if (fabs(g[i]) > largest) largest = fabs(g[i]);
-            if (error > worst) worst = error;
+            worst = worse(worst, error);
         }
     }
     free(analytic);

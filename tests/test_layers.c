@@ -288,10 +288,10 @@ static double off(const golden_sum *g, const float *a, int64_t count) {
     for (int k = 0; k < GOLDEN_PROJECTIONS && count == g->count; k++) {
         double product = 0;
         for (int i = 0; i < g->count; i++) product += (double)a[i] * golden_uniform(1000u + (unsigned)k, (uint32_t)i);
-        worst = fmax(worst, fabs(product - g->product[k]));
+        worst = worse(worst, fabs(product - g->product[k]));
     }
     for (int i = 0; i < g->count && count == g->count; i++) norm += (double)a[i] * a[i];
-    worst = fmax(worst, fabs(sqrt(norm) - g->norm));
+    worst = worse(worst, fabs(sqrt(norm) - g->norm));
     return worst <= DBL_MAX ? worst / fmax(g->norm, 1e-2) : INFINITY;
 }
 
@@ -351,12 +351,12 @@ static double gradients_off(mirt_model *model, const golden_layer *g) {
         if (mirt_weight(model, k, &info) != MIRT_OK) return INFINITY;
         if (!info.trainable) continue;
         if (mirt_get_gradient(model, info.name, 0, weight_values, (size_t)info.count) != MIRT_OK) return INFINITY;
-        worst = fmax(worst, off(want, weight_values, info.count));
+        worst = worse(worst, off(want, weight_values, info.count));
     }
     if (mirt_apply(model) != MIRT_OK) return INFINITY;
     for (int k = 1; k <= g->num_weights; k++) {
         if (mirt_weight(model, k, &info) != MIRT_OK || mirt_get_weight(model, info.name, 0, weight_values, (size_t)info.count) != MIRT_OK) return INFINITY;
-        if (!info.trainable) worst = fmax(worst, off(&g->weight[k - 1], weight_values, info.count));
+        if (!info.trainable) worst = worse(worst, off(&g->weight[k - 1], weight_values, info.count));
     }
     return worst;
 }

@@ -115,7 +115,7 @@ static void check_two_against_one(void) {
         mirt_strategy_destroy(s);
     }
     for (size_t i = 0; i < count[0]; i++) {
-        worst = fmax(worst, fabs((double)w[0][i] - (double)w[1][i]));
+        worst = worse(worst, fabs((double)w[0][i] - (double)w[1][i]));
         largest = fmax(largest, fabs((double)w[0][i]));
     }
     ok(count[0] == count[1] && largest > 0.1 && worst < 1e-6 * largest, "2 replicas equal 1 to rounding: off by %.1e of the largest weight", worst / largest);
@@ -129,7 +129,7 @@ static bool gradients_add_up(mirt_model *m, const float *before, size_t count) {
     double worst = 0, largest = 0;
     bool good = mirt_get_gradient(m, "dense/kernel", 0, after, count) == MIRT_OK;
     for (size_t i = 0; good && i < count; i++) {
-        worst = fmax(worst, fabs((double)after[i] - (double)before[i]));
+        worst = worse(worst, fabs((double)after[i] - (double)before[i]));
         largest = fmax(largest, fabs((double)after[i]));
     }
     for (int d = 1; good && d < mirt_num_devices(m->strategy); d++) {

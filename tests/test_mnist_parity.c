@@ -27,10 +27,10 @@ static void compare_state(parity *p, const golden_mnist_state *g) {
     double worst = have ? 0 : INFINITY, largest = 0;
     for (int i = 0; have && i < GOLDEN_MNIST_SAMPLES; i++) {
         double error = fabs((double)have[g->at[i]] - g->value[i]);
-        if (!(error <= worst)) worst = error;
+        worst = worse(worst, error);
     }
     for (int32_t i = 0; have && i < g->count; i++) largest = fmax(largest, fabs((double)have[i]));
-    worst = fmax(worst, fabs(largest - g->largest)) / g->largest;
+    worst = worse(worst, fabs(largest - g->largest)) / g->largest;
     double *into = &(g->kind[0] == 'w' ? p->weight : p->slot)[g->step > 10];
     if (!(worst <= *into)) *into = worst;
 }

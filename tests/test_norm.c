@@ -94,7 +94,7 @@ static double off_by(const float *a, const double *golden, int64_t count) {
     for (int64_t i = 0; golden && i < count; i++) {
         const double error = fabs((double)a[i] - golden[i]);
         if (!(error <= DBL_MAX)) return INFINITY;
-        worst = fmax(worst, error);
+        worst = worse(worst, error);
         largest = fmax(largest, fabs(golden[i]));
     }
     return worst / largest;
@@ -146,11 +146,11 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
     if (c->center) uniform(weight_at(beta), c->c, c->seed + 2, 1, 0);
     good = good && replay(kernels);
     double error = off_by(o.io[IO_Y], c->y, count);
-    error = fmax(error, off_by(o.io[IO_DX], c->dx, count));
-    error = fmax(error, off_by(o.gradient + gamma * MOST, c->dgamma, c->c));
-    error = fmax(error, off_by(o.gradient + beta * MOST, c->dbeta, c->c));
-    error = fmax(error, off_by(o.io[IO_MOVING_MEAN], c->moving_mean, c->c));
-    error = fmax(error, off_by(o.io[IO_MOVING_VARIANCE], c->moving_variance, c->c));
+    error = worse(error, off_by(o.io[IO_DX], c->dx, count));
+    error = worse(error, off_by(o.gradient + gamma * MOST, c->dgamma, c->c));
+    error = worse(error, off_by(o.gradient + beta * MOST, c->dbeta, c->c));
+    error = worse(error, off_by(o.io[IO_MOVING_MEAN], c->moving_mean, c->c));
+    error = worse(error, off_by(o.io[IO_MOVING_VARIANCE], c->moving_variance, c->c));
     ok(good && error < 2e-6, "batch normalization %dx%dx%dx%d%s, %s: off by %.1e", c->rows, c->h, c->w, c->c, c->training ? " in training" : "",
        kernels->name, error);
     end();
@@ -241,7 +241,7 @@ static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
     }
     good = good && replay(kernels);
     double error = fmax(off_by(o.io[IO_Y], c->y, ys), off_by(o.io[IO_DX], c->dx, xs));
-    for (int i = 0; i < o.weights; i++) error = fmax(error, off_by(o.gradient + i * MOST, gradient[i], count[i]));
+    for (int i = 0; i < o.weights; i++) error = worse(error, off_by(o.gradient + i * MOST, gradient[i], count[i]));
     /* Sums of products on the grid are exact in float32. */
     const double most = c->kind == GOLDEN_TRANSPOSE || c->kind == GOLDEN_DEPTHWISE || c->kind == GOLDEN_NEAREST ? 0 : 2e-6;
     ok(good && error <= most, "%s %dx%dx%dx%d, number %u, %s: off by %.1e", name[c->kind], c->rows, c->h, c->w, c->c, c->seed, kernels->name, error);
@@ -302,18 +302,18 @@ static void check_training(const golden_training *c, int devices, int replicas, 
                 set_uniform(m, "batch_normalization/beta", 3, 803, 0) && set_uniform(m, "dense/kernel", 9, 804, 0);
     for (int step = 0; good && step < 4; step++) {
         good = mirt_train_step(m, x, y, &loss) == MIRT_OK;
-        error = fmax(error, fabs(loss - c->loss[step]));
+        error = worse(error, fabs(loss - c->loss[step]));
     }
     for (int d = 0; good && d < devices; d++) {
-        error = fmax(error, weight_off_by(m, "conv2d/kernel", d, c->kernel, 54));
-        error = fmax(error, weight_off_by(m, "batch_normalization/gamma", d, c->gamma, 3));
-        error = fmax(error, weight_off_by(m, "batch_normalization/beta", d, c->beta, 3));
-        error = fmax(error, weight_off_by(m, "batch_normalization/moving_mean", d, c->moving_mean, 3));
-        error = fmax(error, weight_off_by(m, "batch_normalization/moving_variance", d, c->moving_variance, 3));
+        error = worse(error, weight_off_by(m, "conv2d/kernel", d, c->kernel, 54));
+        error = worse(error, weight_off_by(m, "batch_normalization/gamma", d, c->gamma, 3));
+        error = worse(error, weight_off_by(m, "batch_normalization/beta", d, c->beta, 3));
+        error = worse(error, weight_off_by(m, "batch_normalization/moving_mean", d, c->moving_mean, 3));
+        error = worse(error, weight_off_by(m, "batch_normalization/moving_variance", d, c->moving_variance, 3));
     }
     if (good && kernel) good = mirt_get_weight(m, "conv2d/kernel", 0, kernel, 54) == MIRT_OK;
     good = good && mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK;
-    if (good) error = fmax(error, fabs(logs.value[0] - c->evaluated));
+    if (good) error = worse(error, fabs(logs.value[0] - c->evaluated));
     ok(good && error < 2e-6, "training, %d devices, %d replicas, %s statistics: off by %.1e%s%s", devices, replicas, synchronized ? "synchronized" : "own", error,
        good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
@@ -426,8 +426,8 @@ static void far_errors(const mirt__kernels *kernels, bool by_row, int64_t rows, 
         double mean = 0, variance = 0;
         for (int64_t k = 0; k < count; k++) mean += (double)far_x[first + k * step] / (double)count;
         for (int64_t k = 0; k < count; k++) variance += pow((double)far_x[first + k * step] - mean, 2) / (double)count;
-        error[0] = fmax(error[0], fabs((double)far_mean[i] - mean) / fabs(mean));
-        error[1] = fmax(error[1], fabs((double)far_variance[i] - variance) / variance);
+        error[0] = worse(error[0], fabs((double)far_mean[i] - mean) / fabs(mean));
+        error[1] = worse(error[1], fabs((double)far_variance[i] - variance) / variance);
     }
 }
 

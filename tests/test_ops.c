@@ -66,7 +66,7 @@ static double distance(const float *a, const float *b, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         double error = fabs((double)a[i] - (double)b[i]);
         if (!(error <= DBL_MAX)) return INFINITY;
-        if (error > worst) worst = error;
+        worst = worse(worst, error);
         if (fabs((double)b[i]) > largest) largest = fabs((double)b[i]);
     }
     return worst / largest;
@@ -77,7 +77,7 @@ static double far_apart(const op_run *r, const result *a, const result *b) {
     double worst = distance(a->value, b->value, r->values);
     for (int i = 0; r->differentiable && i < r->operands; i++) {
         const float *x = (const float *)(const void *)(a->gradient + r->offset[i]), *y = (const float *)(const void *)(b->gradient + r->offset[i]);
-        worst = fmax(worst, distance(x, y, r->count[i]));
+        worst = worse(worst, distance(x, y, r->count[i]));
     }
     return worst;
 }

@@ -370,7 +370,7 @@ static void test_views(mirt_strategy *s) {
         for (int i = 0; i < N * 4; i++) {
             double sum = (double)bias[i % 4];
             for (int k = 0; k < IN; k++) sum += (double)xs[i / 4 * IN + k] * (double)kernel[k * 4 + i % 4];
-            if (fabs(tanh(sum) - (double)out[i]) > worst) worst = fabs(tanh(sum) - (double)out[i]);
+            worst = worse(worst, fabs(tanh(sum) - (double)out[i]));
         }
         ok(worst < 1e-6, "%s: within %.1e of double precision", phase ? "after training too" : "right", worst);
         if (phase == 0) ok(train(m, 2) == MIRT_OK && mirt_predict_arrays(view, x_array(), out, N * 4) == MIRT_OK, "training goes on beside a view");

@@ -45,7 +45,7 @@ static float *trained(mirt_strategy *s, mirt_optimizer optimizer, bool by_hand, 
 static double worst_difference(const float *a, const float *b, size_t count) {
     double worst = 0, largest = 0;
     for (size_t i = 0; i < count; i++) {
-        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        worst = worse(worst, fabs((double)a[i] - (double)b[i]));
         largest = fmax(largest, fabs((double)a[i]));
     }
     return worst / largest;
@@ -92,7 +92,7 @@ static void check_sums(mirt_collective collective) {
         double worst = 0;
         for (int d = 0; good && d < 3; d++) {
             good = mirt_get_gradient(m, "dense/kernel", d, have, count) == MIRT_OK;
-            worst = fmax(worst, worst_difference(want, have, count));
+            worst = worse(worst, worst_difference(want, have, count));
         }
         ok(good && worst < 1e-5, "collective %d, %d rows: all devices have the gradient of one replica, off by %.1e of the largest", (int)collective, rows[i], worst);
     }
@@ -349,8 +349,8 @@ static void check_moments(void) {
             double m = 0, v = 0;
             for (int64_t i = 0; i < at; i++) m += x[i][k] / (double)at;
             for (int64_t i = 0; i < at; i++) v += (x[i][k] - m) * (x[i][k] - m) / (double)at;
-            worst = fmax(worst, fabs((double)all_mean[k] - m) / (1 + fabs(m)));
-            worst = fmax(worst, fabs((double)all_variance[k] - v) / (k == 3 ? 100 : 1)); /* the shares' means are rounded at 1000 */
+            worst = worse(worst, fabs((double)all_mean[k] - m) / (1 + fabs(m)));
+            worst = worse(worst, fabs((double)all_variance[k] - v) / (k == 3 ? 100 : 1)); /* the shares' means are rounded at 1000 */
         }
         ok(worst < 1e-6, "moments of %d shares join to those of all %d rows, off by %.1e", active, (int)at, worst);
     }

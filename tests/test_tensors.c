@@ -53,7 +53,7 @@ static double off_by(const float *a, const double *golden, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         double error = fabs((double)a[i] - golden[i]);
         if (!(error <= DBL_MAX)) return INFINITY;
-        worst = fmax(worst, error);
+        worst = worse(worst, error);
         largest = fmax(largest, fabs(golden[i]));
     }
     return worst / largest;
@@ -100,7 +100,7 @@ static void check_golden(const golden_tensor *g) {
     for (int t = 0; t < tables; t++) {
         op_replay(&r, table[t], NULL);
         double worst = r.values == g->values ? off_by(r.value, g->y, r.values) : INFINITY;
-        for (int i = 0; i < g->operands && g->dx[i]; i++) worst = fmax(worst, off_by((const float *)(void *)(r.gradient + r.offset[i]), g->dx[i], r.count[i]));
+        for (int i = 0; i < g->operands && g->dx[i]; i++) worst = worse(worst, off_by((const float *)(void *)(r.gradient + r.offset[i]), g->dx[i], r.count[i]));
         ok(worst < 1e-6 && r.differentiable == (g->dx[0] != NULL), "%s, %s: off by %.1e", g->name, table[t]->name, worst);
     }
     op_end(&r);

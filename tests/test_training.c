@@ -113,7 +113,7 @@ static mirt_fit_desc fit_seen(seen *s, mirt_callback *c) {
     return d;
 }
 
-/* An epoch of four steps that passes twice over shuffled data: two orders. */
+/* An epoch of six steps that passes three times over shuffled data: three orders. */
 static void test_shuffled_steps(mirt_strategy *s) {
     mirt_model *m = classifier(s, "m");
     mirt_data d = samples();
@@ -122,10 +122,10 @@ static void test_shuffled_steps(mirt_strategy *s) {
     mirt_fit_desc f;
     memset(&f, 0, sizeof f);
     f.no_progress = true;
-    f.steps_per_epoch = 4;
-    bool good = mirt_fit(m, data, &f) && strlen(w.text) == 2 * N;
-    for (int i = 0; good && i < N; i++) good = memchr(w.text, '0' + i, N) && memchr(w.text + N, '0' + i, N);
-    ok(good && memcmp(w.text, w.text + N, N) != 0, "each pass over the data within an epoch has an order of its own: %s", w.text);
+    f.steps_per_epoch = 6;
+    bool good = mirt_fit(m, data, &f) && strlen(w.text) == 3 * N;
+    for (int i = 0; good && i < N; i++) good = memchr(w.text, '0' + i, N) && memchr(w.text + N, '0' + i, N) && memchr(w.text + 2 * N, '0' + i, N);
+    ok(good && memcmp(w.text, w.text + N, N) != 0 && memcmp(w.text + N, w.text + 2 * N, N) != 0, "each pass over the data within an epoch has an order of its own: %s", w.text);
     mirt_dataset_destroy(data);
     mirt_model_destroy(m);
 }

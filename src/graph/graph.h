@@ -212,10 +212,6 @@ MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable);
 /* Counts readers of every tensor, `keep` included. */
 MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *keep, int count);
-/* In nn/model.c, around calls of the user's code: the model and its strategy are not destroyed meanwhile, nor compiled
-   anew, and its weights stay where they are. */
-MIRT__LIB void mirt__hold(mirt_model *model);
-MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Removes nodes that none of `keep` depends on. */
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
@@ -226,6 +222,11 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
    when no y depends on it. */
 MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);
+
+/* In nn/model.c, around calls of the user's code: the model and its strategy are not destroyed meanwhile, nor compiled
+   anew, and its weights stay where they are. NULL is allowed: a graph may be of no model. */
+MIRT__LIB void mirt__hold(mirt_model *model);
+MIRT__LIB void mirt__let_go(mirt_model *model);
 
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */

@@ -25,11 +25,13 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 }
 
 MIRT__LIB void mirt__hold(mirt_model *model) {
+    if (!model) return;
     model->busy++;
     model->strategy->held++;
 }
 
 MIRT__LIB void mirt__let_go(mirt_model *model) {
+    if (!model) return;
     model->busy--;
     model->strategy->held--;
 }
