@@ -930,7 +930,7 @@ typedef float (*mirt_schedule_fn)(int64_t step, void *user);
 typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
 typedef struct mirt_optimizer {
     mirt_optimizer_kind kind;
-    float learning_rate;
+    float learning_rate;           /* SGD: 0 is 0 */
     float beta_1, beta_2, epsilon; /* Adam */
     float momentum;                /* SGD */
     bool nesterov;
@@ -981,7 +981,7 @@ MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_cu
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
     mirt_loss loss;           /* of every output that has none of its own below */
-    bool from_logits;
+    bool from_logits;         /* outputs, all of them, are what a softmax or sigmoid would begin with */
     mirt_reduction reduction;
     mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
@@ -993,7 +993,7 @@ typedef struct mirt_compile_desc {
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
    defaults, which is enough to predict. A second call keeps the weights, and starts optimizer state
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
-   MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. */
+   MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
@@ -1123,8 +1123,8 @@ typedef struct mirt_global_batch {
     const mirt_dataset *dataset;
 } mirt_global_batch;
 
-/* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. Keras:
-   experimental_distribute_dataset. */
+/* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. When
+   the strategy is gone it can only be destroyed. Keras: experimental_distribute_dataset. */
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
 /* The next batch of a distributed data set; after the end of an epoch the next call begins the next one, in
    its own order. MIRT_E_STATE: not distributed; and what the data's files may give. */
@@ -1151,11 +1151,11 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
    behind the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
-/* In the body: adds a term to what the step minimizes. One value a sample counts by the global batch's true size; a
-   number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by the replica's rows,
-   with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable weights without a
-   gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer applies the
-   gradients' sum over all replicas when the step is over. */
+/* In the body: adds a term to what the step minimizes. One value a sample (of several, their mean) counts by the global
+   batch's true size; a number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by
+   the replica's rows, with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable
+   weights without a gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer
+   applies the gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
 /* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
    NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be
@@ -17407,6 +17407,7 @@ MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 /* Checks the losses of the model's outputs and takes over those of the user. */
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
+MIRT__LIB void mirt__losses_warn(const mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */
 MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
 MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output);
@@ -17753,6 +17754,26 @@ MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
     return MIRT_OK;
 }
 
+static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
+    return node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
+}
+
+/* Probabilities taken for logits, or the sums of a layer for probabilities: both train, and badly. */
+MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
+    for (int i = 0; i < model->num_outputs; i++) {
+        const mirt__loss_class *cls = mirt__output_loss(model, i);
+        const mirt__node *node = model->output[i]->node;
+        const char *name = node->name ? node->name : model->name, *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
+        if (!cls || cls->undo == MIRT_LINEAR) continue;
+        if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
+            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s ends in a %s, which from_logits says it does not: leave out one of the two", model->name, name, softmax);
+        } else if (!model->config.from_logits && (node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul || node->id == MIRT__OP_conv2d)) {
+            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
+                      cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
+        }
+    }
+}
+
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output) {
     mirt_shape shape = output->shape;
     if (!labels) return NULL;
@@ -17765,8 +17786,7 @@ MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tenso
    from what went into that, which loses no digits. Keras does the same. */
 static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
-    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
-    if (*from_logits || cls->undo == MIRT_LINEAR || last != cls->undo) return output;
+    if (*from_logits || cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
     *from_logits = true;
     return node->in[0];
 }
@@ -17983,10 +18003,10 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_model *model = layer->model;
     mirt_shape shape = ((mirt__input_desc *)desc)->shape;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "an input needs 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
     }
     for (int i = shape.rank; i > 0; i--) {
-        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "an input dimension is %lld; it must be positive", (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
+        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "dimension %d of the input is %lld; a shape is that of one sample, without the rows, and each dimension positive", i, (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
         shape.dim[i] = shape.dim[i - 1];
     }
     shape.dim[0] = MIRT_ROWS;
@@ -18034,13 +18054,14 @@ static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void
     mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
+    char text[96];
     (void)layer;
     if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == -1 && open < 0) open = i;
         else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
-        else return mirt__fail(MIRT_E_SHAPE, "a dimension of the target is %lld; it must be positive, one may be -1, and all fit %lld elements",
-                               (long long)shape->dim[i], (long long)count), (mirt_tensor *)NULL;
+        else return mirt__fail(MIRT_E_SHAPE, "the target's dimension %lld does not fit %s: all of them make %lld elements, and one may be -1, what is left",
+                               (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count), (mirt_tensor *)NULL;
     }
     if (open >= 0) shape->dim[open] = count / known;
     return mirt_reshape(x, *shape);
@@ -19214,6 +19235,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->step = 0;
     model->rate_set = false;
     model->compiled = true;
+    mirt__losses_warn(model);
     return MIRT_OK;
 }
 
@@ -19573,8 +19595,9 @@ MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) { r
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, true); }
 
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
-static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
-    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), -1;
+static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count, const char *caller) {
+    if (!model) return mirt__fail_missing(caller, "model"), -1;
+    if (!name) return mirt__fail(MIRT_E_INVALID, "%s: no weight name", caller), -1;
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
@@ -19588,7 +19611,7 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
-    int index = mirt__variable_checked(model, name, device, count);
+    int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
     const mirt__real *from = mirt__weight_at(model, device, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
@@ -19597,7 +19620,7 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
-    int index = mirt__variable_checked(model, name, 0, count);
+    int index = mirt__variable_checked(model, name, 0, count, "mirt_set_weight");
     if (index < 0) return mirt_last_status();
     mirt__real *to = mirt__weight_at(model, 0, index);
     for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
@@ -20432,6 +20455,11 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     if (!desc) return false;
     for (int i = 0; i < cls->num_fields; i++) {
         if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return false;
+    }
+    for (size_t k = 0; k < config->count; k++) {
+        int known = 0;
+        while (known < cls->num_fields && strcmp(cls->fields[known].name, config->item[k]->key) != 0) known++;
+        if (known == cls->num_fields) return mirt__fail(MIRT_E_FORMAT, "its \"%s\" is no field of class %s", mirt__json_label(config->item[k]->key, other), cls->class_name), false;
     }
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
@@ -22739,7 +22767,7 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
     while (!mirt__output_has_loss(model, output)) output++;
     int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
     if (d->num_class_weights != classes) {
-        return mirt__fail(MIRT_E_SHAPE, "%d class weights for %lld classes", d->num_class_weights, (long long)classes);
+        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight", d->num_class_weights, model->name, (long long)classes);
     }
     for (int i = 0; i < d->num_class_weights; i++) {
         if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
@@ -23062,11 +23090,16 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
     int64_t parameters = 0, trained = 0;
     double macs = 0;
     char shape[96], name[128];
-    mirt__text_add(out, "Model: \"%s\"\n%-42s %-24s %12s %14s\n", model->name, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    int width = 42;
+    for (int i = 0; i < model->num_layers; i++) {
+        int wide = (int)(strlen(model->layer[i]->name) + strlen(model->layer[i]->cls->class_name)) + 3;
+        if (wide > width && wide < (int)sizeof name) width = wide;
+    }
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", model->name, width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
         snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
-        mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out[0]->shape, shape),
+        mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
     }
@@ -23335,13 +23368,15 @@ static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *f
 
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
     mirt__safetensors file;
-    if (!strategy || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no strategy or no path"), (mirt_model *)NULL;
+    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
+    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
     return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
 
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
     mirt__safetensors file;
-    if (!strategy || !data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no strategy or no data"), (mirt_model *)NULL;
+    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
+    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
     return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
 

@@ -687,7 +687,7 @@ typedef float (*mirt_schedule_fn)(int64_t step, void *user);
 typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
 typedef struct mirt_optimizer {
     mirt_optimizer_kind kind;
-    float learning_rate;
+    float learning_rate;           /* SGD: 0 is 0 */
     float beta_1, beta_2, epsilon; /* Adam */
     float momentum;                /* SGD */
     bool nesterov;
@@ -738,7 +738,7 @@ MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_cu
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
     mirt_loss loss;           /* of every output that has none of its own below */
-    bool from_logits;
+    bool from_logits;         /* outputs, all of them, are what a softmax or sigmoid would begin with */
     mirt_reduction reduction;
     mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
@@ -750,7 +750,7 @@ typedef struct mirt_compile_desc {
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
    defaults, which is enough to predict. A second call keeps the weights, and starts optimizer state
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
-   MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. */
+   MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
@@ -880,8 +880,8 @@ typedef struct mirt_global_batch {
     const mirt_dataset *dataset;
 } mirt_global_batch;
 
-/* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. Keras:
-   experimental_distribute_dataset. */
+/* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. When
+   the strategy is gone it can only be destroyed. Keras: experimental_distribute_dataset. */
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
 /* The next batch of a distributed data set; after the end of an epoch the next call begins the next one, in
    its own order. MIRT_E_STATE: not distributed; and what the data's files may give. */
@@ -908,11 +908,11 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
    behind the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
-/* In the body: adds a term to what the step minimizes. One value a sample counts by the global batch's true size; a
-   number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by the replica's rows,
-   with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable weights without a
-   gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer applies the
-   gradients' sum over all replicas when the step is over. */
+/* In the body: adds a term to what the step minimizes. One value a sample (of several, their mean) counts by the global
+   batch's true size; a number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by
+   the replica's rows, with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable
+   weights without a gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer
+   applies the gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
 /* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
    NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be

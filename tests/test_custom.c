@@ -148,6 +148,10 @@ static void test_layer_config(void) {
     mirt_strategy *other = mirt_strategy_create(&desc);
     ok(!mirt_load(other, file) && strstr(mirt_last_error(), "OddScale"), "another strategy has to know the class: %s", mirt_last_error());
     ok(mirt_register_layer(other, &c) == MIRT_OK && mirt_register_layer(other, &c) == MIRT_OK && mirt_load(other, file), "and then loads it");
+    c.num_fields = 2;
+    ok(mirt_register_layer(other, &c) == MIRT_OK && !mirt_load(other, file) && strstr(mirt_last_error(), "its \"negate\" is no field of class OddScale"),
+       "a config that the class has no field for: %s", mirt_last_error());
+    c.num_fields = 3;
     mirt_strategy_destroy(other);
     remove(file);
 

@@ -277,7 +277,7 @@ static void test_weights(mirt_strategy *s) {
     d.weights = mirt_make_array(weights, MIRT_INT32, MIRT_SHAPE(N));
     refused(mirt_train_on_batch(m, &d, NULL) != MIRT_OK, MIRT_E_INVALID, "weights must be float32");
     f.num_class_weights = 2;
-    refused(!mirt_fit(m, plain, &f), MIRT_E_SHAPE, "2 class weights for 3 classes");
+    refused(!mirt_fit(m, plain, &f), MIRT_E_SHAPE, "num_class_weights is 2, but m has 3 classes: each needs a weight");
     f.num_class_weights = 3;
     f.class_weights = bad;
     refused(!mirt_fit(m, plain, &f), MIRT_E_INVALID, "the weight of class 1 is nan");
@@ -566,6 +566,44 @@ static void test_many(mirt_strategy *s) {
     mirt_model_destroy(m);
 }
 
+/* >>probabilities and logits */
+
+static void keep_warning(mirt_log_level level, const char *text, void *user) {
+    if (level == MIRT_LOG_WARNING) snprintf((char *)user, 400, "%s", text);
+}
+
+static void test_logits(mirt_strategy *s) {
+    static const struct { mirt_loss loss; mirt_activation_kind last; int units; bool from_logits; const char *says; } row[] = {
+        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, true, ""},
+        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, false, ""},
+        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, true, "m: d ends in a softmax"},
+        {MIRT_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, false, "categorical_crossentropy takes probabilities, but d has no activation: give it MIRT_SOFTMAX"},
+        {MIRT_BINARY_CROSSENTROPY, MIRT_LINEAR, 1, false, "give it MIRT_SIGMOID"},
+        {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, true, "m: d ends in a sigmoid"},
+        {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, false, ""},
+        {MIRT_MEAN_SQUARED_ERROR, MIRT_LINEAR, 2, false, ""}, {MIRT_MEAN_SQUARED_ERROR, MIRT_SIGMOID, 2, true, ""}, {MIRT_LOSS_NONE, MIRT_LINEAR, 2, false, ""}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char said[400] = "";
+        mirt_compile_desc c;
+        mirt_dense_desc d;
+        memset(&c, 0, sizeof c);
+        memset(&d, 0, sizeof d);
+        mirt_model *m = mirt_model_create(s, "m");
+        d.name = "d";
+        d.units = row[i].units;
+        d.activation = row[i].last;
+        c.loss = row[i].loss;
+        c.from_logits = row[i].from_logits;
+        mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(IN)), &d));
+        mirt_set_log(s, keep_warning, said);
+        bool good = mirt_compile(m, &c) == MIRT_OK;
+        mirt_set_log(s, NULL, NULL);
+        ok(good && (*row[i].says ? strstr(said, row[i].says) != NULL : !*said), "loss %d, activation %d, from_logits %d: \"%s\"", (int)row[i].loss,
+           (int)row[i].last, row[i].from_logits, said);
+        mirt_model_destroy(m);
+    }
+}
+
 /* Two outputs that one layer makes, a part, are told apart. */
 static void test_names(mirt_strategy *s) {
     mirt_model *part = mirt_model_create(s, "part"), *m = mirt_model_create(s, "m");
@@ -607,6 +645,9 @@ int main(void) {
         test_terms(s);
         test_on_batch(s);
         test_many(s);
+<<<<<<< HEAD
+        test_logits(s);
+=======
         test_names(s);
         mirt_strategy_destroy(s);
     }

@@ -371,6 +371,11 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     for (int i = 0; i < cls->num_fields; i++) {
         if (mirt__read_field(config, &cls->fields[i], desc) != MIRT_OK) return false;
     }
+    for (size_t k = 0; k < config->count; k++) {
+        int known = 0;
+        while (known < cls->num_fields && strcmp(cls->fields[known].name, config->item[k]->key) != 0) known++;
+        if (known == cls->num_fields) return mirt__fail(MIRT_E_FORMAT, "its \"%s\" is no field of class %s", mirt__json_label(config->item[k]->key, other), cls->class_name), false;
+    }
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
     if (num_in < 0 || (num_in == 0 && cls->min_in > 0)) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;

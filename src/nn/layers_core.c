@@ -10,10 +10,10 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_model *model = layer->model;
     mirt_shape shape = ((mirt__input_desc *)desc)->shape;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "an input needs 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
     }
     for (int i = shape.rank; i > 0; i--) {
-        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "an input dimension is %lld; it must be positive", (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
+        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "dimension %d of the input is %lld; a shape is that of one sample, without the rows, and each dimension positive", i, (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
         shape.dim[i] = shape.dim[i - 1];
     }
     shape.dim[0] = MIRT_ROWS;
@@ -61,13 +61,14 @@ static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void
     mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
+    char text[96];
     (void)layer;
     if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == -1 && open < 0) open = i;
         else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
-        else return mirt__fail(MIRT_E_SHAPE, "a dimension of the target is %lld; it must be positive, one may be -1, and all fit %lld elements",
-                               (long long)shape->dim[i], (long long)count), (mirt_tensor *)NULL;
+        else return mirt__fail(MIRT_E_SHAPE, "the target's dimension %lld does not fit %s: all of them make %lld elements, and one may be -1, what is left",
+                               (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count), (mirt_tensor *)NULL;
     }
     if (open >= 0) shape->dim[open] = count / known;
     return mirt_reshape(x, *shape);

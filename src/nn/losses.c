@@ -76,6 +76,26 @@ MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
     return MIRT_OK;
 }
 
+static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
+    return node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
+}
+
+/* Probabilities taken for logits, or the sums of a layer for probabilities: both train, and badly. */
+MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
+    for (int i = 0; i < model->num_outputs; i++) {
+        const mirt__loss_class *cls = mirt__output_loss(model, i);
+        const mirt__node *node = model->output[i]->node;
+        const char *name = node->name ? node->name : model->name, *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
+        if (!cls || cls->undo == MIRT_LINEAR) continue;
+        if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
+            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s ends in a %s, which from_logits says it does not: leave out one of the two", model->name, name, softmax);
+        } else if (!model->config.from_logits && (node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul || node->id == MIRT__OP_conv2d)) {
+            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
+                      cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
+        }
+    }
+}
+
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output) {
     mirt_shape shape = output->shape;
     if (!labels) return NULL;
@@ -88,8 +108,7 @@ MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tenso
    from what went into that, which loses no digits. Keras does the same. */
 static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
-    mirt_activation_kind last = node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
-    if (*from_logits || cls->undo == MIRT_LINEAR || last != cls->undo) return output;
+    if (*from_logits || cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
     *from_logits = true;
     return node->in[0];
 }

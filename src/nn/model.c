@@ -196,5 +196,6 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->step = 0;
     model->rate_set = false;
     model->compiled = true;
+    mirt__losses_warn(model);
     return MIRT_OK;
 }

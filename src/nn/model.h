@@ -205,6 +205,7 @@ MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 /* Checks the losses of the model's outputs and takes over those of the user. */
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
+MIRT__LIB void mirt__losses_warn(const mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */
 MIRT__LIB const mirt__loss_class *mirt__output_loss(const mirt_model *model, int output);
 MIRT__LIB const char *mirt__output_loss_name(const mirt_model *model, int output);

@@ -355,8 +355,9 @@ MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name) { r
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { return mirt__name_find(model, name, true); }
 
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
-static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count) {
-    if (!model || !name) return mirt__fail(MIRT_E_INVALID, "no model or no weight name"), -1;
+static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count, const char *caller) {
+    if (!model) return mirt__fail_missing(caller, "model"), -1;
+    if (!name) return mirt__fail(MIRT_E_INVALID, "%s: no weight name", caller), -1;
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
     if (device < 0 || device >= model->strategy->num_devices) {
@@ -370,7 +371,7 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
-    int index = mirt__variable_checked(model, name, device, count);
+    int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
     const mirt__real *from = mirt__weight_at(model, device, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
@@ -379,7 +380,7 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
-    int index = mirt__variable_checked(model, name, 0, count);
+    int index = mirt__variable_checked(model, name, 0, count, "mirt_set_weight");
     if (index < 0) return mirt_last_status();
     mirt__real *to = mirt__weight_at(model, 0, index);
     for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];

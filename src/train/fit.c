@@ -59,7 +59,7 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
     while (!mirt__output_has_loss(model, output)) output++;
     int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
     if (d->num_class_weights != classes) {
-        return mirt__fail(MIRT_E_SHAPE, "%d class weights for %lld classes", d->num_class_weights, (long long)classes);
+        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight", d->num_class_weights, model->name, (long long)classes);
     }
     for (int i = 0; i < d->num_class_weights; i++) {
         if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {

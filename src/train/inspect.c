@@ -95,11 +95,16 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
     int64_t parameters = 0, trained = 0;
     double macs = 0;
     char shape[96], name[128];
-    mirt__text_add(out, "Model: \"%s\"\n%-42s %-24s %12s %14s\n", model->name, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    int width = 42;
+    for (int i = 0; i < model->num_layers; i++) {
+        int wide = (int)(strlen(model->layer[i]->name) + strlen(model->layer[i]->cls->class_name)) + 3;
+        if (wide > width && wide < (int)sizeof name) width = wide;
+    }
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", model->name, width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
         snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
-        mirt__text_add(out, "%-42s %-24s %12lld %14.0f\n", name, mirt__shape_text(&layer->out[0]->shape, shape),
+        mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
     }

@@ -186,13 +186,15 @@ static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *f
 
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
     mirt__safetensors file;
-    if (!strategy || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no strategy or no path"), (mirt_model *)NULL;
+    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
+    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
     return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
 
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
     mirt__safetensors file;
-    if (!strategy || !data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no strategy or no data"), (mirt_model *)NULL;
+    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
+    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
     return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
 }
 
