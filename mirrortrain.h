@@ -910,7 +910,8 @@ MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
    from then on those of the model around it, under names that begin with its own; it may be called
    several times there, sharing them, but be a part of one model only. In the body of a function,
    `model` is the function's or a part of it. Its outputs: the first is returned, all of them go to `out`
-   (may be NULL), which holds MIRT_MAX_OUTPUTS. Keras: model(x, training=...). Errors mark what is recorded. */
+   (may be NULL), which holds MIRT_MAX_OUTPUTS. Tensors of another dtype are cast. Keras: model(x, training=...). Errors mark
+   what is recorded. */
 MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training);
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out);
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
@@ -1064,7 +1065,9 @@ typedef struct mirt_history {
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
-/* The value named `name` of the last epoch, or NAN. */
+/* The value named `name`, or NAN. */
+MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name);
+/* The same of the last epoch. */
 MIRT_API double mirt_history_last(const mirt_history *history, const char *name);
 
 /* Keras: Model.evaluate: "loss" and metrics, by the names in `out` (may be NULL). Sums over samples in
@@ -1073,7 +1076,8 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
-   holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no loss and no labels. */
+   holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no labels, and no mirt_compile
+   either: once weights are made, no layer can be added. */
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
 
@@ -20903,16 +20907,17 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
-    mirt_tensor *own[MIRT_MAX_OUTPUTS];
+    mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
     if (!model) return mirt__fail_missing("mirt_call", "model"), mirt__graph_poison(graph), (mirt_tensor *)NULL;
     for (int i = 0; i < count; i++) {
         if (!x[i] || graph->status != MIRT_OK) return NULL;
+        if (i < MIRT_MAX_INPUTS && !(in[i] = mirt_cast(x[i], MIRT_FLOAT32))) return NULL;
     }
     bool known = (int)training >= MIRT_TRAINING_AUTO && training <= MIRT_TRAINING_OFF;
     if (!known) mirt__fail(MIRT_E_INVALID, "%s: there is no way of training number %d", model->name, (int)training);
-    if (!known || mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
+    if (!known || mirt__call_check(model, in, count) != MIRT_OK || !mirt__call_into(graph, model, in, training, out ? out : own)) {
         mirt__graph_poison(graph);
         return NULL;
     }
@@ -21996,6 +22001,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 /* The same without memory, for plans and pictures; free with mirt__function_free. */
 MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+/* Inputs and outputs are there, which is enough to predict. */
+MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 /* mirt__function_begin for data whose sample weights are not known to be numbers. */
@@ -22034,6 +22041,14 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (!model) return mirt__fail_missing(caller, "model");
     if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
+    if (!model) return mirt__fail_missing(caller, "model");
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
     return MIRT_OK;
 }
 
@@ -22412,7 +22427,7 @@ static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data
 static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind, const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    if (mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
+    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
     if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
     if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;
@@ -22623,7 +22638,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
     mirt_dataset *view = NULL;
-    if (mirt__need_compiled(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
+    if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
     dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view);
     mirt_status status = dataset ? mirt__predict_pass(model, dataset, out, capacity) : mirt_last_status();
@@ -22974,13 +22989,15 @@ MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_arr
     return history;
 }
 
-MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
-    if (!history || !history->epochs || !name) return NAN;
-    const mirt_logs *logs = &history->epoch[history->epochs - 1];
-    for (int i = 0; i < logs->count; i++) {
+MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name) {
+    for (int i = 0; logs && name && i < logs->count; i++) {
         if (strcmp(logs->name[i], name) == 0) return logs->value[i];
     }
-    return NAN;
+    return (double)NAN;
+}
+
+MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
+    return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
 }
 
 /* >>section base/once_begin.inc */

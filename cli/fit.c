@@ -12,12 +12,7 @@ static double printable(double value) {
     return isnan(value) ? fabs(value) : value;
 }
 
-static double log_value(const mirt_logs *logs, const char *name) {
-    for (int i = 0; i < logs->count; i++) {
-        if (strcmp(logs->name[i], name) == 0) return printable(logs->value[i]);
-    }
-    return NAN;
-}
+static double log_value(const mirt_logs *logs, const char *name) { return printable(mirt_logs_value(logs, name)); }
 
 static float scheduled_rate(int epoch, float rate, void *user) {
     const rates *lr = (const rates *)user;

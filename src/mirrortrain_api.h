@@ -667,7 +667,8 @@ MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss);
    from then on those of the model around it, under names that begin with its own; it may be called
    several times there, sharing them, but be a part of one model only. In the body of a function,
    `model` is the function's or a part of it. Its outputs: the first is returned, all of them go to `out`
-   (may be NULL), which holds MIRT_MAX_OUTPUTS. Keras: model(x, training=...). Errors mark what is recorded. */
+   (may be NULL), which holds MIRT_MAX_OUTPUTS. Tensors of another dtype are cast. Keras: model(x, training=...). Errors mark
+   what is recorded. */
 MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training);
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out);
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
@@ -821,7 +822,9 @@ typedef struct mirt_history {
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
-/* The value named `name` of the last epoch, or NAN. */
+/* The value named `name`, or NAN. */
+MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name);
+/* The same of the last epoch. */
 MIRT_API double mirt_history_last(const mirt_history *history, const char *name);
 
 /* Keras: Model.evaluate: "loss" and metrics, by the names in `out` (may be NULL). Sums over samples in
@@ -830,7 +833,8 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out);
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out);
 /* Keras: Model.predict. Writes one output per sample, in the data set's order, to `out`, which
-   holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no loss and no labels. */
+   holds `capacity` floats; too few are MIRT_E_SHAPE. Needs no labels, and no mirt_compile
+   either: once weights are made, no layer can be added. */
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity);
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity);
 

@@ -139,16 +139,17 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
-    mirt_tensor *own[MIRT_MAX_OUTPUTS];
+    mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
     if (!model) return mirt__fail_missing("mirt_call", "model"), mirt__graph_poison(graph), (mirt_tensor *)NULL;
     for (int i = 0; i < count; i++) {
         if (!x[i] || graph->status != MIRT_OK) return NULL;
+        if (i < MIRT_MAX_INPUTS && !(in[i] = mirt_cast(x[i], MIRT_FLOAT32))) return NULL;
     }
     bool known = (int)training >= MIRT_TRAINING_AUTO && training <= MIRT_TRAINING_OFF;
     if (!known) mirt__fail(MIRT_E_INVALID, "%s: there is no way of training number %d", model->name, (int)training);
-    if (!known || mirt__call_check(model, x, count) != MIRT_OK || !mirt__call_into(graph, model, x, training, out ? out : own)) {
+    if (!known || mirt__call_check(model, in, count) != MIRT_OK || !mirt__call_into(graph, model, in, training, out ? out : own)) {
         mirt__graph_poison(graph);
         return NULL;
     }

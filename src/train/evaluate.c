@@ -82,7 +82,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
     mirt_dataset *view = NULL;
-    if (mirt__need_compiled(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
+    if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
     dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view);
     mirt_status status = dataset ? mirt__predict_pass(model, dataset, out, capacity) : mirt_last_status();

@@ -266,11 +266,13 @@ MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_arr
     return history;
 }
 
-MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
-    if (!history || !history->epochs || !name) return NAN;
-    const mirt_logs *logs = &history->epoch[history->epochs - 1];
-    for (int i = 0; i < logs->count; i++) {
+MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name) {
+    for (int i = 0; logs && name && i < logs->count; i++) {
         if (strcmp(logs->name[i], name) == 0) return logs->value[i];
     }
-    return NAN;
+    return (double)NAN;
+}
+
+MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
+    return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
 }

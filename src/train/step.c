@@ -14,7 +14,7 @@ static mirt_status mirt__batch_of(const mirt_data *data, bool labels, mirt__data
 static mirt_function *mirt__begin_arrays(mirt_model *model, const mirt_data *data, mirt__program_kind kind, const char *caller) {
     mirt__data_spec spec;
     mirt__batch batch;
-    if (mirt__need_compiled(model, caller) != MIRT_OK) return NULL;
+    if ((kind == MIRT__PREDICT ? mirt__need_recorded(model, caller) : mirt__need_compiled(model, caller)) != MIRT_OK) return NULL;
     if (!data) return mirt__fail_missing(caller, "batch"), (mirt_function *)NULL;
     if (model->busy && kind == MIRT__TRAIN) return mirt__fail(MIRT_E_STATE, "%s: %s is being trained or recorded", caller, model->name), (mirt_function *)NULL;
     if (mirt__batch_of(data, kind != MIRT__PREDICT, &spec, &batch) != MIRT_OK || mirt__check_data(model, &spec, kind != MIRT__PREDICT) != MIRT_OK) return NULL;

@@ -7,6 +7,14 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
     return MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
+    if (!model) return mirt__fail_missing(caller, "model");
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
+    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no output: end with mirt_model_output", caller, model->name);
+    return MIRT_OK;
+}
+
 /* >>data */
 
 static mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_spec *spec, int output) {

@@ -28,6 +28,8 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 /* The same without memory, for plans and pictures; free with mirt__function_free. */
 MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+/* Inputs and outputs are there, which is enough to predict. */
+MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
 /* Whether data of this description fits the model's inputs (and labels). */
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 /* mirt__function_begin for data whose sample weights are not known to be numbers. */
