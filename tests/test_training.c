@@ -645,9 +645,7 @@ int main(void) {
         test_terms(s);
         test_on_batch(s);
         test_many(s);
-<<<<<<< HEAD
         test_logits(s);
-=======
         test_names(s);
         mirt_strategy_destroy(s);
     }
