@@ -19,7 +19,7 @@ enum { EPOCHS = 3, BATCH = 64 };
 
 /* The step, recorded by running this once. Keras: what tf.function traces and strategy.run runs. */
 static bool step_body(mirt_function *f, void *user) {
-    mirt_tensor *images = mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32);
+    mirt_tensor *images = mirt_function_x(f, 0);
     mirt_tensor *labels = mirt_cast(mirt_function_y(f, 0), MIRT_INT32);
     mirt_tensor *logits = mirt_call((mirt_model *)user, images, MIRT_TRAINING_ON);
     /* One value a sample. The library divides by the true global batch: nothing to scale by replicas. */

@@ -75,9 +75,7 @@ static const mirt_custom_metric recall = {.name = "mean_recall", .record = recal
 
 /* A callback: ends training once the validation loss is low enough. */
 static int stop_when_good(const mirt_event *event, void *user) {
-    for (int i = 0; i < event->logs->count; i++)
-        if (strcmp(event->logs->name[i], "val_loss") == 0 && event->logs->value[i] < *(const double *)user) return 1;
-    return 0;
+    return mirt_logs_value(event->logs, "val_loss") < *(const double *)user;
 }
 
 int main(void) {
