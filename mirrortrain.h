@@ -997,7 +997,8 @@ typedef struct mirt_compile_desc {
    MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
-/* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
+/* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
+   live as long. */
 #define MIRT_MAX_LOGS 72
 typedef struct mirt_logs {
     int count;
@@ -23120,8 +23121,7 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
     }
-    parameters = 0; /* those outside of layers too */
-    for (int i = 0; i < model->num_variables; i++) {
+    for (int i = 0; i < model->num_variables; i++) { /* those outside of layers too */
         parameters += model->variable[i].count;
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }

@@ -754,7 +754,8 @@ typedef struct mirt_compile_desc {
    MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
 
-/* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". */
+/* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
+   live as long. */
 #define MIRT_MAX_LOGS 72
 typedef struct mirt_logs {
     int count;

@@ -319,6 +319,33 @@ static void check_losses_behind_activations(void) {
     ok(fabs(squared - 1) < 1e-5 && fabs(other - 16.118) < 1e-2, "losses of other activations take what these give: %.4f, %.4f", squared, other);
 }
 
+/* Counted by hand: a convolution of 4 filters of 3x3x2 with biases makes (4, 3, 4) of (6, 5, 2). */
+static void check_summary(void) {
+    static const struct { const char *layer; int64_t parameters, macs; } want[] = {
+        {"conv2d (Conv2D)", 3 * 3 * 2 * 4 + 4, 4 * 3 * 4 * 18}, {"batch_normalization (BatchNormalization)", 16, 0}, {"flatten (Flatten)", 0, 0}, {"dense (Dense)", 48 * 3 + 3, 48 * 3}};
+    mirt_model *m = mirt_model_create(strategy, "counted");
+    mirt_conv2d_desc conv;
+    mirt_dense_desc dense;
+    memset(&conv, 0, sizeof conv);
+    memset(&dense, 0, sizeof dense);
+    conv.filters = 4;
+    conv.kernel[0] = dense.units = 3;
+    mirt_tensor *x = mirt_batch_norm(mirt_conv2d(mirt_input(m, MIRT_SHAPE(6, 5, 2)), &conv), NULL);
+    mirt_model_output(m, mirt_dense(mirt_flatten(x), &dense));
+    const char *text = mirt_compile(m, NULL) == MIRT_OK ? mirt_summary(m, 4) : NULL;
+    if (!ok(text != NULL, "a summary%s", text ? "" : mirt_last_error())) return;
+    for (int i = 0; i < MIRT__COUNT(want); i++) {
+        const char *line = strstr(text, want[i].layer), *numbers = line ? strchr(line, ')') : NULL; /* of the class, then of the shape */
+        long long parameters = -1;
+        double macs = -1;
+        numbers = numbers ? strchr(numbers + 1, ')') : NULL;
+        bool good = numbers && sscanf(numbers + 1, "%lld %lf", &parameters, &macs) == 2 && parameters == want[i].parameters && macs == (double)want[i].macs;
+        ok(good, "%s: %lld parameters, %g multiply-accumulates", want[i].layer, parameters, macs);
+    }
+    ok(strstr(text, "Total parameters: 239 (956 bytes), 0.001008 million") && strstr(text, "Trainable: 231, not trainable: 8\n"), "and in all");
+    mirt_model_destroy(m);
+}
+
 int main(void) {
     draw_images();
     strategy = strategy_of(1, 1, 1);
@@ -331,6 +358,7 @@ int main(void) {
     check_compile_anew();
     check_defaults();
     check_losses_behind_activations();
+    check_summary();
     mirt_strategy_destroy(strategy);
     return done_testing();
 }

@@ -14,8 +14,11 @@ typedef struct split_seen {
 
 static int note_split(const mirt_event *event, void *user) {
     split_seen *seen = (split_seen *)user;
+    int64_t first, next = 0;
     for (int r = 0; r < mirt_num_replicas(event->model->strategy) && r < 8 && seen->steps < 8; r++) {
-        seen->rows[seen->steps][r] = mirt_replica_rows(event->model, r, NULL);
+        int64_t rows = mirt_replica_rows(event->model, r, &first);
+        seen->rows[seen->steps][r] = first == next ? rows : -1; /* one share after the other */
+        next += rows;
     }
     seen->steps++;
     return 0;

@@ -108,8 +108,7 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
     }
-    parameters = 0; /* those outside of layers too */
-    for (int i = 0; i < model->num_variables; i++) {
+    for (int i = 0; i < model->num_variables; i++) { /* those outside of layers too */
         parameters += model->variable[i].count;
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }
