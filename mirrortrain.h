@@ -627,7 +627,8 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 typedef struct mirt_op_call {
     int num_in;
     const mirt_shape *in_shape; /* [num_in]; batched ones begin with the rows of this call */
-    const void *const *in;      /* [num_in] dense values of the inputs' dtypes */
+    const mirt_dtype *in_dtype; /* [num_in] */
+    const void *const *in;      /* [num_in] dense values of these dtypes */
     mirt_shape out_shape;
     float *out;                 /* forward: to be written; backward: what was written */
     const float *dout;          /* backward: the gradient of out */
@@ -15842,11 +15843,16 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     const mirt_op_class *op = node->a.user_op;
     mirt_op_call c;
     mirt_shape in[MIRT__MAX_IN];
+    mirt_dtype dtype[MIRT__MAX_IN];
     const mirt_tensor *out = backward ? node->in[num_in] : node->out[0];
-    for (int i = 0; i < num_in; i++) in[i] = mirt__user_shape_at(node->in[i], call->rows);
+    for (int i = 0; i < num_in; i++) {
+        in[i] = mirt__user_shape_at(node->in[i], call->rows);
+        dtype[i] = node->in[i]->dtype;
+    }
     memset(&c, 0, sizeof c);
     c.num_in = num_in;
     c.in_shape = in;
+    c.in_dtype = dtype;
     c.in = (const void *const *)call->in;
     c.out_shape = mirt__user_shape_at(out, call->rows);
     c.config = node->a.data;

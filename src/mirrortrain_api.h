@@ -384,7 +384,8 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth);
 typedef struct mirt_op_call {
     int num_in;
     const mirt_shape *in_shape; /* [num_in]; batched ones begin with the rows of this call */
-    const void *const *in;      /* [num_in] dense values of the inputs' dtypes */
+    const mirt_dtype *in_dtype; /* [num_in] */
+    const void *const *in;      /* [num_in] dense values of these dtypes */
     mirt_shape out_shape;
     float *out;                 /* forward: to be written; backward: what was written */
     const float *dout;          /* backward: the gradient of out */

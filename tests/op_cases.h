@@ -229,6 +229,7 @@ static int cube_forward(const mirt_op_call *c, void *user) {
     const float scale = *(const float *)c->config;
     mirt__real *y = (mirt__real *)(void *)c->out;
     (void)user;
+    if (c->num_in != 2 || c->in_dtype[0] != MIRT_FLOAT32 || c->in_dtype[1] != MIRT_FLOAT32) return 1;
     for (int64_t i = 0; i < mirt__shape_count(&c->out_shape); i++) y[i] = (mirt__real)scale * a[i] * a[i] * b[i];
     return 0;
 }

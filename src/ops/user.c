@@ -40,11 +40,16 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     const mirt_op_class *op = node->a.user_op;
     mirt_op_call c;
     mirt_shape in[MIRT__MAX_IN];
+    mirt_dtype dtype[MIRT__MAX_IN];
     const mirt_tensor *out = backward ? node->in[num_in] : node->out[0];
-    for (int i = 0; i < num_in; i++) in[i] = mirt__user_shape_at(node->in[i], call->rows);
+    for (int i = 0; i < num_in; i++) {
+        in[i] = mirt__user_shape_at(node->in[i], call->rows);
+        dtype[i] = node->in[i]->dtype;
+    }
     memset(&c, 0, sizeof c);
     c.num_in = num_in;
     c.in_shape = in;
+    c.in_dtype = dtype;
     c.in = (const void *const *)call->in;
     c.out_shape = mirt__user_shape_at(out, call->rows);
     c.config = node->a.data;
