@@ -675,8 +675,8 @@ MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, i
 /* The (first) output of a layer, to be made an output or to build upon. Keras: get_layer(name).output.
    NULL: MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
-/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. mirt_compile(view, NULL)
-   makes it predict; it cannot be a part of another model. */
+/* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. It predicts as it is, and
+   cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
 
 /* >>training ------------------------------------------------------------------------------ */

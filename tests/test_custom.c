@@ -28,6 +28,11 @@ static mirt_tensor *odd_build(mirt_layer *layer, mirt_tensor *const *in, int num
     return mirt_scale(in[0], (float)c->count * c->factor * (c->negate ? -1 : 1), 0);
 }
 
+static mirt_tensor *sevenfold_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+    (void)layer, (void)num_in, (void)config, (void)user;
+    return mirt_scale(in[0], 7, 0);
+}
+
 static mirt_layer_class odd_class(void) {
     mirt_layer_class c;
     memset(&c, 0, sizeof c);
@@ -292,6 +297,22 @@ static void test_ops(void) {
     ok(mirt_train_step(model, array, array, NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "no backward"), "it does not train: %s", mirt_last_error());
 }
 
+/* The latest class of a name holds. */
+static void test_latest(void) {
+    const float x[4] = {1, 2, 3, 4};
+    float y[4] = {0};
+    mirt_tensor *in;
+    mirt_layer_class c = odd_class();
+    const odd_config config = {1, 1, false};
+    mirt_model *model = with_input(&in);
+    bool good = mirt_register_layer(strategy, &c) == MIRT_OK;
+    c.build = sevenfold_build;
+    mirt_model_output(model, mirt_custom_layer(&c, &in, 1, &config, NULL));
+    good = good && mirt_predict_arrays(model, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 4)), y, 4) == MIRT_OK;
+    ok(good && y[0] == 7 && y[3] == 28, "another function under a name that is known: %g%s%s", (double)y[3], good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_model_destroy(model);
+}
+
 int main(void) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -302,6 +323,7 @@ int main(void) {
     test_classes();
     test_layer_config();
     test_builds();
+    test_latest();
     test_ops();
     mirt_strategy_destroy(strategy);
     return done_testing();

@@ -149,6 +149,20 @@ static void check_misuse(void) {
     REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
     mirt_dataset_next(elsewhere, &batch);
     REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
+    /* Two float32 fields both, but the second are weights, not labels. */
+    static float pairs[4][ROW_IN], seconds[4];
+    mirt_data labelled, weighed;
+    memset(&labelled, 0, sizeof labelled);
+    labelled.x[0] = mirt_make_array(pairs, MIRT_FLOAT32, MIRT_SHAPE(4, ROW_IN));
+    weighed = labelled;
+    labelled.y[0] = weighed.weights = mirt_make_array(seconds, MIRT_FLOAT32, MIRT_SHAPE(4));
+    mirt_dataset *with_labels = mirt_distribute(s, mirt_batch(mirt_arrays_of(&labelled), 4)), *with_weights = mirt_distribute(s, mirt_batch(mirt_arrays_of(&weighed), 4));
+    mirt_function *sums = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), with_labels, record_kept, NULL);
+    mirt_dataset_next(with_weights, &batch);
+    REFUSED(mirt_function_run(sums, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
+    ok(mirt_dataset_next(with_labels, &batch) == MIRT_OK && mirt_function_run(sums, &batch) == MIRT_OK, "labels and weights are told apart");
+    mirt_dataset_destroy(with_labels);
+    mirt_dataset_destroy(with_weights);
     mirt_dataset_next(joined, &batch);
     REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
     mirt_dataset_next(larger, &batch);

@@ -268,6 +268,8 @@ static void test_freezing(mirt_strategy *s) {
     ok(mirt_set_trainable(top, "base/hidden", false) == MIRT_OK && mirt_set_trainable(top, "he*", false) == MIRT_OK && compile(top, true) == MIRT_OK && train(top, 1) == MIRT_OK,
        "one layer of a part, and all that begins so");
     ok(mirt_set_trainable(top, "", false) == MIRT_OK && compile(top, true) == MIRT_OK && mirt_train_step(top, x_array(), c_array(), NULL) == MIRT_OK, "everything frozen still runs");
+    const char *summary = compile(base, false) == MIRT_OK ? mirt_summary(base, 2) : NULL;
+    ok(summary && strstr(summary, "Trainable: 0, "), "the part knows it too");
     ok(mirt_set_trainable(top, "bass", false) == MIRT_E_NOT_FOUND && refused(MIRT_E_NOT_FOUND, "did you mean"), "\"%s\"", mirt_last_error());
     ok(mirt_set_trainable(NULL, "base", false) != MIRT_OK, "\"%s\"", mirt_last_error());
     mirt_model_destroy(top);

@@ -176,6 +176,26 @@ static void check_unreached(void) {
     mirt_strategy_destroy(s);
 }
 
+static bool record_large(mirt_function *f, void *user) {
+    (void)user;
+    mirt_tensor *x = mirt_function_x(f, 0);
+    return mirt_function_result(f, "product", mirt_matmul(x, mirt_transpose(mirt_function_variable(f, "w"), NULL), false, false)) == MIRT_OK;
+}
+
+/* A larger function takes the memory in which a step's gradients are: the step begins anew. */
+static void check_memory_moved(void) {
+    static float x[9][300];
+    mirt_strategy *s = make_strategy(MIRT_MIRRORED, MIRT_TREE, "2", 2);
+    mirt_model *m = image_model(s, mirt_sgd(0.1f, 0, false), 0), *large = mirt_model_create(s, "large");
+    mirt_variable(large, "w", MIRT_SHAPE(30000, 300), mirt_zeros(), true);
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(9, 300)), mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(9))), 9));
+    bool good = mirt_scatter(m, images_x(0, 9), images_y(0, 9)) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
+    good = good && mirt_function_create(large, data, record_large, NULL);
+    ok(good && mirt_all_reduce(m) == MIRT_E_STATE && train_steps(m, 1, true), "gradients are gone when a larger function takes their place: \"%s\"", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
 /* >>kinds */
 
 static const char *saved(mirt_model *m, char digest[MIRT__SHA256_HEX]) {
@@ -454,6 +474,7 @@ int main(void) {
     check_orders();
     check_own_sum();
     check_unreached();
+    check_memory_moved();
     check_kind(MIRT_CENTRAL_STORAGE, "1", "central storage on 1 device");
     check_kind(MIRT_CENTRAL_STORAGE, "cpu:0,cpu:1,cpu:2", "central storage on 3 cores");
     check_kind(MIRT_ONE_DEVICE, NULL, "one device");

@@ -604,6 +604,36 @@ static void test_logits(mirt_strategy *s) {
     }
 }
 
+/* With a loss of one's own, labels that are one number a sample are classes to the accuracy. And bytes are predicted
+   upon as floats are. */
+static void test_accuracy(mirt_strategy *s) {
+    static uint8_t bytes[N * IN];
+    static float floats[N * IN], of_bytes[N * 3], of_floats[N * 3];
+    wrong_user user = {RIGHT, NULL};
+    mirt_custom_loss loss = {"my_loss", record_wrong, &user};
+    mirt_model *m = classifier(s, "m");
+    mirt_data d = samples();
+    mirt_logs logs;
+    mirt_compile_desc c;
+    int hits = 0;
+    memset(&c, 0, sizeof c);
+    c.custom_losses[0] = &loss;
+    c.metrics[0] = MIRT_ACCURACY;
+    for (int i = 0; i < N * IN; i++) floats[i] = bytes[i] = (uint8_t)(i * 7 % 11);
+    d.x[0].data = floats;
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_predict_arrays(m, d.x[0], of_floats, N * 3) == MIRT_OK && mirt_test_on_batch(m, &d, &logs) == MIRT_OK;
+    for (int i = 0; i < N; i++) {
+        const float *y = of_floats + 3 * i;
+        int best = y[1] > y[0] ? 1 : 0;
+        hits += (y[2] > y[best] ? 2 : best) == classes[i];
+    }
+    ok(good && hits > 0 && hits < N && fabs(value_of(&logs, "accuracy") - (double)hits / N) < 1e-12, "accuracy beside a loss of one's own: %d of %d%s%s", hits, N,
+       good ? "" : ": ", good ? "" : mirt_last_error());
+    good = mirt_predict_arrays(m, mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(N, IN)), of_bytes, N * 3) == MIRT_OK;
+    ok(good && memcmp(of_bytes, of_floats, sizeof of_bytes) == 0, "bytes after floats give the same predictions");
+    mirt_model_destroy(m);
+}
+
 /* Two outputs that one layer makes, a part, are told apart. */
 static void test_names(mirt_strategy *s) {
     mirt_model *part = mirt_model_create(s, "part"), *m = mirt_model_create(s, "m");
@@ -647,6 +677,7 @@ int main(void) {
         test_many(s);
         test_logits(s);
         test_names(s);
+        test_accuracy(s);
         mirt_strategy_destroy(s);
     }
     return done_testing();
