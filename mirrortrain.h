@@ -505,7 +505,7 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
 /* NULL and a count of 0 without names. Valid until names are set again or the data set is destroyed. */
 MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count);
-/* NULL is allowed. Not while mirt_fit reads it. */
+/* NULL is allowed. Refused while mirt_fit trains on it (MIRT_E_STATE); its validation data have to live as long. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 /* >>tensors ------------------------------------------------------------------------------- */
@@ -10035,6 +10035,10 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 }
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
+    if (dataset && dataset->busy) {
+        mirt__fail(MIRT_E_STATE, "this data set is being trained on; it cannot be destroyed before mirt_fit returns");
+        return;
+    }
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
@@ -17417,6 +17421,8 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 /* Checks the losses of the model's outputs and takes over those of the user. */
+/* The layer that made the output, or the model: for messages. */
+MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output);
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
 MIRT__LIB void mirt__losses_warn(const mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */
@@ -17754,7 +17760,7 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&t->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", cls->name, mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
 }
 
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
@@ -17843,7 +17849,8 @@ static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int o
 static mirt_status mirt__accuracy_check(const mirt_model *model, int output) {
     char text[96];
     if (model->output[output]->shape.rank == 2 || mirt__accuracy_kind_of(model, output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output[output]->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, output),
+                      mirt__shape_text(&model->output[output]->shape, text));
 }
 
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
@@ -17874,6 +17881,11 @@ static const mirt__layer *mirt__output_layer(const mirt_model *model, int output
         }
     }
     return NULL;
+}
+
+MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output) {
+    const mirt__layer *layer = mirt__output_layer(model, output);
+    return layer ? layer->name : model->name;
 }
 
 /* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */
@@ -22066,7 +22078,7 @@ static mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_
     int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
     if (want < 0 || have == want) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      cls->name, model->name, (long long)want,
+                      cls->name, model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
                       cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 

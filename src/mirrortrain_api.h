@@ -262,7 +262,7 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
 /* NULL and a count of 0 without names. Valid until names are set again or the data set is destroyed. */
 MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *count);
-/* NULL is allowed. Not while mirt_fit reads it. */
+/* NULL is allowed. Refused while mirt_fit trains on it (MIRT_E_STATE); its validation data have to live as long. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 /* >>tensors ------------------------------------------------------------------------------- */

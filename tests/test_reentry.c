@@ -37,6 +37,8 @@ static int destroy_everything(const mirt_event *event, void *user) {
     (void)user;
     mirt_model_destroy(event->model);
     mirt_strategy_destroy(strategy);
+    mirt_dataset_destroy(train);
+    seen = mirt_last_status();
     return 0;
 }
 
@@ -71,6 +73,7 @@ static void test_callbacks(void) {
     said[0] = 0;
     history = fit(model_of(mirt_sgd(0.001f, 0, false)), destroy_everything, 1, 0);
     ok(history && history->steps == 5 && strstr(said, "being trained"), "destroying what is being trained: %s", said);
+    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "cannot be destroyed before mirt_fit returns"), "and the data: %s", mirt_last_error());
 }
 
 static void test_rates(void) {

@@ -65,7 +65,7 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes), not %s", cls->name, mirt__shape_text(&t->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", cls->name, mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
 }
 
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {

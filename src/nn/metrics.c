@@ -11,7 +11,8 @@ static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int o
 static mirt_status mirt__accuracy_check(const mirt_model *model, int output) {
     char text[96];
     if (model->output[output]->shape.rank == 2 || mirt__accuracy_kind_of(model, output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes), not %s", mirt__shape_text(&model->output[output]->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, output),
+                      mirt__shape_text(&model->output[output]->shape, text));
 }
 
 static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
@@ -42,6 +43,11 @@ static const mirt__layer *mirt__output_layer(const mirt_model *model, int output
         }
     }
     return NULL;
+}
+
+MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output) {
+    const mirt__layer *layer = mirt__output_layer(model, output);
+    return layer ? layer->name : model->name;
 }
 
 /* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */

@@ -204,6 +204,8 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss);
 MIRT__LIB const char *mirt__loss_name(mirt_loss loss);
 /* Checks the losses of the model's outputs and takes over those of the user. */
+/* The layer that made the output, or the model: for messages. */
+MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output);
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model);
 MIRT__LIB void mirt__losses_warn(const mirt_model *model);
 /* The row of an output's loss; NULL: the user's own. */

@@ -22,7 +22,7 @@ static mirt_status mirt__check_labels(const mirt_model *model, const mirt__data_
     int64_t want = mirt__label_count(model, output), have = mirt__shape_count(&spec->field[spec->num_x + mirt__label_number(model, output)].shape);
     if (want < 0 || have == want) return MIRT_OK;
     return mirt__fail(MIRT_E_SHAPE, "labels have %lld value%s a sample, %s of %s takes %lld%s", (long long)have, have == 1 ? "" : "s",
-                      cls->name, model->name, (long long)want,
+                      cls->name, model->num_outputs == 1 ? model->name : mirt__output_name(model, output), (long long)want,
                       cls->sparse ? " (the class number)" : cls->classes && have == 1 ? " (one-hot); sparse_categorical_crossentropy takes class numbers" : "");
 }
 
