@@ -304,6 +304,12 @@ static void check_errors(void) {
     mirt_strategy *s = make_strategy(MIRT_MIRRORED, MIRT_COLLECTIVE_AUTO, "32", 128);
     ok(s && mirt__check_parts(s, 512) == MIRT_OK, "128 replicas on 32 devices work");
     mirt_strategy_destroy(s);
+    /* Accumulated batches are replicas too. */
+    mirt_dataset *data = mirt_accumulate(mirt_batch(mirt_arrays(images_x(0, 300), images_y(0, 300)), 32), 7);
+    mirt_model *m = (s = make_strategy(MIRT_MIRRORED, MIRT_COLLECTIVE_AUTO, "32", 32)) ? image_model(s, mirt_sgd(0.1f, 0, false), 0) : NULL;
+    ok(m && !mirt_fit(m, data, NULL) && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), "partial sums"), "refused: \"%s\"", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
 }
 
 /* >>rules for values of replicas */
