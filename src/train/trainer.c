@@ -255,11 +255,16 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (old && old->max_batch > most) most = old->max_batch;
     mirt_function *f = mirt__trainer_record(model, spec, most, &body);
     if (!f) return NULL;
-    if (mirt__function_allocate(f) != MIRT_OK || mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
+    if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
         return NULL;
     }
-    mirt__function_free(t->function[kind]);
+    mirt__function_free(t->function[kind]); /* its sums and class weights go too */
+    t->function[kind] = NULL;
+    if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
+        mirt__function_free(f);
+        return NULL;
+    }
     f->terms_result = body.terms_result;
     return t->function[kind] = f;
 }
