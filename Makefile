@@ -34,6 +34,9 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
+# What runs on several threads; the others would only take longer.
+TSAN_TESTS = $(filter-out test_base test_custom test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
+	test_graphs test_hooks test_hostile test_json test_layer_faults test_layers test_misuse test_norm test_save test_tensors,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_ops test_tensors test_golden test_team test_tree,$(TESTS))
 TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
 CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/show.c
@@ -72,9 +75,9 @@ test-long:
 
 # MIRT_TEST_SMALL asks the tests for small shapes only.
 sanitize:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) $(TESTS:%=build/tsan/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) $(TSAN_TESTS:%=build/tsan/%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) $(TESTS:%=build/tsan/%)
+		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) $(TSAN_TESTS:%=build/tsan/%)
 
 build/asan/%: tests/%.c $(TEST_HEADERS)
 	@mkdir -p build/asan
