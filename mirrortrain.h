@@ -188,7 +188,7 @@
        }
        end example
 
-   From C++, which has no compound literals before C++20, fill a descriptor
+   From C++, which cannot take the address of a literal, fill a descriptor
    first: `mirt_dense_desc d = {}; d.units = 64; x = mirt_dense(x, &d);`
 
    ERRORS
@@ -1036,7 +1036,7 @@ typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *us
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
-    int64_t batch;             /* global batch of a dataset without a batch stage; default 32 */
+    int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the same */
     mirt_dataset *validation;  /* borrowed */
     const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
@@ -13250,7 +13250,8 @@ typedef struct mirt__step_info {
     int64_t global_rows; /* of that batch */
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
-    const char **failed; /* takes the name of a node whose user code failed */
+    const char **failed; /* takes the name of a node whose user code failed, */
+    int *failed_code;    /* and this its code */
 } mirt__step_info;
 
 typedef struct mirt__call {
@@ -15869,7 +15870,9 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
         c.out = (float *)call->out[0];
     }
     int code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
-    if (code && call->run->failed) __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
+    if (!code || !call->run->failed) return;
+    __atomic_store_n(call->run->failed_code, code, __ATOMIC_RELAXED);
+    __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
 }
 
 static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }
@@ -21080,7 +21083,8 @@ struct mirt_function {
     int64_t rows;
     const void *io[MIRT__MAX_FIELDS];
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
-    const char *failed;  /* the node whose user code failed */
+    const char *failed;  /* the node whose user code failed, */
+    int failed_code;     /* and its code */
 };
 
 /* --- record.c --- */
@@ -21657,6 +21661,7 @@ static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, in
     run.replica = replica;
     run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
     run.failed = &f->failed;
+    run.failed_code = &f->failed_code;
     mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
 }
 
@@ -21933,7 +21938,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
 
 static mirt_status mirt__check_failed(const mirt_function *f) {
     if (!mirt__step_failed(f)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s failed in a step of %s, which changed nothing", f->failed, f->model->name);
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", f->failed, f->failed_code, f->model->name);
 }
 
 /* The rate of the coming step; only a schedule can give a wrong one. */
@@ -22980,6 +22985,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
     if (d->validation == dataset && d->steps_per_epoch) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
+    }
+    const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
+    if (d->batch && batches_of && d->batch != batches_of) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0", (long long)d->batch, (long long)batches_of), (mirt_history *)NULL;
     }
     dataset->busy = true;
     mirt__hold(model);

@@ -46,7 +46,7 @@ private:
     std::unique_ptr<mirt_strategy, Destroy> strategy_;
 };
 
-/* C++ has no compound literals before C++20: a function fills the descriptor. */
+/* C++ cannot take the address of a literal: a function fills the descriptor. */
 static mirt_tensor *dense(mirt_tensor *x, int units, mirt_activation_kind activation = MIRT_LINEAR) {
     mirt_dense_desc desc = {};
     desc.units = units;

@@ -793,7 +793,7 @@ typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *us
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
-    int64_t batch;             /* global batch of a dataset without a batch stage; default 32 */
+    int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the same */
     mirt_dataset *validation;  /* borrowed */
     const mirt_callback *callbacks[MIRT_MAX_CALLBACKS]; /* borrowed; ends at the first NULL */
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */

@@ -157,6 +157,11 @@ static void test_steps(mirt_strategy *s) {
     ok(h && h->epochs == 0 && h->steps == 0 && !w.text[0] && isnan(mirt_history_last(h, "loss")), "initial_epoch at the end: no epoch, no error");
     d.initial_epoch = -1;
     refused(!mirt_fit(m, data, &d), MIRT_E_INVALID, "cannot be negative");
+    d.initial_epoch = 0;
+    d.batch = 5;
+    refused(!mirt_fit(m, data, &d), MIRT_E_INVALID, "batch is 5, but the data set is in batches of 3 already");
+    d.batch = 3;
+    ok(mirt_fit(m, data, &d) != NULL, "the same number is no contradiction");
     mirt_dataset_destroy(data);
     data = mirt_batch(mirt_repeat(watched(&w), 0), 4);
     d = fit_seen(&w, &c);

@@ -145,7 +145,8 @@ typedef struct mirt__step_info {
     int64_t global_rows; /* of that batch */
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
-    const char **failed; /* takes the name of a node whose user code failed */
+    const char **failed; /* takes the name of a node whose user code failed, */
+    int *failed_code;    /* and this its code */
 } mirt__step_info;
 
 typedef struct mirt__call {

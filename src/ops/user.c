@@ -62,7 +62,9 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
         c.out = (float *)call->out[0];
     }
     int code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
-    if (code && call->run->failed) __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
+    if (!code || !call->run->failed) return;
+    __atomic_store_n(call->run->failed_code, code, __ATOMIC_RELAXED);
+    __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
 }
 
 static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }

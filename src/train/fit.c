@@ -234,6 +234,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (d->validation == dataset && d->steps_per_epoch) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
     }
+    const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
+    if (d->batch && batches_of && d->batch != batches_of) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0", (long long)d->batch, (long long)batches_of), (mirt_history *)NULL;
+    }
     dataset->busy = true;
     mirt__hold(model);
     mirt__free(model->history_logs);

@@ -78,7 +78,8 @@ struct mirt_function {
     int64_t rows;
     const void *io[MIRT__MAX_FIELDS];
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
-    const char *failed;  /* the node whose user code failed */
+    const char *failed;  /* the node whose user code failed, */
+    int failed_code;     /* and its code */
 };
 
 /* --- record.c --- */

@@ -62,6 +62,7 @@ static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, in
     run.replica = replica;
     run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
     run.failed = &f->failed;
+    run.failed_code = &f->failed_code;
     mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
 }
 
@@ -338,7 +339,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
 
 static mirt_status mirt__check_failed(const mirt_function *f) {
     if (!mirt__step_failed(f)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s failed in a step of %s, which changed nothing", f->failed, f->model->name);
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", f->failed, f->failed_code, f->model->name);
 }
 
 /* The rate of the coming step; only a schedule can give a wrong one. */
