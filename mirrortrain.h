@@ -22004,6 +22004,7 @@ typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MI
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
+    mirt__program_kind kind; /* of the function whose results they are */
     double loss;
     double output_loss[MIRT_MAX_OUTPUTS];
     int64_t count;
@@ -22345,6 +22346,7 @@ MIRT__LIB void mirt__trainer_free(mirt_model *model) {
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums) {
     const mirt_function *f = model->trainer->function[kind];
     memset(sums, 0, sizeof *sums);
+    sums->kind = kind;
     sums->metric = model->trainer->metric[kind];
     for (int i = f->num_results - 1; i >= 0; i--) sums->num_metric += f->result[i].batched ? (int)f->result[i].count : 0;
     memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
@@ -22398,7 +22400,7 @@ MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value) {
 }
 
 MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs) {
-    const mirt_function *f = model->trainer->function[validation || !model->trainer->function[MIRT__TRAIN] ? MIRT__EVALUATE : MIRT__TRAIN];
+    const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
     const double *metric = sums->metric;
     int next = 1;

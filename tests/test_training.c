@@ -609,6 +609,40 @@ static void test_logits(mirt_strategy *s) {
     }
 }
 
+/* Values of a metric that has as many as there are labels, three for training and two for testing. */
+static mirt_tensor *record_labels(mirt_tensor *labels, mirt_tensor *output, void *user) {
+    (void)output, (void)user;
+    return labels;
+}
+static double sum_of(const double *sums, int count, int64_t samples, void *user) {
+    double all = 1000 * count;
+    (void)samples, (void)user;
+    for (int i = 0; i < count; i++) all += sums[i];
+    return all;
+}
+
+static void test_wide_metrics(mirt_strategy *s) {
+    static float ones[N * 3];
+    wrong_user user = {RIGHT, NULL};
+    mirt_custom_loss loss = {"my_loss", record_wrong, &user};
+    mirt_custom_metric metric = {"labels", record_labels, sum_of, NULL};
+    mirt_model *m = classifier(s, "m");
+    mirt_data three = samples(), two = three;
+    mirt_logs logs;
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.custom_losses[0] = &loss;
+    c.custom_metrics[0] = c.custom_metrics[1] = &metric;
+    for (int i = 0; i < N * 3; i++) ones[i] = 1;
+    three.y[0] = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(N, 3));
+    two.y[0] = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(N, 2));
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_on_batch(m, &three, &logs) == MIRT_OK && logs.value[1] == 3000 + 3 * N && logs.value[2] == 3000 + 3 * N;
+    good = good && mirt_test_on_batch(m, &two, &logs) == MIRT_OK;
+    ok(good && logs.value[1] == 2000 + 2 * N && logs.value[2] == 2000 + 2 * N, "metrics as wide as the labels of the data at hand: %g%s%s", good ? logs.value[2] : 0, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    mirt_model_destroy(m);
+}
+
 /* With a loss of one's own, labels that are one number a sample are classes to the accuracy. And bytes are predicted
    upon as floats are. */
 static void test_accuracy(mirt_strategy *s) {
@@ -683,6 +717,7 @@ int main(void) {
         test_logits(s);
         test_names(s);
         test_accuracy(s);
+        test_wide_metrics(s);
         mirt_strategy_destroy(s);
     }
     return done_testing();

@@ -7,6 +7,7 @@ typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MI
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
+    mirt__program_kind kind; /* of the function whose results they are */
     double loss;
     double output_loss[MIRT_MAX_OUTPUTS];
     int64_t count;
