@@ -17445,6 +17445,8 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
 
+/* Whether a loss or metric of the user has a name that files can hold. */
+MIRT__LIB bool mirt__custom_named(const char *name);
 /* Registered ones; NULL when there is none of this name. */
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
@@ -17746,6 +17748,8 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
     return !cls ? -1 : cls->sparse ? 1 : mirt__shape_count(&model->output[output]->shape);
 }
 
+MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
+
 static mirt_status mirt__loss_check(mirt_model *model, int output) {
     const mirt_tensor *t = model->output[output];
     const mirt_custom_loss *custom = model->config.custom_losses[output];
@@ -17753,7 +17757,7 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     char text[96];
     if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
     if (custom) {
-        if (!custom->name || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name and a function", output);
+        if (!mirt__custom_named(custom->name) || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name in UTF-8 and a function", output);
         mirt_custom_loss *copy = (mirt_custom_loss *)mirt__pool_alloc(&model->graph.pool, sizeof *copy);
         if (!copy) return mirt_last_status();
         *copy = *custom;
@@ -17939,7 +17943,7 @@ static mirt_status mirt__custom_metrics_copy(mirt_model *model) {
     mirt__pool *pool = &model->graph.pool;
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
         const mirt_custom_metric *from = model->config.custom_metrics[i];
-        if (!from->name || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
+        if (!mirt__custom_named(from->name) || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name in UTF-8 and a function", i + 1);
         mirt_custom_metric *copy = (mirt_custom_metric *)mirt__pool_alloc(pool, sizeof *copy);
         if (!copy) return mirt_last_status();
         *copy = *from;
@@ -20686,7 +20690,7 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
 static mirt_status mirt__custom_register(mirt_strategy *strategy, const mirt_custom_loss *loss, const mirt_custom_metric *metric, const char *caller) {
     const char *given = loss ? loss->name : metric ? metric->name : NULL;
     if (!strategy) return mirt__fail_missing(caller, "strategy");
-    if (!given || !mirt__utf8_valid(given, strlen(given)) || !(loss ? loss->record != NULL : metric->record != NULL)) {
+    if (!mirt__custom_named(given) || !(loss ? loss->record != NULL : metric->record != NULL)) {
         return mirt__fail(MIRT_E_INVALID, "%s: it needs a name in UTF-8 and a function", caller);
     }
     struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);

@@ -351,9 +351,11 @@ static void test_wrong(mirt_strategy *s) {
     loss.name = NULL;
     c.custom_losses[0] = &loss;
     refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "custom loss of output 0 needs a name");
+    loss.name = "l\xff";
+    refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "custom loss of output 0 needs a name in UTF-8");
     loss.name = "l";
     loss.record = NULL;
-    refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "needs a name and a function");
+    refused(mirt_compile(m, &c) != MIRT_OK, MIRT_E_INVALID, "needs a name in UTF-8 and a function");
     loss.record = record_wrong;
     metric.name = NULL;
     c.custom_metrics[0] = &metric;

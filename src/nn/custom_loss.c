@@ -1,4 +1,3 @@
-#include "../formats/json.h"
 #include "model.h"
 /* User-defined losses and metrics by name, for files. */
 
@@ -25,7 +24,7 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
 static mirt_status mirt__custom_register(mirt_strategy *strategy, const mirt_custom_loss *loss, const mirt_custom_metric *metric, const char *caller) {
     const char *given = loss ? loss->name : metric ? metric->name : NULL;
     if (!strategy) return mirt__fail_missing(caller, "strategy");
-    if (!given || !mirt__utf8_valid(given, strlen(given)) || !(loss ? loss->record != NULL : metric->record != NULL)) {
+    if (!mirt__custom_named(given) || !(loss ? loss->record != NULL : metric->record != NULL)) {
         return mirt__fail(MIRT_E_INVALID, "%s: it needs a name in UTF-8 and a function", caller);
     }
     struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);

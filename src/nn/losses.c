@@ -1,4 +1,5 @@
 #include "model.h"
+#include "../formats/json.h"
 #include "../ops/ops.h"
 
 static const mirt__loss_class mirt__loss_table[MIRT__LOSS_COUNT] = {
@@ -48,6 +49,8 @@ MIRT__LIB int64_t mirt__label_count(const mirt_model *model, int output) {
     return !cls ? -1 : cls->sparse ? 1 : mirt__shape_count(&model->output[output]->shape);
 }
 
+MIRT__LIB bool mirt__custom_named(const char *name) { return name && mirt__utf8_valid(name, strlen(name)); }
+
 static mirt_status mirt__loss_check(mirt_model *model, int output) {
     const mirt_tensor *t = model->output[output];
     const mirt_custom_loss *custom = model->config.custom_losses[output];
@@ -55,7 +58,7 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     char text[96];
     if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
     if (custom) {
-        if (!custom->name || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name and a function", output);
+        if (!mirt__custom_named(custom->name) || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name in UTF-8 and a function", output);
         mirt_custom_loss *copy = (mirt_custom_loss *)mirt__pool_alloc(&model->graph.pool, sizeof *copy);
         if (!copy) return mirt_last_status();
         *copy = *custom;

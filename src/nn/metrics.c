@@ -98,7 +98,7 @@ static mirt_status mirt__custom_metrics_copy(mirt_model *model) {
     mirt__pool *pool = &model->graph.pool;
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
         const mirt_custom_metric *from = model->config.custom_metrics[i];
-        if (!from->name || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name and a function", i + 1);
+        if (!mirt__custom_named(from->name) || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name in UTF-8 and a function", i + 1);
         mirt_custom_metric *copy = (mirt_custom_metric *)mirt__pool_alloc(pool, sizeof *copy);
         if (!copy) return mirt_last_status();
         *copy = *from;

@@ -225,6 +225,8 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
 /* Labels in the form a loss of this row wants: class numbers, or float32 of the output's shape. */
 MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tensor *labels, const mirt_tensor *output);
 
+/* Whether a loss or metric of the user has a name that files can hold. */
+MIRT__LIB bool mirt__custom_named(const char *name);
 /* Registered ones; NULL when there is none of this name. */
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
