@@ -965,7 +965,7 @@ typedef struct mirt_custom_loss {
     void *user;
 } mirt_custom_loss;
 /* A metric of one's own: records a value for each sample, or several (rows, n). They are summed over all
-   samples in double precision; `result` makes the metric of the `count` sums; NULL: the mean of the first. */
+   samples in double precision; `result` makes the metric of the `count` sums; NULL: their mean. */
 typedef struct mirt_custom_metric {
     const char *name;
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
@@ -973,7 +973,7 @@ typedef struct mirt_custom_metric {
     void *user;
 } mirt_custom_metric;
 
-/* Makes them known to mirt_load, by name. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
+/* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
@@ -1145,8 +1145,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 /* NULL is allowed. */
 MIRT_API void mirt_function_destroy(mirt_function *function);
 
-/* In the body. The batch's inputs, labels and sample weights (NULL when there are none), as they are in the data: cast
-   them first. A weight of the model by name, to read. A constant, copied. */
+/* In the body. The batch's inputs, labels and sample weights (NULL when there are none), as they are in the data:
+   mirt_call casts them, other operations take float32. A weight of the model by name, to read. A constant, copied. */
 MIRT_API mirt_tensor *mirt_function_x(mirt_function *function, int index);
 MIRT_API mirt_tensor *mirt_function_y(mirt_function *function, int index);
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *function);
@@ -17450,6 +17450,9 @@ MIRT__LIB bool mirt__custom_named(const char *name);
 /* Registered ones; NULL when there is none of this name. */
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
+/* The strategy's copy, made if there is none like it; NULL with the error set. */
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss);
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
 /* --- metrics.c --- */
 /* NULL when there is no such metric. */
@@ -17757,12 +17760,8 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     char text[96];
     if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
     if (custom) {
-        if (!mirt__custom_named(custom->name) || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name in UTF-8 and a function", output);
-        mirt_custom_loss *copy = (mirt_custom_loss *)mirt__pool_alloc(&model->graph.pool, sizeof *copy);
-        if (!copy) return mirt_last_status();
-        *copy = *custom;
-        model->config.custom_losses[output] = copy;
-        return (copy->name = mirt__pool_strdup(&model->graph.pool, custom->name)) ? MIRT_OK : mirt_last_status();
+        model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
+        return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
     if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
@@ -17939,23 +17938,18 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
     return MIRT_OK;
 }
 
-static mirt_status mirt__custom_metrics_copy(mirt_model *model) {
-    mirt__pool *pool = &model->graph.pool;
+static mirt_status mirt__custom_metrics_take(mirt_model *model) {
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
-        const mirt_custom_metric *from = model->config.custom_metrics[i];
-        if (!mirt__custom_named(from->name) || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name in UTF-8 and a function", i + 1);
-        mirt_custom_metric *copy = (mirt_custom_metric *)mirt__pool_alloc(pool, sizeof *copy);
-        if (!copy) return mirt_last_status();
-        *copy = *from;
-        if (!(copy->name = mirt__pool_strdup(pool, from->name))) return mirt_last_status();
-        model->config.custom_metrics[i] = copy;
+        const mirt_custom_metric *own = mirt__custom_metric_of(model->strategy, model->config.custom_metrics[i]);
+        if (!own) return mirt__fail_at("metric number %d", i + 1);
+        model->config.custom_metrics[i] = own;
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
-    if (mirt__custom_metrics_copy(model) != MIRT_OK) return mirt_last_status();
+    if (mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }
@@ -20687,28 +20681,47 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
     return NULL;
 }
 
-static mirt_status mirt__custom_register(mirt_strategy *strategy, const mirt_custom_loss *loss, const mirt_custom_metric *metric, const char *caller) {
-    const char *given = loss ? loss->name : metric ? metric->name : NULL;
-    if (!strategy) return mirt__fail_missing(caller, "strategy");
-    if (!mirt__custom_named(given) || !(loss ? loss->record != NULL : metric->record != NULL)) {
-        return mirt__fail(MIRT_E_INVALID, "%s: it needs a name in UTF-8 and a function", caller);
-    }
+/* A further entry with a copy of the name; NULL with the error set. */
+static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, const char *name, const char **copy) {
     struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
-    const char *name = e ? mirt__pool_strdup(&strategy->pool, given) : NULL;
-    if (!name) return mirt_last_status();
-    if (loss) e->loss = *loss, e->loss.name = name;
-    else e->metric = *metric, e->metric.name = name;
+    if (!e || !(*copy = mirt__pool_strdup(&strategy->pool, name))) return NULL;
     e->next = strategy->customs;
     strategy->customs = e;
-    return MIRT_OK;
+    return e;
+}
+
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss) {
+    const char *name;
+    if (!loss || !mirt__custom_named(loss->name) || !loss->record) return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"), (mirt_custom_loss *)NULL;
+    const mirt_custom_loss *known = mirt__custom_loss_by_name(strategy, loss->name);
+    if (known && known->record == loss->record && known->user == loss->user) return known;
+    struct mirt__custom_entry *e = mirt__custom_new(strategy, loss->name, &name);
+    if (!e) return NULL;
+    e->loss = *loss;
+    e->loss.name = name;
+    return &e->loss;
+}
+
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric) {
+    const char *name;
+    if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
+    const mirt_custom_metric *known = mirt__custom_metric_by_name(strategy, metric->name);
+    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user) return known;
+    struct mirt__custom_entry *e = mirt__custom_new(strategy, metric->name, &name);
+    if (!e) return NULL;
+    e->metric = *metric;
+    e->metric.name = name;
+    return &e->metric;
 }
 
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss) {
-    return mirt__custom_register(strategy, loss, NULL, "mirt_register_loss");
+    if (!strategy) return mirt__fail_missing("mirt_register_loss", "strategy");
+    return mirt__custom_loss_of(strategy, loss) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric) {
-    return mirt__custom_register(strategy, NULL, metric, "mirt_register_metric");
+    if (!strategy) return mirt__fail_missing("mirt_register_metric", "strategy");
+    return mirt__custom_metric_of(strategy, metric) ? MIRT_OK : mirt_last_status();
 }
 
 /* >>section nn/custom_op.c */
@@ -21386,6 +21399,7 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
         mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
                   missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
     }
+    if (!wanted) mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none", f->model->name);
     mirt__text_free(&text);
     return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
 }
@@ -22419,7 +22433,9 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         int own = (int)f->result[next].count;
         bool custom = !use->cls && use->custom.result;
         mirt__hold((mirt_model *)model);
-        double value = custom ? use->custom.result(metric, own, sums->count, use->custom.user) : metric[0] / count;
+        double value = 0;
+        for (int i = 0; i < own && !custom; i++) value += metric[i] / count / own;
+        if (custom) value = use->custom.result(metric, own, sums->count, use->custom.user);
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;

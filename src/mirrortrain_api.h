@@ -722,7 +722,7 @@ typedef struct mirt_custom_loss {
     void *user;
 } mirt_custom_loss;
 /* A metric of one's own: records a value for each sample, or several (rows, n). They are summed over all
-   samples in double precision; `result` makes the metric of the `count` sums; NULL: the mean of the first. */
+   samples in double precision; `result` makes the metric of the `count` sums; NULL: their mean. */
 typedef struct mirt_custom_metric {
     const char *name;
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
@@ -730,7 +730,7 @@ typedef struct mirt_custom_metric {
     void *user;
 } mirt_custom_metric;
 
-/* Makes them known to mirt_load, by name. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
+/* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
@@ -902,8 +902,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 /* NULL is allowed. */
 MIRT_API void mirt_function_destroy(mirt_function *function);
 
-/* In the body. The batch's inputs, labels and sample weights (NULL when there are none), as they are in the data: cast
-   them first. A weight of the model by name, to read. A constant, copied. */
+/* In the body. The batch's inputs, labels and sample weights (NULL when there are none), as they are in the data:
+   mirt_call casts them, other operations take float32. A weight of the model by name, to read. A constant, copied. */
 MIRT_API mirt_tensor *mirt_function_x(mirt_function *function, int index);
 MIRT_API mirt_tensor *mirt_function_y(mirt_function *function, int index);
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *function);

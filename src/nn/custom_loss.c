@@ -21,26 +21,45 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
     return NULL;
 }
 
-static mirt_status mirt__custom_register(mirt_strategy *strategy, const mirt_custom_loss *loss, const mirt_custom_metric *metric, const char *caller) {
-    const char *given = loss ? loss->name : metric ? metric->name : NULL;
-    if (!strategy) return mirt__fail_missing(caller, "strategy");
-    if (!mirt__custom_named(given) || !(loss ? loss->record != NULL : metric->record != NULL)) {
-        return mirt__fail(MIRT_E_INVALID, "%s: it needs a name in UTF-8 and a function", caller);
-    }
+/* A further entry with a copy of the name; NULL with the error set. */
+static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, const char *name, const char **copy) {
     struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
-    const char *name = e ? mirt__pool_strdup(&strategy->pool, given) : NULL;
-    if (!name) return mirt_last_status();
-    if (loss) e->loss = *loss, e->loss.name = name;
-    else e->metric = *metric, e->metric.name = name;
+    if (!e || !(*copy = mirt__pool_strdup(&strategy->pool, name))) return NULL;
     e->next = strategy->customs;
     strategy->customs = e;
-    return MIRT_OK;
+    return e;
+}
+
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss) {
+    const char *name;
+    if (!loss || !mirt__custom_named(loss->name) || !loss->record) return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"), (mirt_custom_loss *)NULL;
+    const mirt_custom_loss *known = mirt__custom_loss_by_name(strategy, loss->name);
+    if (known && known->record == loss->record && known->user == loss->user) return known;
+    struct mirt__custom_entry *e = mirt__custom_new(strategy, loss->name, &name);
+    if (!e) return NULL;
+    e->loss = *loss;
+    e->loss.name = name;
+    return &e->loss;
+}
+
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric) {
+    const char *name;
+    if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
+    const mirt_custom_metric *known = mirt__custom_metric_by_name(strategy, metric->name);
+    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user) return known;
+    struct mirt__custom_entry *e = mirt__custom_new(strategy, metric->name, &name);
+    if (!e) return NULL;
+    e->metric = *metric;
+    e->metric.name = name;
+    return &e->metric;
 }
 
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss) {
-    return mirt__custom_register(strategy, loss, NULL, "mirt_register_loss");
+    if (!strategy) return mirt__fail_missing("mirt_register_loss", "strategy");
+    return mirt__custom_loss_of(strategy, loss) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric) {
-    return mirt__custom_register(strategy, NULL, metric, "mirt_register_metric");
+    if (!strategy) return mirt__fail_missing("mirt_register_metric", "strategy");
+    return mirt__custom_metric_of(strategy, metric) ? MIRT_OK : mirt_last_status();
 }

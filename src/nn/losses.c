@@ -58,12 +58,8 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     char text[96];
     if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
     if (custom) {
-        if (!mirt__custom_named(custom->name) || !custom->record) return mirt__fail(MIRT_E_INVALID, "the custom loss of output %d needs a name in UTF-8 and a function", output);
-        mirt_custom_loss *copy = (mirt_custom_loss *)mirt__pool_alloc(&model->graph.pool, sizeof *copy);
-        if (!copy) return mirt_last_status();
-        *copy = *custom;
-        model->config.custom_losses[output] = copy;
-        return (copy->name = mirt__pool_strdup(&model->graph.pool, custom->name)) ? MIRT_OK : mirt_last_status();
+        model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
+        return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
     if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);

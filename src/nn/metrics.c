@@ -94,23 +94,18 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
     return MIRT_OK;
 }
 
-static mirt_status mirt__custom_metrics_copy(mirt_model *model) {
-    mirt__pool *pool = &model->graph.pool;
+static mirt_status mirt__custom_metrics_take(mirt_model *model) {
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.custom_metrics[i]; i++) {
-        const mirt_custom_metric *from = model->config.custom_metrics[i];
-        if (!mirt__custom_named(from->name) || !from->record) return mirt__fail(MIRT_E_INVALID, "custom metric number %d needs a name in UTF-8 and a function", i + 1);
-        mirt_custom_metric *copy = (mirt_custom_metric *)mirt__pool_alloc(pool, sizeof *copy);
-        if (!copy) return mirt_last_status();
-        *copy = *from;
-        if (!(copy->name = mirt__pool_strdup(pool, from->name))) return mirt_last_status();
-        model->config.custom_metrics[i] = copy;
+        const mirt_custom_metric *own = mirt__custom_metric_of(model->strategy, model->config.custom_metrics[i]);
+        if (!own) return mirt__fail_at("metric number %d", i + 1);
+        model->config.custom_metrics[i] = own;
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
-    if (mirt__custom_metrics_copy(model) != MIRT_OK) return mirt_last_status();
+    if (mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }

@@ -230,6 +230,9 @@ MIRT__LIB bool mirt__custom_named(const char *name);
 /* Registered ones; NULL when there is none of this name. */
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_by_name(const mirt_strategy *strategy, const char *name);
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strategy *strategy, const char *name);
+/* The strategy's copy, made if there is none like it; NULL with the error set. */
+MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss);
+MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
 /* --- metrics.c --- */
 /* NULL when there is no such metric. */

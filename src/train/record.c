@@ -234,6 +234,7 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
         mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
                   missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
     }
+    if (!wanted) mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none", f->model->name);
     mirt__text_free(&text);
     return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
 }

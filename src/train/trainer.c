@@ -353,7 +353,9 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         int own = (int)f->result[next].count;
         bool custom = !use->cls && use->custom.result;
         mirt__hold((mirt_model *)model);
-        double value = custom ? use->custom.result(metric, own, sums->count, use->custom.user) : metric[0] / count;
+        double value = 0;
+        for (int i = 0; i < own && !custom; i++) value += metric[i] / count / own;
+        if (custom) value = use->custom.result(metric, own, sums->count, use->custom.user);
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;
