@@ -27,7 +27,7 @@ awk '
         }
         next
     }
-    { above = 0 }' src/mirrortrain_api.h >"$tmp/functions"
+    { above = 0 }' src/mirrortrain_api.h src/api/*.inc >"$tmp/functions"
 
 awk '!$2 { print $1 }' "$tmp/functions" >"$tmp/bare"
 awk '!$3 { print $1 }' "$tmp/functions" >"$tmp/unsaid"

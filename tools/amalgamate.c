@@ -4,7 +4,7 @@
 
    SRC_DIR/FILES lists the source files, one path a line, in the order in which they are laid out;
    its first line is the public API, which comes first in the header, verbatim but for its line
-   @MANUAL@, which stands for SRC_DIR/manual.txt. Of the other files only #include "..." lines are
+   @MANUAL@, which stands for SRC_DIR/manual.txt, and the .inc files it includes. Of the other files only #include "..." lines are
    changed: a file that stands earlier in the list is already there, a .inc file is copied in, and
    anything else is an error. SRC_DIR/../LICENSE ends the header.
 
@@ -218,9 +218,11 @@ static void append_manual(text *out, const char *src) {
     free(t.data);
 }
 
-static void append_api(text *out, const char *src, const char *api) {
-    char path[MAX_PATH_LENGTH];
+/* Appends the API, or a part of it; returns how many manuals stand in it. */
+static int append_api(text *out, const char *src, const char *api, int depth) {
+    char path[MAX_PATH_LENGTH], name[MAX_PATH_LENGTH], target[MAX_PATH_LENGTH];
     join(path, src, api);
+    if (depth > MAX_INC_DEPTH) die("%s: .inc files include each other", path);
     text t = read_existing(path);
     const char *cursor = t.data, *line;
     size_t size;
@@ -229,19 +231,22 @@ static void append_api(text *out, const char *src, const char *api) {
         if (size == 9 && memcmp(line, "@MANUAL@", 8) == 0) {
             append_manual(out, src);
             manuals++;
+        } else if (local_include(line, size, name) && resolve(target, api, name) && ends_in(target, ".inc")) {
+            manuals += append_api(out, src, target, depth + 1);
         } else {
             append(out, line, size);
         }
     }
-    if (manuals != 1) die("%s: has %d lines @MANUAL@, not one", path, manuals);
     free(t.data);
+    return manuals;
 }
 
 static text make_header(const char *src) {
     static source_list list;
     text out = {0};
     read_list(src, &list);
-    append_api(&out, src, list.path[0]);
+    int manuals = append_api(&out, src, list.path[0], 0);
+    if (manuals != 1) die("%s/%s: has %d lines @MANUAL@, not one", src, list.path[0], manuals);
     append_string(&out,
         "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n"
         "\n/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */\n"
