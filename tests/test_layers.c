@@ -361,25 +361,12 @@ static double gradients_off(mirt_model *model, const golden_layer *g) {
     return worst;
 }
 
-static bool same_file(const char *a, const char *b) {
-    FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
-    int c = 0, d = 0;
-    while (f && g && c == d && c != EOF) {
-        c = fgetc(f);
-        d = fgetc(g);
-    }
-    bool same = f && g && c == d;
-    if (f) fclose(f);
-    if (g) fclose(g);
-    return same;
-}
-
 /* Saved, loaded, and saved again: the same predictions and the same file. */
 static bool round_trip(mirt_model *model, mirt_array x, int64_t count) {
     if (mirt_predict_arrays(model, x, y_values, MOST) != MIRT_OK || mirt_save(model, path, MIRT_SAVE_ALL) != MIRT_OK) return false;
     mirt_model *loaded = mirt_load(strategy, path);
     bool good = loaded && mirt_predict_arrays(loaded, x, again, MOST) == MIRT_OK && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK &&
-                memcmp(again, y_values, (size_t)count * sizeof(float)) == 0 && same_file(path, path_2);
+                memcmp(again, y_values, (size_t)count * sizeof(float)) == 0 && tap_same_file(path, path_2);
     mirt_model_destroy(loaded);
     return good;
 }

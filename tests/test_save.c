@@ -18,15 +18,6 @@ static mirt_history *fit_some(mirt_model *m, int epochs) {
     return mirt_fit_arrays(m, images_x(0, IMAGES), images_y(0, IMAGES), &fit);
 }
 
-static bool same_files(void) {
-    size_t a_size, b_size;
-    char *a = file_bytes(path_a, &a_size), *b = file_bytes(path_b, &b_size);
-    bool same = a && b && a_size == b_size && a_size > 0 && memcmp(a, b, a_size) == 0;
-    free(a);
-    free(b);
-    return same;
-}
-
 static bool evaluates_as(mirt_model *m, const mirt_logs *want) {
     mirt_logs logs;
     return m && mirt_evaluate_arrays(m, images_x(0, 100), images_y(0, 100), &logs) == MIRT_OK && logs.count == want->count &&
@@ -40,14 +31,14 @@ static void check_round_trip(mirt_optimizer optimizer, const char *name) {
     mirt_strategy *s = strategy_of(2, 4, 1), *t = strategy_of(4, 4, 1);
     mirt_model *m = image_model(s, optimizer, 0.3f);
     bool good = fit_some(m, 2) && mirt_save(m, path_a, MIRT_SAVE_ALL) == MIRT_OK && mirt_save(m, path_b, MIRT_SAVE_ALL) == MIRT_OK;
-    ok(good && same_files(), "%s: the same model gives the same bytes", name);
+    ok(good && tap_same_file(path_a, path_b), "%s: the same model gives the same bytes", name);
     good = good && mirt_evaluate_arrays(m, images_x(0, 100), images_y(0, 100), &want) == MIRT_OK;
     for (int i = 0; i < MIRT__COUNT(other); i++) {
         mirt_strategy *u = strategy_of(other[i][0], other[i][1], other[i][2]);
         mirt_model *loaded = mirt_load(u, path_a);
         ok(good && evaluates_as(loaded, &want), "%s: loaded on %d devices, %d replicas, it evaluates to the same bits%s%s", name, other[i][0], other[i][1],
            loaded ? "" : ": ", loaded ? "" : mirt_last_error());
-        ok(loaded && mirt_save(loaded, path_b, MIRT_SAVE_ALL) == MIRT_OK && same_files(), "%s: and saves to the same bytes", name);
+        ok(loaded && mirt_save(loaded, path_b, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path_a, path_b), "%s: and saves to the same bytes", name);
         mirt_strategy_destroy(u);
     }
     mirt_model *loaded = mirt_load(t, path_a);
@@ -55,7 +46,7 @@ static void check_round_trip(mirt_optimizer optimizer, const char *name) {
     digest_weights(m, 0, on);
     if (loaded) digest_weights(loaded, 0, through);
     ok(good && strcmp(on, through) == 0, "%s: two more epochs after loading, on other devices, equal two more epochs without", name);
-    ok(good && mirt_save(m, path_a, MIRT_SAVE_ALL) == MIRT_OK && mirt_save(loaded, path_b, MIRT_SAVE_ALL) == MIRT_OK && same_files(),
+    ok(good && mirt_save(m, path_a, MIRT_SAVE_ALL) == MIRT_OK && mirt_save(loaded, path_b, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path_a, path_b),
        "%s: the optimizer's state too", name);
     mirt_strategy_destroy(s);
     mirt_strategy_destroy(t);
