@@ -1,23 +1,7 @@
 /* Every allocation made to fail, one at a time, while a model of all layers, operations, own layers and parts is recorded,
    compiled, saved and loaded: reported as MIRT_E_NOMEM, and nothing leaks. */
 #define _POSIX_C_SOURCE 200809L
-#include <stdlib.h>
-
-static long allocations, live_blocks, fails; /* allocation number `fails` fails; one thread only */
-
-static void *test_malloc(size_t size) {
-    if (++allocations == fails) return NULL;
-    void *block = malloc(size);
-    live_blocks += block != NULL;
-    return block;
-}
-static void test_free(void *block) {
-    live_blocks--;
-    free(block);
-}
-
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
+#include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
