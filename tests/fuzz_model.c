@@ -5,6 +5,7 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "gallery.h"
+#include "tap.h"
 
 #include <unistd.h>
 
@@ -110,10 +111,10 @@ static void fuzz_architecture(const uint8_t *data, size_t size) {
 
 static void fuzz_idx(const uint8_t *data, size_t size, bool labels) {
     static const uint8_t images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7, 8};
-    char path[2][64];
+    char path[2][512];
     for (int i = 0; i < 2; i++) {
         bool fuzzed = (i == 1) == labels;
-        snprintf(path[i], sizeof path[i], "/tmp/mirt_fuzz_%ld_%d", (long)getpid(), i);
+        snprintf(path[i], sizeof path[i], "%s/mirt_fuzz_%ld_%d", tap_tmpdir(), (long)getpid(), i);
         FILE *file = fopen(path[i], "wb");
         if (!file) return;
         fwrite(fuzzed ? data : images, 1, fuzzed ? size : sizeof images, file);
