@@ -1410,6 +1410,9 @@ MIRT__LIB double mirt__random_normal(mirt__random *random);
 /* FNV-1a 64, for keys from names. */
 MIRT__LIB uint64_t mirt__hash(const char *text);
 
+/* How tensors of the mixed policy are stored; no dtype of users. */
+#define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
+MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
 /* "(rows, 28, 28, 1)" into `out`, which is also returned. */
@@ -1620,10 +1623,13 @@ MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_sha
     return array;
 }
 
+MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype) { return (int)dtype >= 0 && dtype < MIRT__DTYPE_COUNT; }
+
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
     switch (dtype) {
     case MIRT_FLOAT32: return sizeof(mirt__real);
     case MIRT_INT32: return sizeof(int32_t);
+    case MIRT__BFLOAT16: return 2;
     case MIRT_UINT8:
     case MIRT_BOOL: return 1;
     default: return 0;
@@ -1636,6 +1642,7 @@ MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
     case MIRT_INT32: return "int32";
     case MIRT_UINT8: return "uint8";
     case MIRT_BOOL: return "bool";
+    case MIRT__BFLOAT16: return "bfloat16";
     default: return "unknown dtype";
     }
 }
@@ -2690,23 +2697,57 @@ typedef struct mirt__where {
     void *shared;              /* partial sums of this call */
 } mirt__where;
 
-/* An input that is read as float: float32, or uint8/int32 converted, then x * scale + offset
-   (one FMA) when `affine`. */
+/* The normalization of n columns by given statistics: u = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta,
+   rounded after each step, then activation(u). */
+typedef struct mirt__scaling {
+    const mirt__real *mean, *variance, *gamma, *beta; /* [n]; gamma and beta may be NULL */
+    float epsilon;
+    mirt_activation_kind activation;
+} mirt__scaling;
+
+/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the derivative
+   of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and
+   part = sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
+typedef struct mirt__norm_back {
+    mirt__scaling norm;
+    const void *z; /* as dy: channels, rows, dtype */
+    const mirt__real *sum[2];
+    double count;
+} mirt__norm_back;
+
+/* An input that is read as float: float32 or MIRT__BFLOAT16, or uint8/int32 converted, then x * scale + offset
+   (one FMA) when `affine`; or one of the following, which only tables that have `strips` can read: */
 typedef struct mirt__reader {
     const void *data;
     mirt_dtype dtype;
     bool affine;
     float scale, offset;
+    int64_t channels;            /* of the last axis, for: */
+    const mirt__scaling *norm;   /* activation(norm(x)) is read, */
+    const mirt__real *gate;      /* then times gate[pixel / gate_pixels][channel], [rows, channels] */
+    int64_t gate_pixels;
+    const mirt__norm_back *back; /* data is dy; that gradient is read */
 } mirt__reader;
 
-/* What happens to an output before it is stored: + bias[column], then activation (not softmax),
-   or, for a gradient, * derivative of `mask_activation` given that activation's output `mask` at
-   the same position. */
+/* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
+   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`. From the values before they are rounded to bfloat16. */
+typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT } mirt__column_sums;
+
+/* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
+   (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
+   slope->activation at u(slope_x). add, mask and slope_x are as the output: shape and dtype. Beside bias, activation and
+   mask, only tables that have `strips` can do these. */
 typedef struct mirt__epilogue {
     const mirt__real *bias;
+    const mirt__scaling *norm; /* its activation is not used */
+    const void *add;
     mirt_activation_kind activation;
-    const mirt__real *mask;
+    const void *mask;
     mirt_activation_kind mask_activation;
+    const mirt__scaling *slope;
+    const void *slope_x;
+    mirt__column_sums sums;
+    mirt__real *sum[2]; /* [columns] each */
 } mirt__epilogue;
 
 /* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
@@ -2736,23 +2777,32 @@ typedef struct mirt__conv_forward {
     mirt__conv s;
     mirt__reader x;
     const mirt__real *kernel;
-    mirt__real *y;
+    void *y;
+    mirt_dtype y_dtype; /* float32, or MIRT__BFLOAT16 */
+    bool half;          /* products of numbers rounded to bfloat16, added up in float32 (law: words of two k each) */
+    bool winograd;      /* may take F(2x2, 3x3) where it applies: other roundings */
     mirt__epilogue epilogue;
 } mirt__conv_forward;
 
 typedef struct mirt__conv_input_grad {
     mirt__conv s;
-    const mirt__real *dy, *kernel;
-    mirt__real *dx;
-    mirt__epilogue epilogue; /* mask only, over dx */
+    mirt__reader dy; /* plain, or `back` */
+    const mirt__real *kernel;
+    void *dx;
+    mirt_dtype dx_dtype;
+    bool half, winograd;
+    mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
+    /* Depthwise convolutions may do both gradients in one pass: */
+    const mirt__reader *x;   /* not NULL: */
+    mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
 
 /* Chunks of whole images: mirt__conv_chunk_rows images each. db may be NULL. */
 typedef struct mirt__conv_weight_grad {
     mirt__conv s;
-    mirt__reader x;
-    const mirt__real *dy;
+    mirt__reader x, dy;
     mirt__real *dkernel, *db;
+    bool half;
 } mirt__conv_weight_grad;
 
 /* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
@@ -3000,6 +3050,8 @@ typedef struct mirt__update {
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512", "avx2", "neon", "plain", "reference" */
+    bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
+    bool half;        /* has instructions for products of bfloat16; without, they are emulated */
     void (*gemm)(const mirt__gemm *args, const mirt__where *where);
     void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
     void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);
@@ -3256,6 +3308,26 @@ typedef struct mirt__simd {
     void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
     void (*accumulate)(float *into, const float *from, int64_t count);
 } mirt__simd;
+
+/* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
+typedef struct mirt__source {
+    mirt__reader from;
+    const float *mean, *factor, *offset; /* of norm, or of back's slope; offset: beta, or zeros */
+    const float *less, *part;            /* of back; NULL: constant statistics */
+} mirt__source;
+
+/* An epilogue on some rows of some columns; the pointers of a column begin with the first of these columns. */
+typedef struct mirt__finishing {
+    const mirt__epilogue *epilogue;
+    void *y;                                               /* the whole output; add, mask and slope_x of the epilogue likewise */
+    mirt_dtype dtype;
+    const float *bias, *mean, *factor, *offset;            /* NULL where there is none */
+    const float *slope_mean, *slope_factor, *slope_offset;
+    float *sum;       /* moments: a row of shifts, which begin as the first row finished, of sums and of squares of what
+                         lies above the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
+    int64_t sum_row;  /* floats between these rows */
+    bool fresh;       /* `sum` has no values yet */
+} mirt__finishing;
 
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
@@ -3520,7 +3592,7 @@ MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool
 /* The table of reference kernels. */
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
-    "reference",
+    "reference", false, false,
     mirt__ref_gemm,
     mirt__ref_conv_forward,
     mirt__ref_conv_input_grad,
@@ -3944,7 +4016,7 @@ MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real 
 static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
     if (e->bias) sum += e->bias[column];
     sum = mirt__ref_activate(e->activation, sum);
-    if (e->mask) sum *= mirt__ref_derivative(e->mask_activation, e->mask[at]);
+    if (e->mask) sum *= mirt__ref_derivative(e->mask_activation, ((const mirt__real *)e->mask)[at]);
     return sum;
 }
 
@@ -4013,7 +4085,7 @@ MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *f, const mirt__w
             for (int64_t ox = 0; ox < s->ow; ox++) {
                 for (int64_t o = 0; o < s->co; o++, at++) {
                     mirt__real sum = mirt__ref_conv_sum(s, &f->x, f->kernel, row, oy, ox, o);
-                    f->y[at] = mirt__ref_finish(&f->epilogue, sum, at, o);
+                    ((mirt__real *)f->y)[at] = mirt__ref_finish(&f->epilogue, sum, at, o);
                 }
             }
         }
@@ -4037,7 +4109,7 @@ static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64
         for (int64_t kx = 0; oy >= 0 && kx < s->kw; kx++) {
             int64_t ox = mirt__ref_reader_of(ix, kx, s->dilation_w, s->stride_w, s->pad_left, s->ow);
             for (int64_t o = group * filters; ox >= 0 && o < (group + 1) * filters; o++) {
-                double dy = g->dy[((row * s->oh + oy) * s->ow + ox) * s->co + o];
+                double dy = ((const mirt__real *)g->dy.data)[((row * s->oh + oy) * s->ow + ox) * s->co + o];
                 sum += dy * g->kernel[((ky * s->kw + kx) * channels + c % channels) * s->co + o];
             }
         }
@@ -4053,7 +4125,7 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
         for (int64_t iy = 0; iy < s->h; iy++) {
             for (int64_t ix = 0; ix < s->w; ix++) {
                 for (int64_t c = 0; c < s->ci; c++, at++) {
-                    g->dx[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
+                    ((mirt__real *)g->dx)[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
                 }
             }
         }
@@ -4070,7 +4142,7 @@ static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int
             for (int64_t ox = 0; ox < s->ow; ox++) {
                 int64_t iy = oy * s->stride_h + ky * s->dilation_h - s->pad_top;
                 int64_t ix = ox * s->stride_w + kx * s->dilation_w - s->pad_left;
-                double dy = g->dy[((row * s->oh + oy) * s->ow + ox) * s->co + o];
+                double dy = ((const mirt__real *)g->dy.data)[((row * s->oh + oy) * s->ow + ox) * s->co + o];
                 sum += dy * mirt__ref_pixel(s, &g->x, row, iy, ix, first + c);
             }
         }
@@ -4091,7 +4163,7 @@ MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *g, const
     }
     for (int64_t o = 0; g->db && o < s->co; o++) {
         double sum = 0;
-        for (int64_t i = 0; i < s->rows * s->oh * s->ow; i++) sum += g->dy[i * s->co + o];
+        for (int64_t i = 0; i < s->rows * s->oh * s->ow; i++) sum += ((const mirt__real *)g->dy.data)[i * s->co + o];
         g->db[o] = (mirt__real)sum;
     }
 }
@@ -6866,7 +6938,7 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME,
+    MIRT__NAME, false, false,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -7523,7 +7595,7 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME,
+    MIRT__NAME, false, false,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -8145,7 +8217,7 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME,
+    MIRT__NAME, false, false,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -8777,7 +8849,7 @@ static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME,
+    MIRT__NAME, false, false,
     MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
     MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -9057,7 +9129,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     const mirt__epilogue *epilogue = &args->epilogue;
     if (epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask) p.epilogue = epilogue;
     p.bias = epilogue->bias ? epilogue->bias + j : NULL;
-    p.mask = epilogue->mask ? epilogue->mask + i * args->n + j : NULL;
+    p.mask = epilogue->mask ? (const float *)epilogue->mask + i * args->n + j : NULL;
     p.panel = scratch;
     if (args->column_sum && i == 0) {
         job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);
@@ -9340,7 +9412,7 @@ static void mirt__depthwise_task(void *arg, int64_t task, int member) {
     const int64_t height = back ? s->h : s->oh, width = back ? s->w : s->ow, c = s->ci;
     const float *kernel = back ? job->input_grad->kernel : job->forward->kernel;
     const float *from = (const float *)job->x.data + task / height * (back ? s->oh * s->ow : s->h * s->w) * c;
-    float *to = (back ? job->input_grad->dx : job->forward->y) + task * width * c;
+    float *to = (float *)(back ? job->input_grad->dx : job->forward->y) + task * width * c;
     const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
     int64_t pixel[MIRT__MAX_TAPS];
     int tap[MIRT__MAX_TAPS];
@@ -9353,7 +9425,7 @@ static void mirt__depthwise_task(void *arg, int64_t task, int member) {
         }
         job->simd->taps(to, x, k, count, c);
         if (!epilogue) continue;
-        const float *mask = epilogue->mask ? epilogue->mask + (task * width + i) * c : NULL;
+        const float *mask = epilogue->mask ? (const float *)epilogue->mask + (task * width + i) * c : NULL;
         job->simd->finish(epilogue, epilogue->bias, &to, &mask, 1, c);
     }
 }
@@ -9389,9 +9461,9 @@ static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
     for (int64_t g = 0; g < s->groups; g++) {
         p.a = x + g * cig;
         p.b = job->forward->kernel + g * cog;
-        p.c = job->forward->y + out + g * cog;
+        p.c = (float *)job->forward->y + out + g * cog;
         p.bias = epilogue->bias ? epilogue->bias + g * cog : NULL;
-        p.mask = epilogue->mask ? epilogue->mask + out + g * cog : NULL;
+        p.mask = epilogue->mask ? (const float *)epilogue->mask + out + g * cog : NULL;
         mirt__product_run(job->simd, &p);
     }
 }
@@ -9452,8 +9524,8 @@ static void mirt__conv_input_grad_phase(const mirt__conv_job *job, mirt__product
     for (int64_t g = 0; g < s->groups; g++) {
         p->a = dy + g * cog;
         p->b = job->input_grad->kernel + g * cog;
-        p->c = job->input_grad->dx + out + g * cig;
-        p->mask = epilogue->mask ? epilogue->mask + out + g * cig : NULL;
+        p->c = (float *)job->input_grad->dx + out + g * cig;
+        p->mask = epilogue->mask ? (const float *)epilogue->mask + out + g * cig : NULL;
         mirt__product_run(job->simd, p);
     }
 }
@@ -9471,7 +9543,7 @@ static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
     const int64_t columns = job->blocks.grad_cols;
     const float *dy = scratch.strip;
     if (top >= 0 && bottom < s->oh && left == 0 && columns == s->ow) {
-        dy = job->input_grad->dy + (image * s->oh + top) * s->ow * s->co;
+        dy = (const float *)job->input_grad->dy.data + (image * s->oh + top) * s->ow * s->co;
     } else {
         mirt__conv_read_strip(job->simd, &job->x, image, s->oh, s->ow, s->co, top, bottom - top + 1, left, columns, scratch.strip);
     }
@@ -9503,8 +9575,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, &args->s, NULL, where);
     job.input_grad = args;
-    job.x.data = args->dy;
-    job.x.dtype = MIRT_FLOAT32;
+    job.x = args->dy;
     job.blocks_per_image = (args->s.h + job.blocks.grad_rows - 1) / job.blocks.grad_rows;
     if (mirt__conv_is_depthwise(&args->s, &job.x)) mirt__team_for(where->team, args->s.rows * args->s.h, mirt__depthwise_task, &job);
     else mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
@@ -9600,7 +9671,7 @@ static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
     for (int64_t image = first; image < end; image++) {
         for (int64_t y = 0; y < s->oh; y += job->blocks.forward_rows) {
             const int64_t rows = s->oh - y < job->blocks.forward_rows ? s->oh - y : job->blocks.forward_rows;
-            const float *dy = args->dy + (image * s->oh + y) * s->ow * s->co;
+            const float *dy = (const float *)args->dy.data + (image * s->oh + y) * s->ow * s->co;
             int64_t pitch;
             const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
             for (int64_t r = 0; r < rows; r++) {
@@ -9625,7 +9696,7 @@ static void mirt__depthwise_weight_grad_task(void *arg, int64_t task, int member
     const int64_t chunk = task / job->column_tasks, j = task % job->column_tasks * MIRT__DEPTHWISE_COLUMNS;
     const int64_t c = s->co, columns = c - j < MIRT__DEPTHWISE_COLUMNS ? c - j : MIRT__DEPTHWISE_COLUMNS;
     const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk, end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
-    const float *x[MIRT__MAX_TAPS], *dy = args->dy + first * s->oh * s->ow * c + j;
+    const float *x[MIRT__MAX_TAPS], *dy = (const float *)args->dy.data + first * s->oh * s->ow * c + j;
     float *dkernel, *db, *dk[MIRT__MAX_TAPS];
     int64_t pixel[MIRT__MAX_TAPS];
     int tap[MIRT__MAX_TAPS];
@@ -13576,9 +13647,10 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
 
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
     mirt__reader r;
+    memset(&r, 0, sizeof r);
     r.data = call->in[input];
     r.dtype = call->node->in[input]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[input]->dtype;
-    r.affine = call->node->a.affine;
+    r.affine = input == 0 && call->node->a.affine;
     r.scale = call->node->a.scale;
     r.offset = call->node->a.offset;
     return r;
@@ -13656,7 +13728,7 @@ MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
     for (int i = 0; shaped && i < array.shape.rank; i++) count = array.shape.dim[i] < 1 ? -1 : count;
     if (shaped && count > 0) count = mirt__shape_count(&array.shape);
     mirt_tensor *t = NULL;
-    if (!array.data || !mirt__dtype_size(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
+    if (!array.data || !mirt__dtype_known(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
     else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS) mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
     else t = mirt__constant_of(graph, &array, (size_t)count * mirt__dtype_size(array.dtype));
     if (!t) mirt__graph_poison(graph);
@@ -14300,7 +14372,7 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
 }
 
 static bool mirt__cast_shape(mirt__node *node) {
-    if (!mirt__dtype_size(node->a.dtype)) return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+    if (!mirt__dtype_known(node->a.dtype)) return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
     return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
 }
 
@@ -14967,7 +15039,7 @@ static void mirt__conv2d_run(const mirt__call *call) {
     mirt__conv_of(call->node, call->rows, &f.s);
     f.x = mirt__reader_of(call, 0);
     f.kernel = (const mirt__real *)call->in[1];
-    f.y = (mirt__real *)call->out[0];
+    f.y = call->out[0];
     if (call->node->a.bias) f.epilogue.bias = (const mirt__real *)call->in[2];
     f.epilogue.activation = call->node->a.activation;
     call->kernels->conv_forward(&f, &call->where);
@@ -15013,10 +15085,10 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__conv_input_grad g;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
-    g.dy = (const mirt__real *)call->in[0];
+    g.dy = mirt__reader_of(call, 0);
     g.kernel = (const mirt__real *)call->in[1];
-    g.dx = (mirt__real *)call->out[0];
-    if (call->node->a.mask_activation) g.epilogue.mask = (const mirt__real *)call->in[2];
+    g.dx = call->out[0];
+    if (call->node->a.mask_activation) g.epilogue.mask = call->in[2];
     g.epilogue.mask_activation = call->node->a.mask_activation;
     call->kernels->conv_input_grad(&g, &call->where);
 }
@@ -15029,7 +15101,7 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
     g.x = mirt__reader_of(call, 0);
-    g.dy = (const mirt__real *)call->in[1];
+    g.dy = mirt__reader_of(call, 1);
     g.dkernel = (mirt__real *)call->out[0];
     if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
     call->kernels->conv_weight_grad(&g, &call->where);

@@ -115,7 +115,7 @@ static void bench_conv(int64_t rows, int64_t size, int64_t ci, int64_t co, int k
     forward.kernel = input.kernel = k;
     forward.y = y;
     forward.epilogue.bias = b;
-    input.dy = weight.dy = y;
+    input.dy.data = weight.dy.data = y;
     input.dx = x;
     weight.dkernel = k;
     weight.db = b;

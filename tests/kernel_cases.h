@@ -204,7 +204,7 @@ static void conv_input_grad_run(const job *j, const mirt__kernels *k, const mirt
     mirt__conv_input_grad g;
     memset(&g, 0, sizeof g);
     g.s = conv_of(j);
-    g.dy = (const float *)j->at[0];
+    g.dy.data = (const float *)j->at[0];
     g.kernel = in_at(j, 1);
     if (j->s[C_MASK]) g.epilogue.mask = (const float *)j->at[2];
     g.epilogue.mask_activation = (mirt_activation_kind)j->s[C_MASK];
@@ -226,7 +226,7 @@ static void conv_weight_grad_run(const job *j, const mirt__kernels *k, const mir
     memset(&g, 0, sizeof g);
     g.s = conv_of(j);
     g.x = reader(j, 0, j->s[C_READER]);
-    g.dy = (const float *)j->at[1];
+    g.dy.data = (const float *)j->at[1];
     g.dkernel = out_at(j, 2);
     g.db = j->s[C_BIAS] ? out_at(j, 3) : NULL;
     k->conv_weight_grad(&g, where);

@@ -304,7 +304,7 @@ static void check_weight_grad_chain(const mirt__kernels *k) {
     g.s.kw = KW;
     g.s.stride_h = g.s.stride_w = g.s.dilation_h = g.s.dilation_w = g.s.groups = 1;
     g.x.data = x;
-    g.dy = dy;
+    g.dy.data = dy;
     g.dkernel = dk;
     where.scratch_per_thread = mirt__conv_scratch(&g.s);
     where.scratch = mirt__aligned_alloc(where.scratch_per_thread);

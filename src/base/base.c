@@ -86,10 +86,13 @@ MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_sha
     return array;
 }
 
+MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype) { return (int)dtype >= 0 && dtype < MIRT__DTYPE_COUNT; }
+
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
     switch (dtype) {
     case MIRT_FLOAT32: return sizeof(mirt__real);
     case MIRT_INT32: return sizeof(int32_t);
+    case MIRT__BFLOAT16: return 2;
     case MIRT_UINT8:
     case MIRT_BOOL: return 1;
     default: return 0;
@@ -102,6 +105,7 @@ MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
     case MIRT_INT32: return "int32";
     case MIRT_UINT8: return "uint8";
     case MIRT_BOOL: return "bool";
+    case MIRT__BFLOAT16: return "bfloat16";
     default: return "unknown dtype";
     }
 }

@@ -119,6 +119,9 @@ MIRT__LIB double mirt__random_normal(mirt__random *random);
 /* FNV-1a 64, for keys from names. */
 MIRT__LIB uint64_t mirt__hash(const char *text);
 
+/* How tensors of the mixed policy are stored; no dtype of users. */
+#define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
+MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
 /* "(rows, 28, 28, 1)" into `out`, which is also returned. */

@@ -68,6 +68,26 @@ typedef struct mirt__simd {
     void (*accumulate)(float *into, const float *from, int64_t count);
 } mirt__simd;
 
+/* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
+typedef struct mirt__source {
+    mirt__reader from;
+    const float *mean, *factor, *offset; /* of norm, or of back's slope; offset: beta, or zeros */
+    const float *less, *part;            /* of back; NULL: constant statistics */
+} mirt__source;
+
+/* An epilogue on some rows of some columns; the pointers of a column begin with the first of these columns. */
+typedef struct mirt__finishing {
+    const mirt__epilogue *epilogue;
+    void *y;                                               /* the whole output; add, mask and slope_x of the epilogue likewise */
+    mirt_dtype dtype;
+    const float *bias, *mean, *factor, *offset;            /* NULL where there is none */
+    const float *slope_mean, *slope_factor, *slope_offset;
+    float *sum;       /* moments: a row of shifts, which begin as the first row finished, of sums and of squares of what
+                         lies above the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
+    int64_t sum_row;  /* floats between these rows */
+    bool fresh;       /* `sum` has no values yet */
+} mirt__finishing;
+
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);

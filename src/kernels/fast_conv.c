@@ -170,7 +170,7 @@ static void mirt__depthwise_task(void *arg, int64_t task, int member) {
     const int64_t height = back ? s->h : s->oh, width = back ? s->w : s->ow, c = s->ci;
     const float *kernel = back ? job->input_grad->kernel : job->forward->kernel;
     const float *from = (const float *)job->x.data + task / height * (back ? s->oh * s->ow : s->h * s->w) * c;
-    float *to = (back ? job->input_grad->dx : job->forward->y) + task * width * c;
+    float *to = (float *)(back ? job->input_grad->dx : job->forward->y) + task * width * c;
     const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
     int64_t pixel[MIRT__MAX_TAPS];
     int tap[MIRT__MAX_TAPS];
@@ -183,7 +183,7 @@ static void mirt__depthwise_task(void *arg, int64_t task, int member) {
         }
         job->simd->taps(to, x, k, count, c);
         if (!epilogue) continue;
-        const float *mask = epilogue->mask ? epilogue->mask + (task * width + i) * c : NULL;
+        const float *mask = epilogue->mask ? (const float *)epilogue->mask + (task * width + i) * c : NULL;
         job->simd->finish(epilogue, epilogue->bias, &to, &mask, 1, c);
     }
 }
@@ -219,9 +219,9 @@ static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
     for (int64_t g = 0; g < s->groups; g++) {
         p.a = x + g * cig;
         p.b = job->forward->kernel + g * cog;
-        p.c = job->forward->y + out + g * cog;
+        p.c = (float *)job->forward->y + out + g * cog;
         p.bias = epilogue->bias ? epilogue->bias + g * cog : NULL;
-        p.mask = epilogue->mask ? epilogue->mask + out + g * cog : NULL;
+        p.mask = epilogue->mask ? (const float *)epilogue->mask + out + g * cog : NULL;
         mirt__product_run(job->simd, &p);
     }
 }
@@ -282,8 +282,8 @@ static void mirt__conv_input_grad_phase(const mirt__conv_job *job, mirt__product
     for (int64_t g = 0; g < s->groups; g++) {
         p->a = dy + g * cog;
         p->b = job->input_grad->kernel + g * cog;
-        p->c = job->input_grad->dx + out + g * cig;
-        p->mask = epilogue->mask ? epilogue->mask + out + g * cig : NULL;
+        p->c = (float *)job->input_grad->dx + out + g * cig;
+        p->mask = epilogue->mask ? (const float *)epilogue->mask + out + g * cig : NULL;
         mirt__product_run(job->simd, p);
     }
 }
@@ -301,7 +301,7 @@ static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
     const int64_t columns = job->blocks.grad_cols;
     const float *dy = scratch.strip;
     if (top >= 0 && bottom < s->oh && left == 0 && columns == s->ow) {
-        dy = job->input_grad->dy + (image * s->oh + top) * s->ow * s->co;
+        dy = (const float *)job->input_grad->dy.data + (image * s->oh + top) * s->ow * s->co;
     } else {
         mirt__conv_read_strip(job->simd, &job->x, image, s->oh, s->ow, s->co, top, bottom - top + 1, left, columns, scratch.strip);
     }
@@ -333,8 +333,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, &args->s, NULL, where);
     job.input_grad = args;
-    job.x.data = args->dy;
-    job.x.dtype = MIRT_FLOAT32;
+    job.x = args->dy;
     job.blocks_per_image = (args->s.h + job.blocks.grad_rows - 1) / job.blocks.grad_rows;
     if (mirt__conv_is_depthwise(&args->s, &job.x)) mirt__team_for(where->team, args->s.rows * args->s.h, mirt__depthwise_task, &job);
     else mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
@@ -430,7 +429,7 @@ static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
     for (int64_t image = first; image < end; image++) {
         for (int64_t y = 0; y < s->oh; y += job->blocks.forward_rows) {
             const int64_t rows = s->oh - y < job->blocks.forward_rows ? s->oh - y : job->blocks.forward_rows;
-            const float *dy = args->dy + (image * s->oh + y) * s->ow * s->co;
+            const float *dy = (const float *)args->dy.data + (image * s->oh + y) * s->ow * s->co;
             int64_t pitch;
             const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
             for (int64_t r = 0; r < rows; r++) {
@@ -455,7 +454,7 @@ static void mirt__depthwise_weight_grad_task(void *arg, int64_t task, int member
     const int64_t chunk = task / job->column_tasks, j = task % job->column_tasks * MIRT__DEPTHWISE_COLUMNS;
     const int64_t c = s->co, columns = c - j < MIRT__DEPTHWISE_COLUMNS ? c - j : MIRT__DEPTHWISE_COLUMNS;
     const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk, end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
-    const float *x[MIRT__MAX_TAPS], *dy = args->dy + first * s->oh * s->ow * c + j;
+    const float *x[MIRT__MAX_TAPS], *dy = (const float *)args->dy.data + first * s->oh * s->ow * c + j;
     float *dkernel, *db, *dk[MIRT__MAX_TAPS];
     int64_t pixel[MIRT__MAX_TAPS];
     int tap[MIRT__MAX_TAPS];

@@ -208,7 +208,7 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
     const mirt__epilogue *epilogue = &args->epilogue;
     if (epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask) p.epilogue = epilogue;
     p.bias = epilogue->bias ? epilogue->bias + j : NULL;
-    p.mask = epilogue->mask ? epilogue->mask + i * args->n + j : NULL;
+    p.mask = epilogue->mask ? (const float *)epilogue->mask + i * args->n + j : NULL;
     p.panel = scratch;
     if (args->column_sum && i == 0) {
         job->simd->column_sum(args->column_sum + j, args->b + j, args->b_row, args->k, p.n, true);

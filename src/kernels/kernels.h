@@ -29,23 +29,57 @@ typedef struct mirt__where {
     void *shared;              /* partial sums of this call */
 } mirt__where;
 
-/* An input that is read as float: float32, or uint8/int32 converted, then x * scale + offset
-   (one FMA) when `affine`. */
+/* The normalization of n columns by given statistics: u = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta,
+   rounded after each step, then activation(u). */
+typedef struct mirt__scaling {
+    const mirt__real *mean, *variance, *gamma, *beta; /* [n]; gamma and beta may be NULL */
+    float epsilon;
+    mirt_activation_kind activation;
+} mirt__scaling;
+
+/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the derivative
+   of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and
+   part = sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
+typedef struct mirt__norm_back {
+    mirt__scaling norm;
+    const void *z; /* as dy: channels, rows, dtype */
+    const mirt__real *sum[2];
+    double count;
+} mirt__norm_back;
+
+/* An input that is read as float: float32 or MIRT__BFLOAT16, or uint8/int32 converted, then x * scale + offset
+   (one FMA) when `affine`; or one of the following, which only tables that have `strips` can read: */
 typedef struct mirt__reader {
     const void *data;
     mirt_dtype dtype;
     bool affine;
     float scale, offset;
+    int64_t channels;            /* of the last axis, for: */
+    const mirt__scaling *norm;   /* activation(norm(x)) is read, */
+    const mirt__real *gate;      /* then times gate[pixel / gate_pixels][channel], [rows, channels] */
+    int64_t gate_pixels;
+    const mirt__norm_back *back; /* data is dy; that gradient is read */
 } mirt__reader;
 
-/* What happens to an output before it is stored: + bias[column], then activation (not softmax),
-   or, for a gradient, * derivative of `mask_activation` given that activation's output `mask` at
-   the same position. */
+/* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
+   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`. From the values before they are rounded to bfloat16. */
+typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT } mirt__column_sums;
+
+/* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
+   (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
+   slope->activation at u(slope_x). add, mask and slope_x are as the output: shape and dtype. Beside bias, activation and
+   mask, only tables that have `strips` can do these. */
 typedef struct mirt__epilogue {
     const mirt__real *bias;
+    const mirt__scaling *norm; /* its activation is not used */
+    const void *add;
     mirt_activation_kind activation;
-    const mirt__real *mask;
+    const void *mask;
     mirt_activation_kind mask_activation;
+    const mirt__scaling *slope;
+    const void *slope_x;
+    mirt__column_sums sums;
+    mirt__real *sum[2]; /* [columns] each */
 } mirt__epilogue;
 
 /* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
@@ -75,23 +109,32 @@ typedef struct mirt__conv_forward {
     mirt__conv s;
     mirt__reader x;
     const mirt__real *kernel;
-    mirt__real *y;
+    void *y;
+    mirt_dtype y_dtype; /* float32, or MIRT__BFLOAT16 */
+    bool half;          /* products of numbers rounded to bfloat16, added up in float32 (law: words of two k each) */
+    bool winograd;      /* may take F(2x2, 3x3) where it applies: other roundings */
     mirt__epilogue epilogue;
 } mirt__conv_forward;
 
 typedef struct mirt__conv_input_grad {
     mirt__conv s;
-    const mirt__real *dy, *kernel;
-    mirt__real *dx;
-    mirt__epilogue epilogue; /* mask only, over dx */
+    mirt__reader dy; /* plain, or `back` */
+    const mirt__real *kernel;
+    void *dx;
+    mirt_dtype dx_dtype;
+    bool half, winograd;
+    mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
+    /* Depthwise convolutions may do both gradients in one pass: */
+    const mirt__reader *x;   /* not NULL: */
+    mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
 
 /* Chunks of whole images: mirt__conv_chunk_rows images each. db may be NULL. */
 typedef struct mirt__conv_weight_grad {
     mirt__conv s;
-    mirt__reader x;
-    const mirt__real *dy;
+    mirt__reader x, dy;
     mirt__real *dkernel, *db;
+    bool half;
 } mirt__conv_weight_grad;
 
 /* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
@@ -339,6 +382,8 @@ typedef struct mirt__update {
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512", "avx2", "neon", "plain", "reference" */
+    bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
+    bool half;        /* has instructions for products of bfloat16; without, they are emulated */
     void (*gemm)(const mirt__gemm *args, const mirt__where *where);
     void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
     void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);

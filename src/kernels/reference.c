@@ -3,7 +3,7 @@
 #include "reference.h"
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
-    "reference",
+    "reference", false, false,
     mirt__ref_gemm,
     mirt__ref_conv_forward,
     mirt__ref_conv_input_grad,

@@ -26,7 +26,7 @@ MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real 
 static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
     if (e->bias) sum += e->bias[column];
     sum = mirt__ref_activate(e->activation, sum);
-    if (e->mask) sum *= mirt__ref_derivative(e->mask_activation, e->mask[at]);
+    if (e->mask) sum *= mirt__ref_derivative(e->mask_activation, ((const mirt__real *)e->mask)[at]);
     return sum;
 }
 
@@ -95,7 +95,7 @@ MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *f, const mirt__w
             for (int64_t ox = 0; ox < s->ow; ox++) {
                 for (int64_t o = 0; o < s->co; o++, at++) {
                     mirt__real sum = mirt__ref_conv_sum(s, &f->x, f->kernel, row, oy, ox, o);
-                    f->y[at] = mirt__ref_finish(&f->epilogue, sum, at, o);
+                    ((mirt__real *)f->y)[at] = mirt__ref_finish(&f->epilogue, sum, at, o);
                 }
             }
         }
@@ -119,7 +119,7 @@ static mirt__real mirt__ref_input_grad_sum(const mirt__conv_input_grad *g, int64
         for (int64_t kx = 0; oy >= 0 && kx < s->kw; kx++) {
             int64_t ox = mirt__ref_reader_of(ix, kx, s->dilation_w, s->stride_w, s->pad_left, s->ow);
             for (int64_t o = group * filters; ox >= 0 && o < (group + 1) * filters; o++) {
-                double dy = g->dy[((row * s->oh + oy) * s->ow + ox) * s->co + o];
+                double dy = ((const mirt__real *)g->dy.data)[((row * s->oh + oy) * s->ow + ox) * s->co + o];
                 sum += dy * g->kernel[((ky * s->kw + kx) * channels + c % channels) * s->co + o];
             }
         }
@@ -135,7 +135,7 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
         for (int64_t iy = 0; iy < s->h; iy++) {
             for (int64_t ix = 0; ix < s->w; ix++) {
                 for (int64_t c = 0; c < s->ci; c++, at++) {
-                    g->dx[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
+                    ((mirt__real *)g->dx)[at] = mirt__ref_finish(&g->epilogue, mirt__ref_input_grad_sum(g, row, iy, ix, c), at, c);
                 }
             }
         }
@@ -152,7 +152,7 @@ static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int
             for (int64_t ox = 0; ox < s->ow; ox++) {
                 int64_t iy = oy * s->stride_h + ky * s->dilation_h - s->pad_top;
                 int64_t ix = ox * s->stride_w + kx * s->dilation_w - s->pad_left;
-                double dy = g->dy[((row * s->oh + oy) * s->ow + ox) * s->co + o];
+                double dy = ((const mirt__real *)g->dy.data)[((row * s->oh + oy) * s->ow + ox) * s->co + o];
                 sum += dy * mirt__ref_pixel(s, &g->x, row, iy, ix, first + c);
             }
         }
@@ -173,7 +173,7 @@ MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *g, const
     }
     for (int64_t o = 0; g->db && o < s->co; o++) {
         double sum = 0;
-        for (int64_t i = 0; i < s->rows * s->oh * s->ow; i++) sum += g->dy[i * s->co + o];
+        for (int64_t i = 0; i < s->rows * s->oh * s->ow; i++) sum += ((const mirt__real *)g->dy.data)[i * s->co + o];
         g->db[o] = (mirt__real)sum;
     }
 }

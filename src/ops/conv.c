@@ -122,7 +122,7 @@ static void mirt__conv2d_run(const mirt__call *call) {
     mirt__conv_of(call->node, call->rows, &f.s);
     f.x = mirt__reader_of(call, 0);
     f.kernel = (const mirt__real *)call->in[1];
-    f.y = (mirt__real *)call->out[0];
+    f.y = call->out[0];
     if (call->node->a.bias) f.epilogue.bias = (const mirt__real *)call->in[2];
     f.epilogue.activation = call->node->a.activation;
     call->kernels->conv_forward(&f, &call->where);
@@ -168,10 +168,10 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__conv_input_grad g;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
-    g.dy = (const mirt__real *)call->in[0];
+    g.dy = mirt__reader_of(call, 0);
     g.kernel = (const mirt__real *)call->in[1];
-    g.dx = (mirt__real *)call->out[0];
-    if (call->node->a.mask_activation) g.epilogue.mask = (const mirt__real *)call->in[2];
+    g.dx = call->out[0];
+    if (call->node->a.mask_activation) g.epilogue.mask = call->in[2];
     g.epilogue.mask_activation = call->node->a.mask_activation;
     call->kernels->conv_input_grad(&g, &call->where);
 }
@@ -184,7 +184,7 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
     g.x = mirt__reader_of(call, 0);
-    g.dy = (const mirt__real *)call->in[1];
+    g.dy = mirt__reader_of(call, 1);
     g.dkernel = (mirt__real *)call->out[0];
     if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
     call->kernels->conv_weight_grad(&g, &call->where);

@@ -24,9 +24,10 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs) {
 
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
     mirt__reader r;
+    memset(&r, 0, sizeof r);
     r.data = call->in[input];
     r.dtype = call->node->in[input]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[input]->dtype;
-    r.affine = call->node->a.affine;
+    r.affine = input == 0 && call->node->a.affine;
     r.scale = call->node->a.scale;
     r.offset = call->node->a.offset;
     return r;
@@ -104,7 +105,7 @@ MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
     for (int i = 0; shaped && i < array.shape.rank; i++) count = array.shape.dim[i] < 1 ? -1 : count;
     if (shaped && count > 0) count = mirt__shape_count(&array.shape);
     mirt_tensor *t = NULL;
-    if (!array.data || !mirt__dtype_size(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
+    if (!array.data || !mirt__dtype_known(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
     else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS) mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
     else t = mirt__constant_of(graph, &array, (size_t)count * mirt__dtype_size(array.dtype));
     if (!t) mirt__graph_poison(graph);
