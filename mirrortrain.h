@@ -3334,6 +3334,11 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
+/* One filter for each channel, all channels of a tap side by side: fast_depthwise.c takes these convolutions. */
+MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape, const mirt__reader *x);
+MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
@@ -9230,6 +9235,188 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #endif
 
+/* >>section kernels/fast_depthwise.c */
+
+/* Depthwise convolutions: vectors of channels, tap by tap. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+typedef struct mirt__depth_job {
+    const mirt__simd *simd;
+    const mirt__conv *s;
+    const float *from, *kernel; /* x of the forward call, dy of the input gradient */
+    float *to;
+    const mirt__epilogue *epilogue; /* or NULL */
+    bool back;
+    const mirt__conv_weight_grad *weight_grad;
+    int64_t chunk, parts, partial_stride, column_tasks;
+    float *partial;
+} mirt__depth_job;
+
+MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s, const mirt__reader *x) {
+    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS && x->dtype == MIRT_FLOAT32 && !x->affine;
+}
+
+/* The taps within the image that output (oy, ox) sees: places of the pixel in the image, and numbers of the tap. */
+static int mirt__depthwise_taps(const mirt__conv *s, int64_t oy, int64_t ox, int64_t *pixel, int *tap) {
+    int count = 0;
+    for (int ky = 0; ky < s->kh; ky++) {
+        const int64_t y = oy * s->stride_h - s->pad_top + (int64_t)ky * s->dilation_h;
+        for (int kx = 0; y >= 0 && y < s->h && kx < s->kw; kx++) {
+            const int64_t x = ox * s->stride_w - s->pad_left + (int64_t)kx * s->dilation_w;
+            if (x < 0 || x >= s->w) continue;
+            pixel[count] = y * s->w + x;
+            tap[count++] = ky * s->kw + kx;
+        }
+    }
+    return count;
+}
+
+/* The output that input place `at` reaches through a tap; -1 when there is none. */
+static int64_t mirt__depthwise_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
+    const int64_t distance = at + pad - (int64_t)tap * dilation;
+    return distance >= 0 && distance % stride == 0 && distance / stride < outputs ? distance / stride : -1;
+}
+
+/* Likewise the outputs that input (y, x) reaches. */
+static int mirt__depthwise_taps_back(const mirt__conv *s, int64_t y, int64_t x, int64_t *pixel, int *tap) {
+    int count = 0;
+    for (int ky = 0; ky < s->kh; ky++) {
+        const int64_t oy = mirt__depthwise_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
+        for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
+            const int64_t ox = mirt__depthwise_reached(x, s->pad_left, kx, s->dilation_w, s->stride_w, s->ow);
+            if (ox < 0) continue;
+            pixel[count] = oy * s->ow + ox;
+            tap[count++] = ky * s->kw + kx;
+        }
+    }
+    return count;
+}
+
+/* One line of the output or, for the input gradient, of the input. */
+static void mirt__depthwise_task(void *arg, int64_t task, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__epilogue *epilogue = job->epilogue;
+    const int64_t height = job->back ? s->h : s->oh, width = job->back ? s->w : s->ow, c = s->ci;
+    const float *from = job->from + task / height * (job->back ? s->oh * s->ow : s->h * s->w) * c;
+    float *to = job->to + task * width * c;
+    const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
+    int64_t pixel[MIRT__MAX_TAPS];
+    int tap[MIRT__MAX_TAPS];
+    (void)member;
+    for (int64_t i = 0; i < width; i++, to += c) {
+        const int count = job->back ? mirt__depthwise_taps_back(s, task % height, i, pixel, tap) : mirt__depthwise_taps(s, task % height, i, pixel, tap);
+        for (int t = 0; t < count; t++) {
+            x[t] = from + pixel[t] * c;
+            k[t] = job->kernel + tap[t] * c;
+        }
+        job->simd->taps(to, x, k, count, c);
+        if (!epilogue) continue;
+        const float *mask = epilogue->mask ? (const float *)epilogue->mask + (task * width + i) * c : NULL;
+        job->simd->finish(epilogue, epilogue->bias, &to, &mask, 1, c);
+    }
+}
+
+static void mirt__depthwise_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const void *from, const float *kernel,
+                                  void *to, const mirt__epilogue *epilogue) {
+    memset(job, 0, sizeof *job);
+    job->simd = simd;
+    job->s = s;
+    job->from = (const float *)from;
+    job->kernel = kernel;
+    job->to = (float *)to;
+    if (epilogue && (epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask)) job->epilogue = epilogue;
+}
+
+MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__depth_job job;
+    mirt__depthwise_start(&job, simd, &args->s, args->x.data, args->kernel, args->y, &args->epilogue);
+    mirt__team_for(where->team, args->s.rows * args->s.oh, mirt__depthwise_task, &job);
+}
+
+MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__depth_job job;
+    mirt__depthwise_start(&job, simd, &args->s, args->dy.data, args->kernel, args->dx, &args->epilogue);
+    job.back = true;
+    mirt__team_for(where->team, args->s.rows * args->s.h, mirt__depthwise_task, &job);
+}
+
+/* A chunk of images, MIRT__DEPTHWISE_COLUMNS channels. */
+#define MIRT__DEPTHWISE_COLUMNS 128
+static void mirt__depthwise_weight_grad_task(void *arg, int64_t task, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__conv_weight_grad *args = job->weight_grad;
+    const int64_t chunk = task / job->column_tasks, j = task % job->column_tasks * MIRT__DEPTHWISE_COLUMNS;
+    const int64_t c = s->co, columns = c - j < MIRT__DEPTHWISE_COLUMNS ? c - j : MIRT__DEPTHWISE_COLUMNS;
+    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk, end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
+    const float *x[MIRT__MAX_TAPS], *dy = (const float *)args->dy.data + first * s->oh * s->ow * c + j;
+    float *dk[MIRT__MAX_TAPS], *dkernel = job->partial + chunk * job->partial_stride, *db = dkernel + job->partial_stride - c;
+    int64_t pixel[MIRT__MAX_TAPS];
+    int tap[MIRT__MAX_TAPS];
+    (void)member;
+    if (job->parts == 1) {
+        dkernel = args->dkernel;
+        db = args->db;
+    }
+    for (int64_t t = 0; t < (int64_t)s->kh * s->kw; t++) memset(dkernel + t * c + j, 0, (size_t)columns * sizeof(float));
+    if (db) job->simd->column_sum(db + j, dy, c, (end - first) * s->oh * s->ow, columns, true);
+    for (int64_t image = first; image < end; image++) {
+        for (int64_t o = 0; o < s->oh * s->ow; o++, dy += c) {
+            const int count = mirt__depthwise_taps(s, o / s->ow, o % s->ow, pixel, tap);
+            for (int t = 0; t < count; t++) {
+                x[t] = (const float *)args->x.data + (image * s->h * s->w + pixel[t]) * c + j;
+                dk[t] = dkernel + tap[t] * c + j;
+            }
+            job->simd->taps_grad(dk, x, dy, count, columns);
+        }
+    }
+}
+
+MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+    const mirt__conv *s = &args->s;
+    mirt__depth_job job;
+    mirt__depthwise_start(&job, simd, s, NULL, NULL, NULL, NULL);
+    job.weight_grad = args;
+    job.chunk = mirt__conv_chunk_rows(s);
+    job.parts = s->rows / job.chunk + (s->rows % job.chunk != 0);
+    if (job.parts < 1) job.parts = 1;
+    job.partial_stride = mirt__conv_partial_floats(s);
+    job.partial = (float *)where->shared;
+    job.column_tasks = (s->co + MIRT__DEPTHWISE_COLUMNS - 1) / MIRT__DEPTHWISE_COLUMNS;
+    mirt__team_for(where->team, job.parts * job.column_tasks, mirt__depthwise_weight_grad_task, &job);
+    if (job.parts == 1) return;
+    mirt__tree(job.partial, job.parts, job.partial_stride, job.partial_stride);
+    memcpy(args->dkernel, job.partial, (size_t)(job.partial_stride - s->co) * sizeof(float));
+    if (args->db) memcpy(args->db, job.partial + job.partial_stride - s->co, (size_t)s->co * sizeof(float));
+}
+#undef MIRT__DEPTHWISE_COLUMNS
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
 /* >>section kernels/fast_conv.c */
 
 /* Convolutions as products: a kernel's taps are runs of k in the input, or in a strip of it that
@@ -9362,74 +9549,6 @@ static const mirt__epilogue *mirt__conv_epilogue(const mirt__epilogue *epilogue)
     return epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask ? epilogue : NULL;
 }
 
-/* One filter for each channel, all channels of a tap side by side. */
-static bool mirt__conv_is_depthwise(const mirt__conv *s, const mirt__reader *x) {
-    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS && x->dtype == MIRT_FLOAT32 && !x->affine;
-}
-
-/* The taps within the image that output (oy, ox) sees: places of the pixel in the image, and numbers of the tap. */
-static int mirt__depthwise_taps(const mirt__conv *s, int64_t oy, int64_t ox, int64_t *pixel, int *tap) {
-    int count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        const int64_t y = oy * s->stride_h - s->pad_top + (int64_t)ky * s->dilation_h;
-        for (int kx = 0; y >= 0 && y < s->h && kx < s->kw; kx++) {
-            const int64_t x = ox * s->stride_w - s->pad_left + (int64_t)kx * s->dilation_w;
-            if (x < 0 || x >= s->w) continue;
-            pixel[count] = y * s->w + x;
-            tap[count++] = ky * s->kw + kx;
-        }
-    }
-    return count;
-}
-
-/* The output that input place `at` reaches through a tap; -1 when there is none. */
-static int64_t mirt__depthwise_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
-    const int64_t distance = at + pad - (int64_t)tap * dilation;
-    return distance >= 0 && distance % stride == 0 && distance / stride < outputs ? distance / stride : -1;
-}
-
-/* Likewise the outputs that input (y, x) reaches. */
-static int mirt__depthwise_taps_back(const mirt__conv *s, int64_t y, int64_t x, int64_t *pixel, int *tap) {
-    int count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        const int64_t oy = mirt__depthwise_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
-        for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
-            const int64_t ox = mirt__depthwise_reached(x, s->pad_left, kx, s->dilation_w, s->stride_w, s->ow);
-            if (ox < 0) continue;
-            pixel[count] = oy * s->ow + ox;
-            tap[count++] = ky * s->kw + kx;
-        }
-    }
-    return count;
-}
-
-/* One line of the output or, for the input gradient, of the input. */
-static void mirt__depthwise_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const bool back = job->input_grad != NULL;
-    const mirt__epilogue *epilogue = mirt__conv_epilogue(back ? &job->input_grad->epilogue : &job->forward->epilogue);
-    const int64_t height = back ? s->h : s->oh, width = back ? s->w : s->ow, c = s->ci;
-    const float *kernel = back ? job->input_grad->kernel : job->forward->kernel;
-    const float *from = (const float *)job->x.data + task / height * (back ? s->oh * s->ow : s->h * s->w) * c;
-    float *to = (float *)(back ? job->input_grad->dx : job->forward->y) + task * width * c;
-    const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
-    int64_t pixel[MIRT__MAX_TAPS];
-    int tap[MIRT__MAX_TAPS];
-    (void)member;
-    for (int64_t i = 0; i < width; i++, to += c) {
-        const int count = back ? mirt__depthwise_taps_back(s, task % height, i, pixel, tap) : mirt__depthwise_taps(s, task % height, i, pixel, tap);
-        for (int t = 0; t < count; t++) {
-            x[t] = from + pixel[t] * c;
-            k[t] = kernel + tap[t] * c;
-        }
-        job->simd->taps(to, x, k, count, c);
-        if (!epilogue) continue;
-        const float *mask = epilogue->mask ? (const float *)epilogue->mask + (task * width + i) * c : NULL;
-        job->simd->finish(epilogue, epilogue->bias, &to, &mask, 1, c);
-    }
-}
-
 static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     const mirt__conv *s = job->s;
@@ -9469,11 +9588,14 @@ static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s, &args->x)) {
+        mirt__fast_depthwise_forward(simd, args, where);
+        return;
+    }
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
     job.forward = args;
-    if (mirt__conv_is_depthwise(&args->s, &args->x)) mirt__team_for(where->team, args->s.rows * args->s.oh, mirt__depthwise_task, &job);
-    else mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_forward_task, &job);
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_forward_task, &job);
 }
 
 /* Places of dx in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
@@ -9572,13 +9694,16 @@ static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s, &args->dy)) {
+        mirt__fast_depthwise_input_grad(simd, args, where);
+        return;
+    }
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, &args->s, NULL, where);
     job.input_grad = args;
     job.x = args->dy;
     job.blocks_per_image = (args->s.h + job.blocks.grad_rows - 1) / job.blocks.grad_rows;
-    if (mirt__conv_is_depthwise(&args->s, &job.x)) mirt__team_for(where->team, args->s.rows * args->s.h, mirt__depthwise_task, &job);
-    else mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
 }
 
 /* A chunk's partial sums: the outputs themselves where one chunk is all. */
@@ -9687,36 +9812,11 @@ static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
     }
 }
 
-/* A chunk of images, MIRT__DEPTHWISE_COLUMNS channels. */
-#define MIRT__DEPTHWISE_COLUMNS 128
-static void mirt__depthwise_weight_grad_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__conv_weight_grad *args = job->weight_grad;
-    const int64_t chunk = task / job->column_tasks, j = task % job->column_tasks * MIRT__DEPTHWISE_COLUMNS;
-    const int64_t c = s->co, columns = c - j < MIRT__DEPTHWISE_COLUMNS ? c - j : MIRT__DEPTHWISE_COLUMNS;
-    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk, end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
-    const float *x[MIRT__MAX_TAPS], *dy = (const float *)args->dy.data + first * s->oh * s->ow * c + j;
-    float *dkernel, *db, *dk[MIRT__MAX_TAPS];
-    int64_t pixel[MIRT__MAX_TAPS];
-    int tap[MIRT__MAX_TAPS];
-    (void)member;
-    mirt__conv_partial(job, chunk, args->dkernel, args->db, &dkernel, &db);
-    for (int64_t t = 0; t < (int64_t)s->kh * s->kw; t++) memset(dkernel + t * c + j, 0, (size_t)columns * sizeof(float));
-    if (db) job->simd->column_sum(db + j, dy, c, (end - first) * s->oh * s->ow, columns, true);
-    for (int64_t image = first; image < end; image++) {
-        for (int64_t o = 0; o < s->oh * s->ow; o++, dy += c) {
-            const int count = mirt__depthwise_taps(s, o / s->ow, o % s->ow, pixel, tap);
-            for (int t = 0; t < count; t++) {
-                x[t] = (const float *)args->x.data + (image * s->h * s->w + pixel[t]) * c + j;
-                dk[t] = dkernel + tap[t] * c + j;
-            }
-            job->simd->taps_grad(dk, x, dy, count, columns);
-        }
-    }
-}
-
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s, &args->x)) {
+        mirt__fast_depthwise_weight_grad(simd, args, where);
+        return;
+    }
     const mirt__conv *s = &args->s;
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, s, &args->x, where);
@@ -9728,16 +9828,9 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
         return;
     }
     job.column_tasks = (s->co / s->groups + MIRT__PANEL - 1) / MIRT__PANEL * s->groups;
-    if (mirt__conv_is_depthwise(s, &args->x)) {
-        job.column_tasks = (s->co + MIRT__DEPTHWISE_COLUMNS - 1) / MIRT__DEPTHWISE_COLUMNS;
-        mirt__team_for(where->team, job.parts * job.column_tasks, mirt__depthwise_weight_grad_task, &job);
-    } else {
-        mirt__team_for(where->team, job.parts * job.column_tasks, mirt__conv_weight_grad_task, &job);
-    }
+    mirt__team_for(where->team, job.parts * job.column_tasks, mirt__conv_weight_grad_task, &job);
     mirt__conv_chunks_finish(&job, args->dkernel, args->db);
 }
-
-#undef MIRT__DEPTHWISE_COLUMNS
 
 /* Where each k of a 1-dilated kernel lies in its patch. */
 static void mirt__conv_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {

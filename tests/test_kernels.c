@@ -402,8 +402,8 @@ int main(void) {
     check_philox();
     check_tree();
     check_choice(tables, count);
-    /* A row for every function of the table: each takes a pointer's room, the name as well. */
-    ok(sizeof(mirt__kernels) == sizeof(void *) * (MIRT__COUNT(kernel_cases) + 1), "all %d kernels are here", MIRT__COUNT(kernel_cases));
+    /* A row for every function of the table: each takes a pointer's room, as do the name and the flags. */
+    ok(sizeof(mirt__kernels) == sizeof(void *) * (MIRT__COUNT(kernel_cases) + 2), "all %d kernels are here", MIRT__COUNT(kernel_cases));
     for (int i = 0; i < MIRT__COUNT(kernel_cases); i++) check_kernel(&kernel_cases[i], tables, count);
     for (int t = 0; t + 1 < count; t++) {
         check_reduce_chunks(tables[t]);

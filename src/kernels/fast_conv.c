@@ -120,74 +120,6 @@ static const mirt__epilogue *mirt__conv_epilogue(const mirt__epilogue *epilogue)
     return epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask ? epilogue : NULL;
 }
 
-/* One filter for each channel, all channels of a tap side by side. */
-static bool mirt__conv_is_depthwise(const mirt__conv *s, const mirt__reader *x) {
-    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS && x->dtype == MIRT_FLOAT32 && !x->affine;
-}
-
-/* The taps within the image that output (oy, ox) sees: places of the pixel in the image, and numbers of the tap. */
-static int mirt__depthwise_taps(const mirt__conv *s, int64_t oy, int64_t ox, int64_t *pixel, int *tap) {
-    int count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        const int64_t y = oy * s->stride_h - s->pad_top + (int64_t)ky * s->dilation_h;
-        for (int kx = 0; y >= 0 && y < s->h && kx < s->kw; kx++) {
-            const int64_t x = ox * s->stride_w - s->pad_left + (int64_t)kx * s->dilation_w;
-            if (x < 0 || x >= s->w) continue;
-            pixel[count] = y * s->w + x;
-            tap[count++] = ky * s->kw + kx;
-        }
-    }
-    return count;
-}
-
-/* The output that input place `at` reaches through a tap; -1 when there is none. */
-static int64_t mirt__depthwise_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
-    const int64_t distance = at + pad - (int64_t)tap * dilation;
-    return distance >= 0 && distance % stride == 0 && distance / stride < outputs ? distance / stride : -1;
-}
-
-/* Likewise the outputs that input (y, x) reaches. */
-static int mirt__depthwise_taps_back(const mirt__conv *s, int64_t y, int64_t x, int64_t *pixel, int *tap) {
-    int count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        const int64_t oy = mirt__depthwise_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
-        for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
-            const int64_t ox = mirt__depthwise_reached(x, s->pad_left, kx, s->dilation_w, s->stride_w, s->ow);
-            if (ox < 0) continue;
-            pixel[count] = oy * s->ow + ox;
-            tap[count++] = ky * s->kw + kx;
-        }
-    }
-    return count;
-}
-
-/* One line of the output or, for the input gradient, of the input. */
-static void mirt__depthwise_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const bool back = job->input_grad != NULL;
-    const mirt__epilogue *epilogue = mirt__conv_epilogue(back ? &job->input_grad->epilogue : &job->forward->epilogue);
-    const int64_t height = back ? s->h : s->oh, width = back ? s->w : s->ow, c = s->ci;
-    const float *kernel = back ? job->input_grad->kernel : job->forward->kernel;
-    const float *from = (const float *)job->x.data + task / height * (back ? s->oh * s->ow : s->h * s->w) * c;
-    float *to = (float *)(back ? job->input_grad->dx : job->forward->y) + task * width * c;
-    const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
-    int64_t pixel[MIRT__MAX_TAPS];
-    int tap[MIRT__MAX_TAPS];
-    (void)member;
-    for (int64_t i = 0; i < width; i++, to += c) {
-        const int count = back ? mirt__depthwise_taps_back(s, task % height, i, pixel, tap) : mirt__depthwise_taps(s, task % height, i, pixel, tap);
-        for (int t = 0; t < count; t++) {
-            x[t] = from + pixel[t] * c;
-            k[t] = kernel + tap[t] * c;
-        }
-        job->simd->taps(to, x, k, count, c);
-        if (!epilogue) continue;
-        const float *mask = epilogue->mask ? (const float *)epilogue->mask + (task * width + i) * c : NULL;
-        job->simd->finish(epilogue, epilogue->bias, &to, &mask, 1, c);
-    }
-}
-
 static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
     const mirt__conv_job *job = (const mirt__conv_job *)arg;
     const mirt__conv *s = job->s;
@@ -227,11 +159,14 @@ static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s, &args->x)) {
+        mirt__fast_depthwise_forward(simd, args, where);
+        return;
+    }
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
     job.forward = args;
-    if (mirt__conv_is_depthwise(&args->s, &args->x)) mirt__team_for(where->team, args->s.rows * args->s.oh, mirt__depthwise_task, &job);
-    else mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_forward_task, &job);
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_forward_task, &job);
 }
 
 /* Places of dx in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
@@ -330,13 +265,16 @@ static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s, &args->dy)) {
+        mirt__fast_depthwise_input_grad(simd, args, where);
+        return;
+    }
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, &args->s, NULL, where);
     job.input_grad = args;
     job.x = args->dy;
     job.blocks_per_image = (args->s.h + job.blocks.grad_rows - 1) / job.blocks.grad_rows;
-    if (mirt__conv_is_depthwise(&args->s, &job.x)) mirt__team_for(where->team, args->s.rows * args->s.h, mirt__depthwise_task, &job);
-    else mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
 }
 
 /* A chunk's partial sums: the outputs themselves where one chunk is all. */
@@ -445,36 +383,11 @@ static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
     }
 }
 
-/* A chunk of images, MIRT__DEPTHWISE_COLUMNS channels. */
-#define MIRT__DEPTHWISE_COLUMNS 128
-static void mirt__depthwise_weight_grad_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__conv_weight_grad *args = job->weight_grad;
-    const int64_t chunk = task / job->column_tasks, j = task % job->column_tasks * MIRT__DEPTHWISE_COLUMNS;
-    const int64_t c = s->co, columns = c - j < MIRT__DEPTHWISE_COLUMNS ? c - j : MIRT__DEPTHWISE_COLUMNS;
-    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk, end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
-    const float *x[MIRT__MAX_TAPS], *dy = (const float *)args->dy.data + first * s->oh * s->ow * c + j;
-    float *dkernel, *db, *dk[MIRT__MAX_TAPS];
-    int64_t pixel[MIRT__MAX_TAPS];
-    int tap[MIRT__MAX_TAPS];
-    (void)member;
-    mirt__conv_partial(job, chunk, args->dkernel, args->db, &dkernel, &db);
-    for (int64_t t = 0; t < (int64_t)s->kh * s->kw; t++) memset(dkernel + t * c + j, 0, (size_t)columns * sizeof(float));
-    if (db) job->simd->column_sum(db + j, dy, c, (end - first) * s->oh * s->ow, columns, true);
-    for (int64_t image = first; image < end; image++) {
-        for (int64_t o = 0; o < s->oh * s->ow; o++, dy += c) {
-            const int count = mirt__depthwise_taps(s, o / s->ow, o % s->ow, pixel, tap);
-            for (int t = 0; t < count; t++) {
-                x[t] = (const float *)args->x.data + (image * s->h * s->w + pixel[t]) * c + j;
-                dk[t] = dkernel + tap[t] * c + j;
-            }
-            job->simd->taps_grad(dk, x, dy, count, columns);
-        }
-    }
-}
-
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s, &args->x)) {
+        mirt__fast_depthwise_weight_grad(simd, args, where);
+        return;
+    }
     const mirt__conv *s = &args->s;
     mirt__conv_job job;
     mirt__conv_job_init(&job, simd, s, &args->x, where);
@@ -486,16 +399,9 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
         return;
     }
     job.column_tasks = (s->co / s->groups + MIRT__PANEL - 1) / MIRT__PANEL * s->groups;
-    if (mirt__conv_is_depthwise(s, &args->x)) {
-        job.column_tasks = (s->co + MIRT__DEPTHWISE_COLUMNS - 1) / MIRT__DEPTHWISE_COLUMNS;
-        mirt__team_for(where->team, job.parts * job.column_tasks, mirt__depthwise_weight_grad_task, &job);
-    } else {
-        mirt__team_for(where->team, job.parts * job.column_tasks, mirt__conv_weight_grad_task, &job);
-    }
+    mirt__team_for(where->team, job.parts * job.column_tasks, mirt__conv_weight_grad_task, &job);
     mirt__conv_chunks_finish(&job, args->dkernel, args->db);
 }
-
-#undef MIRT__DEPTHWISE_COLUMNS
 
 /* Where each k of a 1-dilated kernel lies in its patch. */
 static void mirt__conv_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {
