@@ -900,6 +900,10 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
+/* An input or output of a model, for its shape: `index` from 0, NULL behind the last. Keras: model.inputs, model.outputs. */
+MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
+MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
+
 /* A weight of one's own, for operations outside of layers; its name has no '/'. NULL as for layers. */
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
 /* A number or a value a sample that is added to the loss of whatever trains this model. Keras: add_loss. A
@@ -1262,6 +1266,19 @@ typedef struct mirt_memory {
 } mirt_memory;
 /* NULL is an error: MIRT_E_STATE before mirt_compile, MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out);
+
+/* Multiply-accumulates of one such step on a batch; their doubles over a second are FLOP/s. Errors as mirt_plan_memory. */
+MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out);
+
+/* Measures the first device's ceilings (a fraction of a second, 128 MB), then clocks each operation of the model's steps
+   there: training, testing, predicting, functions. A second call starts over. MIRT_E_NOMEM, MIRT_E_INVALID. */
+MIRT_API mirt_status mirt_profile_begin(mirt_model *model);
+/* Ends it. */
+MIRT_API void mirt_profile_end(mirt_model *model);
+/* What was clocked since it began, by operation and by kind of operation, the slowest first: milliseconds a step, work
+   and bytes read and written, their rates and shares of the ceilings. Owned by the model, valid until the next call.
+   NULL: MIRT_E_STATE when nothing was, MIRT_E_NOMEM. */
+MIRT_API const char *mirt_profile_text(mirt_model *model);
 
 /* Keras: Model.summary: layers, shapes, parameters, multiply-accumulates, memory per device for
    global batches of `batch`. Owned by the model, valid until the next call. NULL before mirt_compile
@@ -13416,6 +13433,7 @@ typedef struct mirt__step_info {
     double loss_scale;   /* the weight of one sample's loss */
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
+    double *clock;       /* NULL, or takes the seconds each node runs, added up */
 } mirt__step_info;
 
 typedef struct mirt__call {
@@ -16767,6 +16785,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.shared = bases->shared;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    double last = run->clock ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!node->op->run) continue;
@@ -16774,6 +16793,10 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
+        if (!run->clock) continue;
+        double now = mirt__now();
+        run->clock[i] += now - last;
+        last = now;
     }
 }
 
@@ -17529,7 +17552,9 @@ struct mirt_model {
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;
-    mirt__text summary, graph_text;
+    bool profiled;             /* its functions have clocks */
+    double peak_flops, peak_bytes; /* a second, of the first device; 0: not measured */
+    mirt__text summary, graph_text, profile_text;
 };
 
 /* --- layers.c, model.c --- */
@@ -19312,6 +19337,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
     mirt__free(model->history_logs);
+    mirt__text_free(&model->profile_text);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
     mirt__free(model->variable);
@@ -19358,6 +19384,14 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
 }
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) { mirt_model_outputs(model, &output, 1); }
+
+MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index) {
+    return model && index >= 0 && index < model->num_inputs ? model->input[index] : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
+    return model && index >= 0 && index < model->num_outputs ? model->output[index] : NULL;
+}
 
 /* >>compile */
 
@@ -21228,6 +21262,14 @@ typedef struct mirt__range {
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
+/* Seconds of the first device's work, added up over steps. */
+typedef struct mirt__clocks {
+    double *node;        /* [program.graph.count] */
+    double step, wait, update; /* the whole; for other devices; the optimizer */
+    int64_t steps, rows;
+    int64_t replays, replayed; /* of the program, and its rows */
+} mirt__clocks;
+
 struct mirt_function {
     mirt_model *model; /* whose weights, optimizer and step count it uses */
     mirt_model *root;
@@ -21267,6 +21309,7 @@ struct mirt_function {
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
+    mirt__clocks *clocks; /* NULL: it is not being profiled */
 };
 
 /* --- record.c --- */
@@ -21318,6 +21361,11 @@ MIRT__LIB void mirt__device_gradient(const mirt_function *function, int device, 
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
 MIRT__LIB int mirt__active_replicas(const mirt_function *function);
+
+/* --- profile.c --- */
+/* Before a step: the function has clocks when its model is profiled, otherwise none. */
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
+MIRT__LIB void mirt__clocks_free(mirt_function *function);
 
 #endif
 
@@ -21772,6 +21820,7 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->state);
     mirt__free(f->range);
     mirt__aligned_free(f->host);
+    mirt__clocks_free(f);
     mirt__free(f);
 }
 
@@ -21834,7 +21883,7 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
-static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
+static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
     const mirt_model *model = f->model;
     mirt__step_info run;
     run.seed = model->strategy->seed;
@@ -21845,6 +21894,11 @@ static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, in
     run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
+    run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
+    if (run.clock && segment == 0) {
+        f->clocks->replays++;
+        f->clocks->replayed += rows;
+    }
     mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
 }
 
@@ -21930,7 +21984,7 @@ static void mirt__device_replay(void *arg, int device) {
             int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
             mirt__replica_bases(f, device, counter.first, r, &bases);
             if (!cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter.stack.depth);
-            mirt__replay(f, segment, &bases, r, first_row, rows);
+            mirt__replay(f, segment, device, &bases, r, first_row, rows);
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
         if (segment == cuts) break;
@@ -21950,7 +22004,7 @@ static void mirt__device_rows(void *arg, int device) {
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
         mirt__row_bases(f, &bases, first, place++);
-        mirt__replay(f, 0, &bases, first != 0, first, rows);
+        mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
 }
 
@@ -22062,12 +22116,23 @@ static void mirt__device_update(void *arg, int device) {
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
+/* Adds the time since *last, which becomes now. */
+static void mirt__lap(double *last, double *sum) {
+    double now = mirt__now();
+    *sum += now - *last;
+    *last = now;
+}
+
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
+    mirt__clocks *clocks = device == 0 ? f->clocks : NULL;
     mirt__device_replay(arg, device);
+    double last = clocks ? mirt__now() : 0;
     if (!f->num_ranges && !f->num_states) return;
     mirt__devices_barrier(f->model->strategy);
+    if (clocks) mirt__lap(&last, &clocks->wait);
     if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+    if (clocks) mirt__lap(&last, &clocks->update);
 }
 
 /* >>on the caller's thread */
@@ -22143,7 +22208,8 @@ static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
-    if (f->num_applied && mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
+    double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
             const mirt__result *r = &f->result[i];
@@ -22151,6 +22217,11 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         }
     }
     mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
+    if (f->clocks) {
+        mirt__lap(&begin, &f->clocks->step);
+        f->clocks->steps++;
+        f->clocks->rows += f->rows;
+    }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
@@ -23293,6 +23364,20 @@ MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_mem
     return MIRT_OK;
 }
 
+MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
+    if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return mirt_last_status();
+    *out = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (node->op->macs) *out += node->op->macs(node, batch);
+    }
+    mirt__function_free(f);
+    return MIRT_OK;
+}
+
 static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
     int64_t n = 0;
     for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;
@@ -23415,6 +23500,374 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     mirt__program_text(&t->program, out);
     mirt__mirrored_text(model, batch, out);
     mirt__function_free(t);
+    return out->failed ? NULL : out->data;
+}
+
+/* >>section train/profile.c */
+
+/* Where the time of a step goes, beside what the machine could do. */
+
+/* >>ceilings */
+
+/* Twelve chains of multiply-adds keep two units of four to five cycles' latency busy. */
+#define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define MIRT__PEAK_START(i) v##i = start;
+#define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
+#define MIRT__PEAK_SUM(i) memcpy(lane, &v##i, sizeof v##i), sum += lane[0];
+#define MIRT__PEAK_TEXT(vector, first, second) \
+    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
+    float lane[16], sum = 0; \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
+    for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
+    return sum;
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
+#define MIRT__PEAK_X86
+#include <immintrin.h>
+#define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+#define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#define MIRT__PEAK_NEON
+#include <arm_neon.h>
+#define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
+static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
+#undef MIRT__PEAK_FMA
+#endif
+typedef float mirt__peak_four __attribute__((vector_size(16)));
+#define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
+static float mirt__peak_plain(int64_t count) {
+    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
+    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
+}
+#undef MIRT__PEAK_FMA
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#undef MIRT__PEAK_CHAINS
+#undef MIRT__PEAK_START
+#undef MIRT__PEAK_NEXT
+#undef MIRT__PEAK_SUM
+#undef MIRT__PEAK_TEXT
+
+typedef struct mirt__peak {
+    const char *kernels; /* the table these instructions are of */
+    float (*chains)(int64_t count);
+    int lanes;
+} mirt__peak;
+
+static const mirt__peak mirt__peaks[] = {
+#ifdef MIRT__PEAK_X86
+    {"avx512", mirt__peak_avx512, 16}, {"avx2", mirt__peak_avx2, 8},
+#endif
+#ifdef MIRT__PEAK_NEON
+    {"neon", mirt__peak_neon, 4},
+#endif
+    {"plain", mirt__peak_plain, 4}
+};
+#undef MIRT__PEAK_X86
+#undef MIRT__PEAK_NEON
+
+enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 10, MIRT__PEAK_FLOATS = 16 << 20 };
+
+typedef struct mirt__peak_run {
+    const mirt__peak *peak;
+    volatile float sink;
+} mirt__peak_run;
+
+static void mirt__peak_member(void *arg, int member) {
+    mirt__peak_run *run = (mirt__peak_run *)arg;
+    float sum = run->peak->chains(MIRT__PEAK_ROUNDS);
+    if (member == 0) run->sink = sum;
+}
+
+/* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
+static double mirt__peak_flops(const mirt_strategy *s) {
+    mirt__team *team = s->device[0].team;
+    mirt__peak_run run;
+    double best = 0;
+    run.peak = mirt__peaks;
+    for (int i = 0; i < MIRT__COUNT(mirt__peaks); i++) {
+        if (i + 1 == MIRT__COUNT(mirt__peaks) || strcmp(mirt__peaks[i].kernels, s->kernels->name) == 0) {
+            run.peak = &mirt__peaks[i];
+            break;
+        }
+    }
+    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+        double begin = mirt__now();
+        mirt__team_run(team, mirt__peak_member, &run);
+        double rate = 2.0 * 12 * run.peak->lanes * MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* x += y on blocks larger than caches: bytes a second, two read and one written. 0 with the error set. */
+static double mirt__peak_bytes(const mirt_strategy *s) {
+    const size_t bytes = (size_t)MIRT__PEAK_FLOATS * sizeof(mirt__real);
+    mirt__real *block = (mirt__real *)mirt__aligned_alloc(2 * bytes);
+    mirt__where where;
+    double best = 0;
+    if (!block) return 0;
+    memset(block, 0, 2 * bytes);
+    memset(&where, 0, sizeof where);
+    where.team = s->device[0].team;
+    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+        double begin = mirt__now();
+        s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
+        double rate = 3.0 * (double)bytes / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    mirt__aligned_free(block);
+    return best;
+}
+
+/* >>clocks */
+
+MIRT__LIB void mirt__clocks_free(mirt_function *f) {
+    mirt__free(f->clocks);
+    f->clocks = NULL;
+}
+
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
+    if (!f->model->profiled) mirt__clocks_free(f);
+    if (!f->model->profiled || f->clocks) return MIRT_OK;
+    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->program.graph.count * sizeof(double));
+    if (!clocks) return mirt_last_status();
+    clocks->node = (double *)(void *)(clocks + 1);
+    f->clocks = clocks;
+    return MIRT_OK;
+}
+
+/* Function number `index` of the model, and what it is called; NULL behind the last. */
+static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
+    static const char *const names[] = {"training", "testing", "predicting"};
+    if (index < MIRT__PROGRAM_KINDS) {
+        *name = names[index];
+        return model->trainer ? model->trainer->function[index] : NULL;
+    }
+    mirt_function *f = model->functions;
+    *name = "a function";
+    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
+    return f;
+}
+
+static void mirt__profile_clear(mirt_model *model) {
+    const char *name;
+    for (int i = 0;; i++) {
+        mirt_function *f = mirt__profile_function(model, i, &name);
+        if (f) mirt__clocks_free(f);
+        else if (i >= MIRT__PROGRAM_KINDS) return;
+    }
+}
+
+MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
+    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
+    if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
+    double bytes = mirt__peak_bytes(model->strategy);
+    if (bytes <= 0) return mirt_last_status();
+    mirt__profile_clear(model);
+    model->peak_bytes = bytes;
+    model->peak_flops = mirt__peak_flops(model->strategy);
+    model->profiled = true;
+    return MIRT_OK;
+}
+
+MIRT_API void mirt_profile_end(mirt_model *model) {
+    if (!model || model->busy || model->strategy->running) return;
+    mirt__profile_clear(model);
+    model->profiled = false;
+}
+
+/* >>text */
+
+/* An operation, or all of a kind, in one step. */
+typedef struct mirt__profile_row {
+    const mirt__node *node; /* NULL: not an operation */
+    const char *name;
+    int count;
+    double seconds, flops, bytes;
+} mirt__profile_row;
+
+static int mirt__profile_order(const void *a, const void *b) {
+    double x = ((const mirt__profile_row *)a)->seconds, y = ((const mirt__profile_row *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* What it reads and writes; a tensor without a place is never stored. */
+static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+    double bytes = 0;
+    for (int k = 0; k < node->num_in; k++) {
+        if (node->in[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->in[k], rows);
+    }
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
+    }
+    return bytes;
+}
+
+/* The first device's share of the update: each part of the gradient, weights and slots read, slots and every copy written. */
+static double mirt__update_bytes(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    mirt__exchange_range(s, trained, 0, &begin, &end);
+    for (int i = 0; i < f->num_ranges; i++) {
+        int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+        if (to > from) elements += to - from;
+    }
+    return (double)elements * (double)sizeof(mirt__real) * (x.parts + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+}
+
+/* One row an operation, then what is not one; their sum is a step. Returns how many. */
+static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
+    const mirt__clocks *c = f->clocks;
+    const double steps = (double)c->steps, replays = (double)c->replays / steps;
+    const int64_t rows = c->replays ? c->replayed / c->replays : 0;
+    double rest = c->step - c->wait - c->update;
+    int count = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (!node->op->run) continue;
+        mirt__profile_row *r = &row[count++];
+        r->node = node;
+        r->name = node->op->name;
+        r->count = 1;
+        r->seconds = c->node[i] / steps;
+        r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
+        r->bytes = mirt__node_bytes(node, rows) * replays;
+        rest -= c->node[i];
+    }
+    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)", "(the rest)"};
+    const double seconds[] = {c->update, c->wait, rest};
+    for (int i = f->num_applied ? 0 : 2; i < MIRT__COUNT(names); i++) {
+        mirt__profile_row *r = &row[count++];
+        memset(r, 0, sizeof *r);
+        r->name = names[i];
+        r->count = 1;
+        r->seconds = seconds[i] / steps;
+        r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
+    }
+    return count;
+}
+
+/* "3x3/2 of 32 groups -> (rows, 112, 112, 32)": what the times of like operations depend on. */
+static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
+    char shape[96];
+    const mirt_tensor *t = node->out[0];
+    const mirt__attrs *a = &node->a;
+    size_t used = 0;
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) {
+            t = node->out[k];
+            break;
+        }
+    }
+    if (a->kernel[0] > 0 && a->strides[0] > 0) {
+        used = (size_t)snprintf(out, size, "%dx%d/%d ", a->kernel[0], a->kernel[1], a->strides[0]);
+        if (a->groups > 1) used += (size_t)snprintf(out + used, size - used, "%d groups ", a->groups);
+    }
+    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+}
+
+static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
+    const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
+    mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
+    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * flops / model->peak_flops);
+    else mirt__text_add(out, " %9s %5s", "", "");
+    if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
+    else mirt__text_add(out, " %8s %5s", "", "");
+}
+
+static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
+    mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
+    for (int i = 0; i < count; i++) {
+        char what[160] = "";
+        mirt__profile_rates(model, &row[i], step, out);
+        if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
+        else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
+        const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
+        mirt__text_add(out, "  %-22s %-28s %s\n", row[i].name, layer, what);
+    }
+}
+
+/* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
+static int mirt__profile_kinds(mirt__profile_row *row, int count) {
+    int kinds = 0;
+    for (int i = 0; i < count; i++) {
+        int k = 0;
+        while (k < kinds && strcmp(row[k].name, row[i].name) != 0) k++;
+        if (k == kinds) {
+            row[kinds++] = row[i];
+            continue;
+        }
+        row[k].count++;
+        row[k].seconds += row[i].seconds;
+        row[k].flops += row[i].flops;
+        row[k].bytes += row[i].bytes;
+    }
+    qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
+    return kinds;
+}
+
+static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
+    const mirt__clocks *c = f->clocks;
+    const double step = c->step / (double)c->steps;
+    double flops = 0, bytes = 0;
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 3, sizeof *row);
+    if (!row) return false;
+    int count = mirt__profile_rows(f, row);
+    qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
+    for (int i = 0; i < count; i++) {
+        flops += row[i].flops;
+        bytes += row[i].bytes;
+    }
+    mirt__text_add(out, "%s, %s: %lld steps of %.4g samples, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
+                   model->name, name, (long long)c->steps, (double)c->rows / (double)c->steps, step * 1e3, flops * 1e-9, bytes * 1e-9,
+                   flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__profile_table(model, row, count, step, out);
+    mirt__text_add(out, "by kind:\n");
+    mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
+    mirt__free(row);
+    return true;
+}
+
+MIRT_API const char *mirt_profile_text(mirt_model *model) {
+    const char *name;
+    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
+    mirt__text *out = &model->profile_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
+                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_bytes * 1e-9);
+    bool any = false;
+    for (int i = 0;; i++) {
+        const mirt_function *f = mirt__profile_function(model, i, &name);
+        if (!f && i >= MIRT__PROGRAM_KINDS) break;
+        if (!f || !f->clocks || f->clocks->steps == 0) continue;
+        if (!mirt__profile_of(model, f, name, out)) return NULL;
+        any = true;
+    }
+    if (!any) return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin", model->name), (const char *)NULL;
     return out->failed ? NULL : out->data;
 }
 

@@ -8,7 +8,7 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* One bit a command: which commands take a flag. */
-enum { CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16 };
+enum { CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32 };
 
 /* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
 enum { MAX_RATES = 16 };
@@ -18,6 +18,13 @@ typedef struct rates {
     float rate[MAX_RATES];
 } rates;
 
+/* Batch sizes to measure. */
+enum { MAX_BATCHES = 16 };
+typedef struct batches {
+    int count;
+    int64_t rows[MAX_BATCHES];
+} batches;
+
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
     const char *model, *data, *devices, *init, *load, *save;
@@ -25,7 +32,9 @@ typedef struct options {
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
-    bool no_shuffle, log_steps, help;
+    batches batch_list; /* of bench */
+    int64_t steps, seconds; /* of bench; 0: its defaults */
+    bool no_shuffle, log_steps, forward, profile, help;
 } options;
 
 typedef struct command {
@@ -58,10 +67,13 @@ int run_fit(const options *o);
 int run_evaluate(const options *o);
 int run_summary(const options *o);
 int run_graph(const options *o);
+int run_bench(const options *o);
 
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
    `quiet`: without log. */
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
+/* The model of --model, not yet compiled; otherwise as open_model. */
+mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */
 mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status);
 /* --data, or data/mnist, or digits drawn here (with a note that says so). NULL after complaining. */

@@ -34,6 +34,18 @@ static mirt_optimizer make_optimizer(const options *o) {
     return mirt_adam(o->lr.count ? o->lr.rate[0] : 1e-3f);
 }
 
+/* The library's sentence; a name nobody knows is the command line's fault. */
+static mirt_model *complain_of_model(int *status) {
+    *status = mirt_last_status() == MIRT_E_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
+    complain_of_library();
+    return NULL; /* the strategy frees the model */
+}
+
+mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) {
+    mirt_model *model = mirt_model_by_name(strategy, o->model);
+    return model ? model : complain_of_model(status);
+}
+
 mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {
     mirt_compile_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -41,13 +53,9 @@ mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {
     desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     desc.from_logits = true;
     desc.metrics[0] = MIRT_ACCURACY;
-    mirt_model *model = mirt_model_by_name(strategy, o->model);
-    if (!model || mirt_compile(model, &desc) != MIRT_OK) {
-        *status = mirt_last_status() == MIRT_E_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
-        complain_of_library();
-        return NULL; /* the strategy frees the model */
-    }
-    return model;
+    mirt_model *model = build_model(strategy, o, status);
+    if (!model || mirt_compile(model, &desc) == MIRT_OK) return model;
+    return complain_of_model(status);
 }
 
 /* There if one of MNIST's files is; a directory made and not filled is not data. */

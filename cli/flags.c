@@ -7,30 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATES, FLAG_NAME } flag_kind;
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATES, FLAG_BATCHES, FLAG_NAME } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
     const char *value; /* what --help calls its value; NULL for a switch; of a name: all there are, a|b|c */
     flag_kind kind;
     int64_t most;  /* of a count */
-    size_t offset; /* in options: bool, const char *, int64_t, uint64_t or rates by kind */
+    size_t offset; /* in options: bool, const char *, int64_t, uint64_t, rates or batches by kind */
     int commands;
     const char *help;
 } flag;
 
-#define STRATEGY (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
+#define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
+#define STRATEGY (TRAINS | CMD_BENCH)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024
 
 static const flag flags[] = {
-    {"model", "NAME", FLAG_TEXT, 0, AT(model), CMD_FIT | CMD_SUMMARY | CMD_GRAPH, "the network: mnist (default)"},
+    {"model", "NAME", FLAG_TEXT, 0, AT(model), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH, "the network: mnist (default)"},
     {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE, "a model that fit --save wrote"},
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
         "MNIST's four files, plain or .gz; default data/mnist, and if that is missing, drawn digits"},
     {"epochs", "N", FLAG_COUNT, INT32_MAX, AT(epochs), CMD_FIT, "passes over the data; default 5"},
-    {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), STRATEGY, "rows a step, over all replicas together; default 64"},
+    {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS, "rows a step, over all replicas together; default 64"},
+    {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH, "global batches, each measured in a process of its own; default 32"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
         "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one with all cores"},
@@ -47,6 +49,10 @@ static const flag flags[] = {
     {"lr", "RATE", FLAG_RATES, 0, AT(lr), CMD_FIT,
         "learning rate; default 0.001 for adam, 0.01 for sgd; 0.002,3:0.0002 changes it from epoch 3, the fourth, on"},
     {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
+    {"forward", NULL, FLAG_SWITCH, 0, AT(forward), CMD_BENCH, "measure predicting instead of a step of training with Adam"},
+    {"profile", NULL, FLAG_SWITCH, 0, AT(profile), CMD_BENCH, "then time each operation, beside what the machine could do"},
+    {"steps", "N", FLAG_COUNT, INT32_MAX, AT(steps), CMD_BENCH, "steps to take the median of; default as many as fit --seconds, at least 5"},
+    {"seconds", "N", FLAG_COUNT, 86400, AT(seconds), CMD_BENCH, "time to measure for; default 3"},
     {"help", NULL, FLAG_SWITCH, 0, AT(help), CMD_DEVICES | STRATEGY, "show this"},
 };
 #define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
@@ -160,6 +166,21 @@ static bool parse_rates(const char *text, rates *out) {
     return true;
 }
 
+/* N[,N]...: whole numbers from 1 to `most`. */
+static bool parse_batches(const char *text, int64_t most, batches *out) {
+    char word[32];
+    out->count = 0;
+    for (;; text++) {
+        size_t length = strcspn(text, ",");
+        if (out->count == MAX_BATCHES || length >= sizeof word) return false;
+        memcpy(word, text, length);
+        word[length] = 0;
+        if (!parse_count(word, most, &out->rows[out->count++])) return false;
+        text += length;
+        if (!*text) return true;
+    }
+}
+
 /* One of the names in a|b|c; *out points into it, so that it ends in | or 0. */
 static bool parse_name(const flag *f, const char *text, const char **out) {
     char list[128];
@@ -209,6 +230,10 @@ static bool set_flag(const flag *f, const char *value, options *o) {
             complain("--%s is \"%s\"; it wants a number above 0, such as 0.001", f->name, value);
         }
         return false;
+    case FLAG_BATCHES:
+        if (parse_batches(value, f->most, (batches *)field)) return true;
+        complain("--%s is \"%s\"; it wants up to %d whole numbers from 1 to %lld: 8,16,32", f->name, value, MAX_BATCHES, (long long)f->most);
+        return false;
     case FLAG_NAME:
         return parse_name(f, value, (const char **)field);
     }
@@ -229,6 +254,8 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
     o->accumulate = 1;
     o->epochs = 5;
     o->batch = 64;
+    o->batch_list.count = 1;
+    o->batch_list.rows[0] = 32;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "-h") == 0) word = "--help";

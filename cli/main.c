@@ -10,6 +10,7 @@ const command commands[] = {
     {"fit", "train a network", CMD_FIT, run_fit},
     {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, run_evaluate},
     {"summary", "a network's layers, parameters, work and memory", CMD_SUMMARY, run_summary},
+    {"bench", "images per second, memory and where the time goes", CMD_BENCH, run_bench},
     {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, run_graph},
 };
 const int command_count = (int)(sizeof commands / sizeof commands[0]);

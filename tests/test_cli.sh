@@ -77,8 +77,12 @@ run --version
 is "--version" "$(cat out)" "mirrortrain $version"
 run --help
 gives "--help" 0 "usage: mirrortrain COMMAND [FLAGS]"
-for command in devices fit evaluate summary graph; do
+for command in devices fit evaluate summary graph bench; do
     is "--help names $command" "$(grep -c "^  $command " out)" 1
+done
+run bench --help
+for flag in model batch devices threads replicas forward profile steps seconds; do
+    is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
 for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate; do
@@ -95,6 +99,17 @@ gives "summary" 0 "347146"
 run graph --replicas 3 --devices 2
 gives "graph: all-reduce between gradients and optimizer" 0 "all-reduce"
 is "graph: rows of three replicas" "$(grep -c 'scatter .* -> replica' out)" 3
+
+# Measuring
+line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* ms_per_step=[0-9.]* peak_mb=[0-9.]* gflops=[0-9.]* planned_mb=[0-9.]*'
+run bench --batch 8,16 --steps 5 --devices 2 --threads 1
+gives "bench" 0 "mode=train devices=2 threads=1 steps=5"
+is "bench: a line for each batch" "$(grep -c "$line" out) $(sed 's/.* batch=\([0-9]*\) .*/\1/' out | tr '\n' ' ')" "2 8 16 "
+run bench --forward --profile --batch 4 --steps 5
+gives "bench --forward" 0 "mode=forward"
+gives "bench --profile names the layers" 0 "dense_1"
+gives "and the ceilings" 0 "ceilings of cpu:0"
+is "predicting needs no optimizer" "$(grep -c adam out)" 0
 
 # Training
 run fit --data good --epochs 2 --batch 8 --replicas 3 --devices 2 --save a.safetensors
@@ -207,6 +222,16 @@ run fit --model mnits --data good
 refuses "unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run summary --model foo
 refuses "unlike any model" 2 "there is no model \"foo\"; there is \"mnist\""
+for batch in 8,,16 8, ,8 0 8,-1 8:16 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
+    run bench --batch "$batch"
+    refuses "bench --batch $batch" 2 "--batch is \"$batch\"; it wants up to 16 whole numbers from 1 to 2147483647: 8,16,32"
+done
+run bench --model mnits --batch 1,2
+refuses "bench of an unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
+run bench --foward
+refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
+run bench --epochs 1
+refuses "bench has no epochs" 2 "--epochs is a flag of fit, not of bench"
 run fit --data good --devices 2 --replicas 1
 refuses "fewer replicas than devices" 2 "1 replica on 2 devices: every device needs at least one replica"
 run fit --data good --devices 0

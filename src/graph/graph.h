@@ -147,6 +147,7 @@ typedef struct mirt__step_info {
     double loss_scale;   /* the weight of one sample's loss */
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
+    double *clock;       /* NULL, or takes the seconds each node runs, added up */
 } mirt__step_info;
 
 typedef struct mirt__call {

@@ -30,6 +30,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.shared = bases->shared;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
+    double last = run->clock ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!node->op->run) continue;
@@ -37,6 +38,10 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
+        if (!run->clock) continue;
+        double now = mirt__now();
+        run->clock[i] += now - last;
+        last = now;
     }
 }
 

@@ -84,6 +84,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
     mirt__free(model->history_logs);
+    mirt__text_free(&model->profile_text);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
     mirt__free(model->variable);
@@ -130,6 +131,14 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
 }
 
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output) { mirt_model_outputs(model, &output, 1); }
+
+MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index) {
+    return model && index >= 0 && index < model->num_inputs ? model->input[index] : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
+    return model && index >= 0 && index < model->num_outputs ? model->output[index] : NULL;
+}
 
 /* >>compile */
 

@@ -144,7 +144,9 @@ struct mirt_model {
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;
-    mirt__text summary, graph_text;
+    bool profiled;             /* its functions have clocks */
+    double peak_flops, peak_bytes; /* a second, of the first device; 0: not measured */
+    mirt__text summary, graph_text, profile_text;
 };
 
 /* --- layers.c, model.c --- */

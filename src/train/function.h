@@ -41,6 +41,14 @@ typedef struct mirt__range {
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
+/* Seconds of the first device's work, added up over steps. */
+typedef struct mirt__clocks {
+    double *node;        /* [program.graph.count] */
+    double step, wait, update; /* the whole; for other devices; the optimizer */
+    int64_t steps, rows;
+    int64_t replays, replayed; /* of the program, and its rows */
+} mirt__clocks;
+
 struct mirt_function {
     mirt_model *model; /* whose weights, optimizer and step count it uses */
     mirt_model *root;
@@ -80,6 +88,7 @@ struct mirt_function {
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
+    mirt__clocks *clocks; /* NULL: it is not being profiled */
 };
 
 /* --- record.c --- */
@@ -131,5 +140,10 @@ MIRT__LIB void mirt__device_gradient(const mirt_function *function, int device, 
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
 MIRT__LIB int mirt__active_replicas(const mirt_function *function);
+
+/* --- profile.c --- */
+/* Before a step: the function has clocks when its model is profiled, otherwise none. */
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
+MIRT__LIB void mirt__clocks_free(mirt_function *function);
 
 #endif

@@ -61,6 +61,20 @@ MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_mem
     return MIRT_OK;
 }
 
+MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
+    if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return mirt_last_status();
+    *out = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (node->op->macs) *out += node->op->macs(node, batch);
+    }
+    mirt__function_free(f);
+    return MIRT_OK;
+}
+
 static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
     int64_t n = 0;
     for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;

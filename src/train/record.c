@@ -442,5 +442,6 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->state);
     mirt__free(f->range);
     mirt__aligned_free(f->host);
+    mirt__clocks_free(f);
     mirt__free(f);
 }

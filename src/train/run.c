@@ -52,7 +52,7 @@ static void mirt__replica_bases(const mirt_function *f, int device, int first, i
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
-static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
+static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
     const mirt_model *model = f->model;
     mirt__step_info run;
     run.seed = model->strategy->seed;
@@ -63,6 +63,11 @@ static void mirt__replay(mirt_function *f, int segment, const mirt__bases *b, in
     run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
+    run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
+    if (run.clock && segment == 0) {
+        f->clocks->replays++;
+        f->clocks->replayed += rows;
+    }
     mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
 }
 
@@ -148,7 +153,7 @@ static void mirt__device_replay(void *arg, int device) {
             int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
             mirt__replica_bases(f, device, counter.first, r, &bases);
             if (!cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter.stack.depth);
-            mirt__replay(f, segment, &bases, r, first_row, rows);
+            mirt__replay(f, segment, device, &bases, r, first_row, rows);
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
         if (segment == cuts) break;
@@ -168,7 +173,7 @@ static void mirt__device_rows(void *arg, int device) {
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
         mirt__row_bases(f, &bases, first, place++);
-        mirt__replay(f, 0, &bases, first != 0, first, rows);
+        mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
 }
 
@@ -280,12 +285,23 @@ static void mirt__device_update(void *arg, int device) {
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
+/* Adds the time since *last, which becomes now. */
+static void mirt__lap(double *last, double *sum) {
+    double now = mirt__now();
+    *sum += now - *last;
+    *last = now;
+}
+
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
+    mirt__clocks *clocks = device == 0 ? f->clocks : NULL;
     mirt__device_replay(arg, device);
+    double last = clocks ? mirt__now() : 0;
     if (!f->num_ranges && !f->num_states) return;
     mirt__devices_barrier(f->model->strategy);
+    if (clocks) mirt__lap(&last, &clocks->wait);
     if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+    if (clocks) mirt__lap(&last, &clocks->update);
 }
 
 /* >>on the caller's thread */
@@ -361,7 +377,8 @@ static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
-    if (f->num_applied && mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
+    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
+    double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
             const mirt__result *r = &f->result[i];
@@ -369,6 +386,11 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         }
     }
     mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
+    if (f->clocks) {
+        mirt__lap(&begin, &f->clocks->step);
+        f->clocks->steps++;
+        f->clocks->rows += f->rows;
+    }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     if (f->num_applied) f->model->step++;
     return MIRT_OK;

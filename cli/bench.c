@@ -1,0 +1,195 @@
+/* mirrortrain bench: how fast a network trains or predicts here, in how much memory, and where the time goes. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000 };
+
+/* A model with a batch in memory. */
+typedef struct job {
+    const options *o;
+    int64_t batch, classes;
+    mirt_strategy *strategy;
+    mirt_model *model;
+    uint8_t *pixels;
+    int32_t *labels;
+    float *out; /* predictions */
+    mirt_data data;
+    size_t out_size;
+    double *times;
+} job;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* The most memory this process was given, in bytes. */
+static double peak_memory(void) {
+    char line[256];
+    double kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "VmHWM: %lf kB", &kilobytes) == 1) break;
+    }
+    if (file) fclose(file);
+    if (kilobytes > 0) return kilobytes * 1024;
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+#ifdef __APPLE__
+    return (double)usage.ru_maxrss;
+#else
+    return (double)usage.ru_maxrss * 1024;
+#endif
+}
+
+static uint32_t random_word(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+static int64_t elements(mirt_shape shape) {
+    int64_t count = 1;
+    for (int i = 1; i < shape.rank; i++) count *= shape.dim[i];
+    return count;
+}
+
+/* Pixels from 0 to 255 and class numbers, random but the same in every run. */
+static bool draw_data(job *j) {
+    mirt_tensor *in = mirt_input_of(j->model, 0), *out = mirt_output_of(j->model, 0);
+    if (!in || !out || mirt_output_of(j->model, 1)) {
+        complain("bench wants a model of one input and one output");
+        return false;
+    }
+    mirt_shape x = mirt_tensor_shape(in), y = mirt_tensor_shape(out);
+    size_t pixels = (size_t)j->batch * (size_t)elements(x);
+    j->out_size = (size_t)j->batch * (size_t)elements(y);
+    j->classes = y.dim[y.rank - 1];
+    if (!j->o->forward && y.rank != 2) {
+        complain("bench trains classifiers; %s gives no scores of classes, so use --forward", j->o->model);
+        return false;
+    }
+    j->pixels = (uint8_t *)malloc(pixels);
+    j->labels = (int32_t *)malloc((size_t)j->batch * sizeof *j->labels);
+    j->out = (float *)malloc(j->out_size * sizeof *j->out);
+    if (!j->pixels || !j->labels || !j->out) {
+        complain("out of memory for a batch of %lld images", (long long)j->batch);
+        return false;
+    }
+    uint64_t state = 1;
+    for (size_t i = 0; i < pixels; i++) j->pixels[i] = (uint8_t)(random_word(&state) >> 24);
+    for (int64_t i = 0; i < j->batch; i++) j->labels[i] = (int32_t)(random_word(&state) % (uint64_t)j->classes);
+    x.dim[0] = j->batch;
+    j->data.x[0] = mirt_make_array(j->pixels, MIRT_UINT8, x);
+    if (!j->o->forward) j->data.y[0] = mirt_make_array(j->labels, MIRT_INT32, MIRT_SHAPE(j->batch));
+    return true;
+}
+
+static mirt_status step(job *j) {
+    if (!j->o->forward) return mirt_train_on_batch(j->model, &j->data, NULL);
+    return mirt_predict_on_batch(j->model, &j->data, &j->out, &j->out_size);
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Steps until there are enough, their times sorted into j->times. Returns how many; 0 when one failed. */
+static int measure(job *j) {
+    const options *o = j->o;
+    const double most = o->seconds ? (double)o->seconds : DEFAULT_SECONDS;
+    const double begin = now();
+    int count = 0;
+    while (count < MAX_TIMES) {
+        double start = now();
+        if (o->steps ? count >= o->steps : count >= LEAST_STEPS && start - begin >= most) break;
+        if (step(j) != MIRT_OK) return 0;
+        j->times[count++] = now() - start;
+    }
+    qsort(j->times, (size_t)count, sizeof *j->times, by_size);
+    return count;
+}
+
+static int report(job *j) {
+    const options *o = j->o;
+    mirt_memory plan;
+    double macs;
+    for (int i = 0; i < WARM_UP; i++) {
+        if (step(j) != MIRT_OK) return complain_of_library();
+    }
+    int count = measure(j);
+    if (!count) return complain_of_library();
+    const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
+    if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK) return complain_of_library();
+    printf("bench: model=%s batch=%lld dtype=float32 images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
+           "mode=%s devices=%d threads=%d steps=%d\n",
+           o->model, (long long)j->batch, (double)j->batch / median, median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
+           o->forward ? "forward" : "train", mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count);
+    if (!o->profile) return EXIT_OK;
+    if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
+    const char *text = mirt_profile_text(j->model);
+    if (!text) return complain_of_library();
+    fputs(text, stdout);
+    return EXIT_OK;
+}
+
+static int bench_batch(const options *o, int64_t batch) {
+    job j;
+    mirt_compile_desc desc;
+    int status = EXIT_FAILED;
+    memset(&j, 0, sizeof j);
+    memset(&desc, 0, sizeof desc);
+    desc.loss = o->forward ? MIRT_LOSS_NONE : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = true;
+    j.o = o;
+    j.batch = batch;
+    j.times = (double *)malloc(MAX_TIMES * sizeof *j.times);
+    j.strategy = open_strategy(o, true, &status);
+    j.model = j.strategy ? build_model(j.strategy, o, &status) : NULL;
+    if (!j.times) complain("out of memory");
+    else if (j.model && mirt_compile(j.model, &desc) != MIRT_OK) complain_of_library();
+    else if (j.model && draw_data(&j)) status = report(&j);
+    mirt_strategy_destroy(j.strategy);
+    free(j.pixels);
+    free(j.labels);
+    free(j.out);
+    free(j.times);
+    return status;
+}
+
+/* In a process of its own: the most memory a process was given never falls. */
+static int bench_in_child(const options *o, int64_t batch) {
+    int status;
+    fflush(stdout);
+    fflush(stderr);
+    pid_t child = fork();
+    if (child == 0) {
+        status = bench_batch(o, batch);
+        _exit(fflush(stdout) == 0 ? status : EXIT_FAILED);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        complain("no process could be started for a batch of %lld", (long long)batch);
+        return EXIT_FAILED;
+    }
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    complain("the process for a batch of %lld was ended by signal %d", (long long)batch, WTERMSIG(status));
+    return EXIT_FAILED;
+}
+
+int run_bench(const options *o) {
+    const batches *list = &o->batch_list;
+    int status = EXIT_OK;
+    if (list->count == 1) return bench_batch(o, list->rows[0]);
+    for (int i = 0; i < list->count && status == EXIT_OK; i++) status = bench_in_child(o, list->rows[i]);
+    return status;
+}

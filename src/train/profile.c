@@ -1,0 +1,351 @@
+#include "trainer.h"
+/* Where the time of a step goes, beside what the machine could do. */
+
+/* >>ceilings */
+
+/* Twelve chains of multiply-adds keep two units of four to five cycles' latency busy. */
+#define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define MIRT__PEAK_START(i) v##i = start;
+#define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
+#define MIRT__PEAK_SUM(i) memcpy(lane, &v##i, sizeof v##i), sum += lane[0];
+#define MIRT__PEAK_TEXT(vector, first, second) \
+    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
+    float lane[16], sum = 0; \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
+    for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
+    return sum;
+
+#include "../kernels/optimize_begin.inc"
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
+#define MIRT__PEAK_X86
+#include <immintrin.h>
+#define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+#define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#define MIRT__PEAK_NEON
+#include <arm_neon.h>
+#define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
+static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
+#undef MIRT__PEAK_FMA
+#endif
+typedef float mirt__peak_four __attribute__((vector_size(16)));
+#define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
+static float mirt__peak_plain(int64_t count) {
+    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
+    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
+}
+#undef MIRT__PEAK_FMA
+#include "../kernels/optimize_end.inc"
+
+#undef MIRT__PEAK_CHAINS
+#undef MIRT__PEAK_START
+#undef MIRT__PEAK_NEXT
+#undef MIRT__PEAK_SUM
+#undef MIRT__PEAK_TEXT
+
+typedef struct mirt__peak {
+    const char *kernels; /* the table these instructions are of */
+    float (*chains)(int64_t count);
+    int lanes;
+} mirt__peak;
+
+static const mirt__peak mirt__peaks[] = {
+#ifdef MIRT__PEAK_X86
+    {"avx512", mirt__peak_avx512, 16}, {"avx2", mirt__peak_avx2, 8},
+#endif
+#ifdef MIRT__PEAK_NEON
+    {"neon", mirt__peak_neon, 4},
+#endif
+    {"plain", mirt__peak_plain, 4}
+};
+#undef MIRT__PEAK_X86
+#undef MIRT__PEAK_NEON
+
+enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 10, MIRT__PEAK_FLOATS = 16 << 20 };
+
+typedef struct mirt__peak_run {
+    const mirt__peak *peak;
+    volatile float sink;
+} mirt__peak_run;
+
+static void mirt__peak_member(void *arg, int member) {
+    mirt__peak_run *run = (mirt__peak_run *)arg;
+    float sum = run->peak->chains(MIRT__PEAK_ROUNDS);
+    if (member == 0) run->sink = sum;
+}
+
+/* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
+static double mirt__peak_flops(const mirt_strategy *s) {
+    mirt__team *team = s->device[0].team;
+    mirt__peak_run run;
+    double best = 0;
+    run.peak = mirt__peaks;
+    for (int i = 0; i < MIRT__COUNT(mirt__peaks); i++) {
+        if (i + 1 == MIRT__COUNT(mirt__peaks) || strcmp(mirt__peaks[i].kernels, s->kernels->name) == 0) {
+            run.peak = &mirt__peaks[i];
+            break;
+        }
+    }
+    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+        double begin = mirt__now();
+        mirt__team_run(team, mirt__peak_member, &run);
+        double rate = 2.0 * 12 * run.peak->lanes * MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* x += y on blocks larger than caches: bytes a second, two read and one written. 0 with the error set. */
+static double mirt__peak_bytes(const mirt_strategy *s) {
+    const size_t bytes = (size_t)MIRT__PEAK_FLOATS * sizeof(mirt__real);
+    mirt__real *block = (mirt__real *)mirt__aligned_alloc(2 * bytes);
+    mirt__where where;
+    double best = 0;
+    if (!block) return 0;
+    memset(block, 0, 2 * bytes);
+    memset(&where, 0, sizeof where);
+    where.team = s->device[0].team;
+    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+        double begin = mirt__now();
+        s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
+        double rate = 3.0 * (double)bytes / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    mirt__aligned_free(block);
+    return best;
+}
+
+/* >>clocks */
+
+MIRT__LIB void mirt__clocks_free(mirt_function *f) {
+    mirt__free(f->clocks);
+    f->clocks = NULL;
+}
+
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
+    if (!f->model->profiled) mirt__clocks_free(f);
+    if (!f->model->profiled || f->clocks) return MIRT_OK;
+    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->program.graph.count * sizeof(double));
+    if (!clocks) return mirt_last_status();
+    clocks->node = (double *)(void *)(clocks + 1);
+    f->clocks = clocks;
+    return MIRT_OK;
+}
+
+/* Function number `index` of the model, and what it is called; NULL behind the last. */
+static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
+    static const char *const names[] = {"training", "testing", "predicting"};
+    if (index < MIRT__PROGRAM_KINDS) {
+        *name = names[index];
+        return model->trainer ? model->trainer->function[index] : NULL;
+    }
+    mirt_function *f = model->functions;
+    *name = "a function";
+    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
+    return f;
+}
+
+static void mirt__profile_clear(mirt_model *model) {
+    const char *name;
+    for (int i = 0;; i++) {
+        mirt_function *f = mirt__profile_function(model, i, &name);
+        if (f) mirt__clocks_free(f);
+        else if (i >= MIRT__PROGRAM_KINDS) return;
+    }
+}
+
+MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
+    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
+    if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
+    double bytes = mirt__peak_bytes(model->strategy);
+    if (bytes <= 0) return mirt_last_status();
+    mirt__profile_clear(model);
+    model->peak_bytes = bytes;
+    model->peak_flops = mirt__peak_flops(model->strategy);
+    model->profiled = true;
+    return MIRT_OK;
+}
+
+MIRT_API void mirt_profile_end(mirt_model *model) {
+    if (!model || model->busy || model->strategy->running) return;
+    mirt__profile_clear(model);
+    model->profiled = false;
+}
+
+/* >>text */
+
+/* An operation, or all of a kind, in one step. */
+typedef struct mirt__profile_row {
+    const mirt__node *node; /* NULL: not an operation */
+    const char *name;
+    int count;
+    double seconds, flops, bytes;
+} mirt__profile_row;
+
+static int mirt__profile_order(const void *a, const void *b) {
+    double x = ((const mirt__profile_row *)a)->seconds, y = ((const mirt__profile_row *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* What it reads and writes; a tensor without a place is never stored. */
+static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+    double bytes = 0;
+    for (int k = 0; k < node->num_in; k++) {
+        if (node->in[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->in[k], rows);
+    }
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
+    }
+    return bytes;
+}
+
+/* The first device's share of the update: each part of the gradient, weights and slots read, slots and every copy written. */
+static double mirt__update_bytes(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    mirt__exchange_range(s, trained, 0, &begin, &end);
+    for (int i = 0; i < f->num_ranges; i++) {
+        int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+        if (to > from) elements += to - from;
+    }
+    return (double)elements * (double)sizeof(mirt__real) * (x.parts + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+}
+
+/* One row an operation, then what is not one; their sum is a step. Returns how many. */
+static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
+    const mirt__clocks *c = f->clocks;
+    const double steps = (double)c->steps, replays = (double)c->replays / steps;
+    const int64_t rows = c->replays ? c->replayed / c->replays : 0;
+    double rest = c->step - c->wait - c->update;
+    int count = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (!node->op->run) continue;
+        mirt__profile_row *r = &row[count++];
+        r->node = node;
+        r->name = node->op->name;
+        r->count = 1;
+        r->seconds = c->node[i] / steps;
+        r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
+        r->bytes = mirt__node_bytes(node, rows) * replays;
+        rest -= c->node[i];
+    }
+    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)", "(the rest)"};
+    const double seconds[] = {c->update, c->wait, rest};
+    for (int i = f->num_applied ? 0 : 2; i < MIRT__COUNT(names); i++) {
+        mirt__profile_row *r = &row[count++];
+        memset(r, 0, sizeof *r);
+        r->name = names[i];
+        r->count = 1;
+        r->seconds = seconds[i] / steps;
+        r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
+    }
+    return count;
+}
+
+/* "3x3/2 of 32 groups -> (rows, 112, 112, 32)": what the times of like operations depend on. */
+static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
+    char shape[96];
+    const mirt_tensor *t = node->out[0];
+    const mirt__attrs *a = &node->a;
+    size_t used = 0;
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) {
+            t = node->out[k];
+            break;
+        }
+    }
+    if (a->kernel[0] > 0 && a->strides[0] > 0) {
+        used = (size_t)snprintf(out, size, "%dx%d/%d ", a->kernel[0], a->kernel[1], a->strides[0]);
+        if (a->groups > 1) used += (size_t)snprintf(out + used, size - used, "%d groups ", a->groups);
+    }
+    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+}
+
+static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
+    const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
+    mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
+    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * flops / model->peak_flops);
+    else mirt__text_add(out, " %9s %5s", "", "");
+    if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
+    else mirt__text_add(out, " %8s %5s", "", "");
+}
+
+static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
+    mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
+    for (int i = 0; i < count; i++) {
+        char what[160] = "";
+        mirt__profile_rates(model, &row[i], step, out);
+        if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
+        else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
+        const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
+        mirt__text_add(out, "  %-22s %-28s %s\n", row[i].name, layer, what);
+    }
+}
+
+/* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
+static int mirt__profile_kinds(mirt__profile_row *row, int count) {
+    int kinds = 0;
+    for (int i = 0; i < count; i++) {
+        int k = 0;
+        while (k < kinds && strcmp(row[k].name, row[i].name) != 0) k++;
+        if (k == kinds) {
+            row[kinds++] = row[i];
+            continue;
+        }
+        row[k].count++;
+        row[k].seconds += row[i].seconds;
+        row[k].flops += row[i].flops;
+        row[k].bytes += row[i].bytes;
+    }
+    qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
+    return kinds;
+}
+
+static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
+    const mirt__clocks *c = f->clocks;
+    const double step = c->step / (double)c->steps;
+    double flops = 0, bytes = 0;
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 3, sizeof *row);
+    if (!row) return false;
+    int count = mirt__profile_rows(f, row);
+    qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
+    for (int i = 0; i < count; i++) {
+        flops += row[i].flops;
+        bytes += row[i].bytes;
+    }
+    mirt__text_add(out, "%s, %s: %lld steps of %.4g samples, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
+                   model->name, name, (long long)c->steps, (double)c->rows / (double)c->steps, step * 1e3, flops * 1e-9, bytes * 1e-9,
+                   flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__profile_table(model, row, count, step, out);
+    mirt__text_add(out, "by kind:\n");
+    mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
+    mirt__free(row);
+    return true;
+}
+
+MIRT_API const char *mirt_profile_text(mirt_model *model) {
+    const char *name;
+    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
+    mirt__text *out = &model->profile_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
+                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_bytes * 1e-9);
+    bool any = false;
+    for (int i = 0;; i++) {
+        const mirt_function *f = mirt__profile_function(model, i, &name);
+        if (!f && i >= MIRT__PROGRAM_KINDS) break;
+        if (!f || !f->clocks || f->clocks->steps == 0) continue;
+        if (!mirt__profile_of(model, f, name, out)) return NULL;
+        any = true;
+    }
+    if (!any) return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin", model->name), (const char *)NULL;
+    return out->failed ? NULL : out->data;
+}
