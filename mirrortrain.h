@@ -3027,22 +3027,23 @@ typedef struct mirt__resize {
     mirt__real *y;       /* gradient: dx */
 } mirt__resize;
 
-/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), y = hat * gamma + beta.
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u + add).
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
-   ascending order. With a `limit` (not 0) y is clipped to [0, limit], as relu and relu6 do, and dy counts only
-   where that y, `clipped`, lies between. */
+   ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may be add, dx may be dy. */
 typedef struct mirt__norm {
     int64_t rows, n;
     bool by_row;
     float epsilon;
-    const mirt__real *x, *mean, *variance, *gamma, *beta, *dy;
+    const mirt__real *mean, *variance, *gamma, *beta;
+    mirt_activation_kind activation;
+    const void *x, *dy, *add;
+    mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
     const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
     double count;
-    mirt__real limit;
-    const mirt__real *clipped; /* gradients */
-    mirt__real *y;      /* normalize; norm_grad_input: dx */
+    void *y;            /* normalize; norm_grad_input: dx */
     mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
 } mirt__norm;
 
@@ -3120,7 +3121,7 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* fo
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
-MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args); /* of the gradients */
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
 
 /* Images in one chunk of a weight gradient; a function of one image's shape alone. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
@@ -3233,6 +3234,9 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *where);
 MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
+/* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
+MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count);
+MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
@@ -3431,9 +3435,11 @@ extern const mirt__kernels mirt__kernels_reference;
 #define MIRT__KERNEL_TABLE static const
 #endif
 
-/* An activation (not softmax), and its derivative as a function of the activation's output. */
+/* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh)
+   and, of each, as one of its input. */
 MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
+MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
 MIRT__LIB void mirt__ref_gemm(const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *args, const mirt__where *where);
@@ -3587,13 +3593,13 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
 }
 
-/* Three rows of n for each chunk of rows, or once. */
+/* Two rows of n, and three for each chunk of rows. */
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
-    return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
+    return mirt__align_up((size_t)((chunks * 3 + 2) * args->n) * sizeof(mirt__real));
 }
 
-/* A row of dy. */
+/* A row. */
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) { return mirt__align_up((size_t)args->n * sizeof(mirt__real)); }
 
 /* In units of a half output step, so that it is exact. */
@@ -3660,6 +3666,33 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
 /* The standard normal distribution: the probability of less than x. */
 static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
 
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+    switch (kind) {
+    case MIRT_RELU: return x < 0 ? 0 : x;
+    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
+    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
+    case MIRT_TANH: return mirt__tanh(x);
+    case MIRT_LEAKY_RELU: return x > 0 ? x : (mirt__real)0.2f * x;
+    case MIRT_ELU: return x > 0 ? x : mirt__expm1(x);
+    case MIRT_GELU: return x * mirt__ref_normal(x);
+    case MIRT_SILU: return x * mirt__ref_activate(MIRT_SIGMOID, x);
+    case MIRT_HARD_SIGMOID: return mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
+    case MIRT_HARD_SWISH: return x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
+    case MIRT_SOFTPLUS: return (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); /* log(1 + exp(x)) */
+    default: return x;
+    }
+}
+
+MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
+    switch (kind) {
+    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
+    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
+    case MIRT_SIGMOID: return y * (1 - y);
+    case MIRT_TANH: return 1 - y * y;
+    default: return 1;
+    }
+}
+
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
     (void)where;
     for (int64_t i = 0; i < u->count; i++) {
@@ -3684,17 +3717,17 @@ MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
         case MIRT__ACT_RELU6: u->y[i] = mirt__ref_activate(MIRT_RELU6, x); break;
         case MIRT__ACT_LEAKY_RELU: u->y[i] = x > 0 ? x : scale * x; break;
         case MIRT__ACT_ELU: u->y[i] = x > 0 ? x : scale * mirt__expm1(x); break;
-        case MIRT__ACT_GELU: u->y[i] = x * mirt__ref_normal(x); break;
-        case MIRT__ACT_SILU: u->y[i] = x * mirt__ref_activate(MIRT_SIGMOID, x); break;
-        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
-        case MIRT__ACT_HARD_SWISH: u->y[i] = x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
-        case MIRT__ACT_SOFTPLUS: u->y[i] = (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); break; /* log(1 + exp(x)) */
+        case MIRT__ACT_GELU: u->y[i] = mirt__ref_activate(MIRT_GELU, x); break;
+        case MIRT__ACT_SILU: u->y[i] = mirt__ref_activate(MIRT_SILU, x); break;
+        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_HARD_SIGMOID, x); break;
+        case MIRT__ACT_HARD_SWISH: u->y[i] = mirt__ref_activate(MIRT_HARD_SWISH, x); break;
+        case MIRT__ACT_SOFTPLUS: u->y[i] = mirt__ref_activate(MIRT_SOFTPLUS, x); break;
         }
     }
 }
 
 /* The derivatives of activations that are functions of the input x. */
-static mirt__real mirt__ref_slope(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
+static mirt__real mirt__ref_grad_of(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
     const mirt__real sigmoid = mirt__ref_activate(MIRT_SIGMOID, x), inside = x > -3 && x < 3 ? (mirt__real)1 : (mirt__real)0;
     switch (kind) {
     case MIRT__LEAKY_RELU_GRAD: return x > 0 ? 1 : scale;
@@ -3710,6 +3743,19 @@ static mirt__real mirt__ref_slope(mirt__binary_kind kind, mirt__real x, mirt__re
     }
 }
 
+MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
+    switch (kind) {
+    case MIRT_LEAKY_RELU: return mirt__ref_grad_of(MIRT__LEAKY_RELU_GRAD, x, (mirt__real)0.2f, 0);
+    case MIRT_ELU: return mirt__ref_grad_of(MIRT__ELU_GRAD, x, 1, 0);
+    case MIRT_GELU: return mirt__ref_grad_of(MIRT__GELU_GRAD, x, 0, 0);
+    case MIRT_SILU: return mirt__ref_grad_of(MIRT__SILU_GRAD, x, 0, 0);
+    case MIRT_HARD_SIGMOID: return mirt__ref_grad_of(MIRT__HARD_SIGMOID_GRAD, x, 0, 0);
+    case MIRT_HARD_SWISH: return mirt__ref_grad_of(MIRT__HARD_SWISH_GRAD, x, 0, 0);
+    case MIRT_SOFTPLUS: return mirt__ref_grad_of(MIRT__SOFTPLUS_GRAD, x, 0, 0);
+    default: return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
+    }
+}
+
 static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
     switch (args->kind) {
     case MIRT__ADD: return a + b;
@@ -3722,7 +3768,7 @@ static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mi
     case MIRT__RELU6_GRAD: return a * mirt__ref_derivative(MIRT_RELU6, b);
     case MIRT__MAXIMUM: return a >= b || a != a ? a : b;
     case MIRT__MINIMUM: return a <= b || a != a ? a : b;
-    default: return a * mirt__ref_slope(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
+    default: return a * mirt__ref_grad_of(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
     }
 }
 
@@ -4013,26 +4059,6 @@ MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *g, const mirt__where *w
 /* >>section kernels/reference_matrix.c */
 
 /* Reference: matrix products and convolutions. */
-
-MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
-    switch (kind) {
-    case MIRT_RELU: return x < 0 ? 0 : x;
-    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
-    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
-    case MIRT_TANH: return mirt__tanh(x);
-    default: return x;
-    }
-}
-
-MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
-    switch (kind) {
-    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_SIGMOID: return y * (1 - y);
-    case MIRT_TANH: return 1 - y * y;
-    default: return 1;
-    }
-}
 
 /* What is stored in place of `sum` at position `at` of the output, which lies in column `column`. */
 static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
@@ -4567,13 +4593,19 @@ static mirt__real mirt__ref_norm_inverse(const mirt__norm *s, int64_t row, int64
 }
 
 static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j) {
-    return (s->x[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
+    return (((const mirt__real *)s->x)[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
 }
 
-/* What comes back through the clipping. */
+static mirt__real mirt__ref_norm_u(const mirt__norm *s, int64_t row, int64_t j) {
+    mirt__real u = mirt__ref_norm_hat(s, row, j);
+    if (s->gamma) u *= s->gamma[j];
+    return s->beta ? u + s->beta[j] : u;
+}
+
+/* What comes back through the activation. */
 static mirt__real mirt__ref_norm_dy(const mirt__norm *s, int64_t row, int64_t j) {
-    const int64_t at = row * s->n + j;
-    return !s->clipped || (s->clipped[at] > 0 && s->clipped[at] < s->limit) ? s->dy[at] : 0;
+    const mirt__real dy = ((const mirt__real *)s->dy)[row * s->n + j];
+    return s->activation == MIRT_LINEAR ? dy : dy * mirt__ref_slope(s->activation, mirt__ref_norm_u(s, row, j));
 }
 
 /* The gradient of hat. */
@@ -4585,7 +4617,7 @@ MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *wher
     const int64_t outputs = s->by_row ? s->rows : s->n, count = s->by_row ? s->n : s->rows, step = s->by_row ? 1 : s->n;
     (void)where;
     for (int64_t i = 0; i < outputs; i++) {
-        const mirt__real *x = s->x + (s->by_row ? i * s->n : i);
+        const mirt__real *x = (const mirt__real *)s->x + (s->by_row ? i * s->n : i);
         double mean = 0, variance = 0;
         for (int64_t k = 0; k < count; k++) mean += x[k * step];
         if (count > 0) mean /= (double)count;
@@ -4600,11 +4632,10 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where
     (void)where;
     for (int64_t row = 0; row < s->rows; row++) {
         for (int64_t j = 0; j < s->n; j++) {
-            mirt__real y = mirt__ref_norm_hat(s, row, j);
-            if (s->gamma) y *= s->gamma[j];
-            if (s->beta) y += s->beta[j];
-            if (s->limit != 0) y = y < 0 ? 0 : y > s->limit ? s->limit : y;
-            s->y[row * s->n + j] = y;
+            const int64_t at = row * s->n + j;
+            mirt__real u = mirt__ref_norm_u(s, row, j);
+            if (s->add) u += ((const mirt__real *)s->add)[at];
+            ((mirt__real *)s->y)[at] = mirt__ref_activate(s->activation, u);
         }
     }
 }
@@ -4632,7 +4663,7 @@ static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     }
     const mirt__real mean = (mirt__real)(sum / (double)s->n), part = (mirt__real)(product / (double)s->n);
     for (int64_t j = 0; j < s->n; j++) {
-        s->y[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
+        ((mirt__real *)s->y)[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
     }
 }
 
@@ -4649,7 +4680,7 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
                 const mirt__real away = (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
                 dhat -= s->gamma ? away * s->gamma[j] : away;
             }
-            s->y[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
+            ((mirt__real *)s->y)[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
         }
     }
 }
@@ -4880,6 +4911,37 @@ static void mirt__common_binary_dense(const mirt__binary *args, const float *pa,
 }
 
 #undef MIRT__BINARY_CASE
+
+/* An activation's kernels; the gradient's second operand is the output of the first four, the input of the others. */
+typedef struct mirt__activation_kernels {
+    mirt__unary_kind unary;
+    mirt__binary_kind grad;
+    float scale;
+} mirt__activation_kernels;
+static const mirt__activation_kernels mirt__activation_kernel_table[MIRT__ACTIVATION_COUNT] = {
+    {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU, MIRT__RELU_GRAD, 0}, {MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
+    {MIRT__ACT_TANH, MIRT__TANH_GRAD, 0}, {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
+    {MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f}, {MIRT__ACT_ELU, MIRT__ELU_GRAD, 1}, {MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
+    {MIRT__ACT_SILU, MIRT__SILU_GRAD, 0}, {MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
+    {MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0}, {MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0}};
+
+MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count) {
+    mirt__unary u;
+    memset(&u, 0, sizeof u);
+    u.kind = mirt__activation_kernel_table[kind].unary;
+    u.scale = mirt__activation_kernel_table[kind].scale;
+    u.x = u.y = x;
+    mirt__common_unary_range(&u, 0, count, NULL);
+}
+
+MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
+    mirt__binary b;
+    memset(&b, 0, sizeof b);
+    b.kind = mirt__activation_kernel_table[kind].grad;
+    b.scale = mirt__activation_kernel_table[kind].scale;
+    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(kind, u, count);
+    mirt__common_binary_dense(&b, dy, u, u, count);
+}
 
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
 static const float *mirt__common_gather_line(const float *from, int64_t step, float *piece, int64_t count) {
@@ -5961,17 +6023,28 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 
 typedef struct mirt__common_norm {
     mirt__norm s;
-    float *part;    /* of each chunk `parts` rows of n: partial sums; or the factors of each column */
-    int parts;
+    const float *x, *dy;
+    float *factor, *offset; /* of u in each column: gamma, times 1 / sqrt(variance + epsilon) where that is a column's; beta */
+    float *part;            /* of each chunk some rows of n: partial sums; or factors of each column */
     int64_t chunks;
 } mirt__common_norm;
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, int parts) {
+static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
+
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where) {
     mirt__common_norm c;
     c.s = *args;
-    c.part = (float *)where->shared;
-    c.parts = parts;
+    c.x = (const float *)args->x;
+    c.dy = (const float *)args->dy;
+    c.factor = (float *)where->shared;
+    c.offset = c.factor + args->n;
+    c.part = c.offset + args->n;
     c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
+    for (int64_t j = 0; args->variance && j < args->n; j++) {
+        c.factor[j] = args->gamma ? args->gamma[j] : 1;
+        if (!args->by_row) c.factor[j] *= mirt__common_inverse(args, j);
+        c.offset[j] = args->beta ? args->beta[j] : 0;
+    }
     return c;
 }
 
@@ -5980,8 +6053,6 @@ static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk
     return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
 }
 
-static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
-
 /* Columns: the shift, then sums of the deviations from it and of their squares. */
 static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
@@ -5989,7 +6060,7 @@ static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t e
     (void)scratch;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         const int64_t rows = mirt__common_chunk_rows(c, chunk), first = rows < MIRT__NORM_SHIFT ? rows : MIRT__NORM_SHIFT;
-        const float *x = c->s.x + chunk * MIRT__REDUCE_CHUNK * n;
+        const float *x = c->x + chunk * MIRT__REDUCE_CHUNK * n;
         float *shift = c->part + chunk * 3 * n, *sum = shift + n, *square = sum + n;
         memset(shift, 0, (size_t)(3 * n) * sizeof(float));
         for (int64_t r = 0; r < first; r++) {
@@ -6046,7 +6117,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
     float d[MIRT__REDUCE_CHUNK], square[MIRT__REDUCE_CHUNK];
     (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n;
+        const float *x = c->x + row * n;
         const float shift = first > 0 ? (float)(mirt__common_lanes(x, first) / (double)first) : 0;
         double sum = 0, squares = 0;
         for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
@@ -6066,7 +6137,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
 }
 
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     if (args->by_row) {
         mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
         return;
@@ -6075,57 +6146,47 @@ MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_stats_finish, &c);
 }
 
-static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
+/* u of a row. */
+static void mirt__common_norm_row(const mirt__common_norm *c, int64_t row, float *to) {
     const int64_t n = c->s.n;
-    const float *factor = c->part, *offset = factor + n;
-    const float high = c->s.limit != 0 ? c->s.limit : INFINITY, low = c->s.limit != 0 ? 0 : -INFINITY;
-    (void)scratch;
-    for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *mean = c->s.mean;
-        float *y = c->s.y + row * n;
-        if (c->s.by_row) {
-            const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) {
-                const float value = (x[j] - middle) * inverse * factor[j] + offset[j];
-                y[j] = value < low ? low : value > high ? high : value;
-            }
-        } else {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) {
-                const float value = (x[j] - mean[j]) * factor[j] + offset[j];
-                y[j] = value < low ? low : value > high ? high : value;
-            }
-        }
+    const float *x = c->x + row * n, *mean = c->s.mean, *factor = c->factor, *offset = c->offset;
+    if (c->s.by_row) {
+        const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
+    } else {
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - mean[j]) * factor[j] + offset[j];
     }
 }
 
-/* gamma, times 1 / sqrt(variance + epsilon) where that is a column's. */
-static void mirt__common_norm_factors(const mirt__common_norm *c) {
-    for (int64_t j = 0; j < c->s.n; j++) {
-        c->part[j] = c->s.gamma ? c->s.gamma[j] : 1;
-        if (!c->s.by_row) c->part[j] *= mirt__common_inverse(&c->s, j);
+static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    for (int64_t row = begin; row < end; row++) {
+        float *y = (float *)c->s.y + row * n, *u = c->s.add ? (float *)scratch : y;
+        mirt__common_norm_row(c, row, u);
+        if (c->s.add) {
+            const float *add = (const float *)c->s.add + row * n;
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) y[j] = u[j] + add[j];
+        }
+        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->s.activation, y, n);
     }
 }
 
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
-    mirt__common_norm_factors(&c);
-    for (int64_t j = 0; j < args->n; j++) c.part[args->n + j] = args->beta ? args->beta[j] : 0;
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
-/* A row of dy: itself or, with what the clipping stops left out, a copy. */
+/* A row of dy: itself or a copy, times the activation's slope. */
 static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row, void *scratch) {
-    const int64_t n = c->s.n;
-    const float *dy = c->s.dy + row * n, limit = c->s.limit;
-    float *copy = (float *)scratch;
-    if (!c->s.clipped) return dy;
-    const float *y = c->s.clipped + row * n;
-    MIRT__INDEPENDENT
-    for (int64_t j = 0; j < n; j++) copy[j] = ((y[j] > 0) & (y[j] < limit)) ? dy[j] : 0;
-    return copy;
+    const float *dy = c->dy + row * c->s.n;
+    if (c->s.activation == MIRT_LINEAR) return dy;
+    mirt__common_norm_row(c, row, (float *)scratch);
+    mirt__common_slope(c->s.activation, dy, (float *)scratch, c->s.n);
+    return (const float *)scratch;
 }
 
 static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -6136,7 +6197,7 @@ static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64
         float *sum = c->part + chunk * 2 * n, *product = sum + n;
         memset(sum, 0, (size_t)(2 * n) * sizeof(float));
         for (int64_t row = first; row < first + rows; row++) {
-            const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
+            const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
             const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
@@ -6168,7 +6229,7 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
 }
 
 MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
 }
@@ -6176,10 +6237,10 @@ MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__w
 static void mirt__common_norm_back_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
-    const float *factor = c->part, *less = factor + n, *part = less + n, *mean = c->s.mean;
+    const float *factor = c->factor, *less = c->part, *part = less + n, *mean = c->s.mean;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
-        float *dx = c->s.y + row * n;
+        const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
+        float *dx = (float *)c->s.y + row * n;
         if (c->s.sum[0]) {
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] - less[j] - (x[j] - mean[j]) * part[j]) * factor[j];
@@ -6193,12 +6254,12 @@ static void mirt__common_norm_back_columns(const void *args, int64_t begin, int6
 static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
-    const float *factor = c->part;
+    const float *factor = c->factor;
     float dhat[MIRT__REDUCE_CHUNK], along[MIRT__REDUCE_CHUNK];
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
+        const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
         const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
-        float *dx = c->s.y + row * n;
+        float *dx = (float *)c->s.y + row * n;
         double sum = 0, product = 0;
         for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
             const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
@@ -6216,12 +6277,11 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
 }
 
 MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     const int64_t n = args->n;
-    mirt__common_norm_factors(&c);
     for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
-        c.part[n + j] = (float)((double)args->sum[0][j] / args->count);
-        c.part[2 * n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
+        c.part[j] = (float)((double)args->sum[0][j] / args->count);
+        c.part[n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
     }
     mirt__common_range(where, args->rows, mirt__common_step(n), args->by_row ? mirt__common_norm_back_rows : mirt__common_norm_back_columns, &c);
 }
@@ -13342,7 +13402,7 @@ typedef struct mirt__attrs {
     int64_t depth;
     bool bias;             /* fused: the input after the operands is a bias */
     mirt_activation_kind activation;      /* fused */
-    mirt_activation_kind mask_activation; /* fused: the last input is an activation's output */
+    mirt_activation_kind mask_activation; /* fused: times its slope; the last input is its output (normalization: known from x) */
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
@@ -13352,6 +13412,7 @@ typedef struct mirt__attrs {
     size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
     bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
+    bool residual;         /* normalization: the last input is added before the activation; set once gradients are recorded */
     bool batch_statistics; /* normalization: gradients flow through the statistics */
     bool synchronized;     /* normalization: the statistics are of the global batch */
     float epsilon;
@@ -15643,9 +15704,10 @@ MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int k
    last a.last_axes axes), a.epsilon.
    norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
    a.batch_statistics: the statistics are x's own, and the gradient flows through them;
-   a.synchronized: they are of all replicas' rows. norm_grad_sums: dy, x, mean, variance -> gradients
-   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx. Fused:
-   a.activation, relu or relu6; in the gradients, a.mask_activation and its output as the last input.
+   a.synchronized: they are of all replicas' rows. With a.residual the last
+   input is added before a.activation (elementwise). norm_grad_sums: dy, x, mean, variance, [gamma], [beta] -> gradients
+   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [beta], [the two sums] -> dx. dy counts times the
+   slope of a.mask_activation.
    batch_norm: see ops.h; also a.momentum, a.training. */
 
 /* Of an x of `shape`: the axes that gamma and beta have. */
@@ -15670,7 +15732,8 @@ static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s)
     s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
     s->by_row = node->a.last_axes > 0;
     s->epsilon = node->a.epsilon;
-    if (node->a.activation || node->a.mask_activation) s->limit = (mirt__real)(node->a.activation == MIRT_RELU6 || node->a.mask_activation == MIRT_RELU6 ? 6 : INFINITY);
+    s->activation = node->a.activation ? node->a.activation : node->a.mask_activation;
+    s->x_dtype = x->dtype;
 }
 
 static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
@@ -15715,7 +15778,7 @@ static bool mirt__norm_stats_shape(mirt__node *node) {
 static void mirt__norm_stats_run(const mirt__call *call) {
     mirt__norm s;
     mirt__norm_args(call->node, call->rows, &s);
-    s.x = (const mirt__real *)call->in[0];
+    s.x = call->in[0];
     for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
     call->kernels->norm_stats(&s, &call->where);
 }
@@ -15729,7 +15792,8 @@ static bool mirt__normalize_shape(mirt__node *node) {
     if (!mirt__norm_check(node)) return false;
     const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, node->a.last_axes);
     return mirt__norm_fits(node, 1, &stats, "mean") && mirt__norm_fits(node, 2, &stats, "variance") &&
-           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next, &last, "beta")) &&
+           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
+           (!node->a.residual || mirt__norm_fits(node, next, &node->in[0]->shape, "what is added")) &&
            mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
@@ -15737,21 +15801,25 @@ static void mirt__normalize_run(const mirt__call *call) {
     mirt__norm s;
     int next = 3;
     mirt__norm_args(call->node, call->rows, &s);
-    s.x = (const mirt__real *)call->in[0];
+    s.x = call->in[0];
     s.mean = (const mirt__real *)call->in[1];
     s.variance = (const mirt__real *)call->in[2];
     if (call->node->a.gamma) s.gamma = (const mirt__real *)call->in[next++];
-    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next];
-    s.y = (mirt__real *)call->out[0];
+    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next++];
+    if (call->node->a.residual) {
+        s.add = call->in[next];
+        s.add_dtype = call->node->in[next]->dtype;
+    }
+    s.y = call->out[0];
+    s.y_dtype = call->node->out[0]->dtype;
     call->kernels->normalize(&s, &call->where);
 }
 
-/* A gradient's node: with an activation its output comes last. */
+/* A gradient's node, of the activation too. */
 static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
     mirt__attrs a = node->a;
     a.mask_activation = a.activation;
     a.activation = MIRT_LINEAR;
-    if (a.mask_activation) in[count++] = node->out[0];
     return mirt__record(node->graph, id, &a, in, count);
 }
 
@@ -15759,7 +15827,7 @@ static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_te
 static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
     int count = 4;
-    if (node->a.gamma) in[count++] = node->in[3];
+    for (int i = 3; i < 3 + node->a.gamma + node->a.beta; i++) in[count++] = node->in[i];
     if (node->a.batch_statistics && !node->a.last_axes) {
         in[count] = sums->node->out[0];
         in[count + 1] = sums->node->out[1];
@@ -15772,9 +15840,10 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
 static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int gamma = 3, beta = 3 + node->a.gamma;
     const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
-    mirt_tensor *in[5] = {dy[0], node->in[0], node->in[1], node->in[2], NULL}, *sums = NULL;
+    mirt_tensor *in[6] = {dy[0], node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    for (int i = 3; i < beta + node->a.beta; i++) in[i + 1] = node->in[i];
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
-        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, 4);
+        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, beta + node->a.beta + 1);
         if (!sums) return false;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
@@ -15793,11 +15862,13 @@ static bool mirt__norm_grad_sums_shape(mirt__node *node) {
 
 static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     mirt__norm_args(call->node, call->rows, s);
-    s->dy = (const mirt__real *)call->in[0];
-    s->x = (const mirt__real *)call->in[1];
+    s->dy = call->in[0];
+    s->dy_dtype = call->node->in[0]->dtype;
+    s->x = call->in[1];
     s->mean = (const mirt__real *)call->in[2];
     s->variance = (const mirt__real *)call->in[3];
-    if (call->node->a.mask_activation) s->clipped = (const mirt__real *)call->in[call->node->num_in - 1];
+    if (call->node->a.gamma) s->gamma = (const mirt__real *)call->in[4];
+    if (call->node->a.beta) s->beta = (const mirt__real *)call->in[4 + call->node->a.gamma];
 }
 
 static void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -15814,14 +15885,14 @@ static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare
 
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const int sums = 4 + node->a.gamma, inputs = node->num_in - (node->a.mask_activation != MIRT_LINEAR);
+    const int sums = 4 + node->a.gamma + node->a.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
-    if (node->a.gamma) s.gamma = (const mirt__real *)call->in[4];
-    for (int i = 0; i < 2 && sums < inputs; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
     s.count = (double)s.rows;
     if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
-    s.y = (mirt__real *)call->out[0];
+    s.y = call->out[0];
+    s.y_dtype = node->out[0]->dtype;
     call->kernels->norm_grad_input(&s, &call->where);
 }
 
@@ -15829,7 +15900,7 @@ MIRT__TABLE mirt__op mirt__op_norm_grad_input = {
     "norm_grad_input", mirt__norm_grad_input_shape, NULL, mirt__norm_grad_input_run, mirt__norm_workspace, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta) : NULL;
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
 }
 
 /* x's statistics into in[1] and in[2]. */

@@ -884,16 +884,19 @@ static void resize_grad_run(const job *j, const mirt__kernels *k, const mirt__wh
 
 /* ---- normalization: sums of rows in chunks and doubles, quotients by square roots of at least 0.01 */
 
-enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA, N_LIMIT }; /* limit: in eighths */
+enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA, N_ACTIVATION, N_ADD }; /* N_ACTIVATION: of u */
 static const int32_t norm_shapes[][MAX_NUMBERS] = {
     {1, 1, 0, 0, 0}, {1, 1, 1, 1, 1}, {7, 5, 0, 1, 1}, {6, 5, 1, 1, 1}, {300, 3, 0, 1, 0}, {515, 17, 0, 0, 1}, {256, 64, 0, 1, 1},
     {5, 300, 1, 1, 0}, {9, 257, 1, 0, 1}, {260, 8, 1, 0, 0}, {3, 70, 0, 0, 0},
-    {9, 21, 0, 1, 1, 4}, {270, 9, 0, 0, 0, 2}, {9, 21, 1, 1, 0, 4}, {0, 4, 0, 1, 1}, {0, 4, 1, 1, 1}, {SHAPE_LARGE},
+    {9, 21, 0, 1, 1, MIRT_RELU}, {270, 9, 0, 0, 0, MIRT_RELU6}, {9, 21, 1, 1, 0, MIRT_RELU},
+    {9, 35, 0, 1, 1, MIRT_SILU}, {300, 17, 0, 1, 1, MIRT_SIGMOID}, {9, 21, 1, 1, 1, MIRT_TANH}, {7, 33, 0, 0, 1, MIRT_LEAKY_RELU, 1},
+    {5, 18, 0, 1, 1, MIRT_GELU}, {5, 20, 1, 1, 1, MIRT_SILU, 1}, {6, 19, 0, 1, 0, MIRT_ELU, 1}, {6, 19, 0, 1, 0, MIRT_HARD_SWISH},
+    {6, 19, 0, 1, 0, MIRT_HARD_SIGMOID}, {6, 19, 0, 1, 1, MIRT_SOFTPLUS}, {40, 64, 0, 1, 1, MIRT_RELU, 1}, {300, 100, 0, 1, 1, MIRT_RELU6, 1}, {0, 4, 0, 1, 1}, {0, 4, 1, 1, 1}, {SHAPE_LARGE},
     {1100, 130, 0, 1, 1}, {40, 1100, 1, 1, 1}, {SHAPE_END}};
 static int norm_rows_of(job *j, bool per_row, fill how, int64_t count) {
     return per_row ? row_input(j, how, count) : input(j, how, count * j->s[N_ROWS]);
 }
-/* x, dy, mean, variance, gamma, beta, the two sums and the clipped output, whether they are read or not. */
+/* x, dy, mean, variance, gamma, beta, the two sums and what is added, whether they are read or not. */
 static void norm_inputs(job *j, bool per_row) {
     const int64_t n = j->s[N_N];
     mirt__norm shape;
@@ -924,8 +927,7 @@ static mirt__norm norm_args(const job *j, bool per_row) {
     s.variance = (const float *)j->at[3];
     s.gamma = j->s[N_GAMMA] ? (const float *)j->at[4] : NULL;
     s.beta = j->s[N_BETA] ? (const float *)j->at[5] : NULL;
-    s.limit = (float)j->s[N_LIMIT] / 8;
-    if (j->s[N_LIMIT]) s.clipped = (const float *)j->at[8];
+    s.activation = (mirt_activation_kind)j->s[N_ACTIVATION];
     return s;
 }
 static void norm_stats_plan(job *j) {
@@ -946,6 +948,7 @@ static void normalize_plan(job *j) {
 }
 static void normalize_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__norm s = norm_args(j, true);
+    if (j->s[N_ADD]) s.add = (const float *)j->at[8];
     s.y = out_at(j, 9);
     k->normalize(&s, where);
 }

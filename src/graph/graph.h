@@ -56,7 +56,7 @@ typedef struct mirt__attrs {
     int64_t depth;
     bool bias;             /* fused: the input after the operands is a bias */
     mirt_activation_kind activation;      /* fused */
-    mirt_activation_kind mask_activation; /* fused: the last input is an activation's output */
+    mirt_activation_kind mask_activation; /* fused: times its slope; the last input is its output (normalization: known from x) */
     bool column_sum;       /* fused: a second output, the bias gradient */
     bool from_logits;
     uint64_t key;          /* of a random stream */
@@ -66,6 +66,7 @@ typedef struct mirt__attrs {
     size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
     bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
+    bool residual;         /* normalization: the last input is added before the activation; set once gradients are recorded */
     bool batch_statistics; /* normalization: gradients flow through the statistics */
     bool synchronized;     /* normalization: the statistics are of the global batch */
     float epsilon;

@@ -52,6 +52,9 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *where);
 MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
+/* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
+MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count);
+MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count);
 MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);

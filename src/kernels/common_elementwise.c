@@ -165,6 +165,37 @@ static void mirt__common_binary_dense(const mirt__binary *args, const float *pa,
 
 #undef MIRT__BINARY_CASE
 
+/* An activation's kernels; the gradient's second operand is the output of the first four, the input of the others. */
+typedef struct mirt__activation_kernels {
+    mirt__unary_kind unary;
+    mirt__binary_kind grad;
+    float scale;
+} mirt__activation_kernels;
+static const mirt__activation_kernels mirt__activation_kernel_table[MIRT__ACTIVATION_COUNT] = {
+    {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU, MIRT__RELU_GRAD, 0}, {MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
+    {MIRT__ACT_TANH, MIRT__TANH_GRAD, 0}, {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
+    {MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f}, {MIRT__ACT_ELU, MIRT__ELU_GRAD, 1}, {MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
+    {MIRT__ACT_SILU, MIRT__SILU_GRAD, 0}, {MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
+    {MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0}, {MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0}};
+
+MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count) {
+    mirt__unary u;
+    memset(&u, 0, sizeof u);
+    u.kind = mirt__activation_kernel_table[kind].unary;
+    u.scale = mirt__activation_kernel_table[kind].scale;
+    u.x = u.y = x;
+    mirt__common_unary_range(&u, 0, count, NULL);
+}
+
+MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
+    mirt__binary b;
+    memset(&b, 0, sizeof b);
+    b.kind = mirt__activation_kernel_table[kind].grad;
+    b.scale = mirt__activation_kernel_table[kind].scale;
+    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(kind, u, count);
+    mirt__common_binary_dense(&b, dy, u, u, count);
+}
+
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
 static const float *mirt__common_gather_line(const float *from, int64_t step, float *piece, int64_t count) {
     if (step == 1) return from;

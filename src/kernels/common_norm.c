@@ -13,17 +13,28 @@
 
 typedef struct mirt__common_norm {
     mirt__norm s;
-    float *part;    /* of each chunk `parts` rows of n: partial sums; or the factors of each column */
-    int parts;
+    const float *x, *dy;
+    float *factor, *offset; /* of u in each column: gamma, times 1 / sqrt(variance + epsilon) where that is a column's; beta */
+    float *part;            /* of each chunk some rows of n: partial sums; or factors of each column */
     int64_t chunks;
 } mirt__common_norm;
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, int parts) {
+static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
+
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where) {
     mirt__common_norm c;
     c.s = *args;
-    c.part = (float *)where->shared;
-    c.parts = parts;
+    c.x = (const float *)args->x;
+    c.dy = (const float *)args->dy;
+    c.factor = (float *)where->shared;
+    c.offset = c.factor + args->n;
+    c.part = c.offset + args->n;
     c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
+    for (int64_t j = 0; args->variance && j < args->n; j++) {
+        c.factor[j] = args->gamma ? args->gamma[j] : 1;
+        if (!args->by_row) c.factor[j] *= mirt__common_inverse(args, j);
+        c.offset[j] = args->beta ? args->beta[j] : 0;
+    }
     return c;
 }
 
@@ -32,8 +43,6 @@ static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk
     return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
 }
 
-static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
-
 /* Columns: the shift, then sums of the deviations from it and of their squares. */
 static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
@@ -41,7 +50,7 @@ static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t e
     (void)scratch;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         const int64_t rows = mirt__common_chunk_rows(c, chunk), first = rows < MIRT__NORM_SHIFT ? rows : MIRT__NORM_SHIFT;
-        const float *x = c->s.x + chunk * MIRT__REDUCE_CHUNK * n;
+        const float *x = c->x + chunk * MIRT__REDUCE_CHUNK * n;
         float *shift = c->part + chunk * 3 * n, *sum = shift + n, *square = sum + n;
         memset(shift, 0, (size_t)(3 * n) * sizeof(float));
         for (int64_t r = 0; r < first; r++) {
@@ -98,7 +107,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
     float d[MIRT__REDUCE_CHUNK], square[MIRT__REDUCE_CHUNK];
     (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n;
+        const float *x = c->x + row * n;
         const float shift = first > 0 ? (float)(mirt__common_lanes(x, first) / (double)first) : 0;
         double sum = 0, squares = 0;
         for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
@@ -118,7 +127,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
 }
 
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     if (args->by_row) {
         mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
         return;
@@ -127,57 +136,47 @@ MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_stats_finish, &c);
 }
 
-static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
+/* u of a row. */
+static void mirt__common_norm_row(const mirt__common_norm *c, int64_t row, float *to) {
     const int64_t n = c->s.n;
-    const float *factor = c->part, *offset = factor + n;
-    const float high = c->s.limit != 0 ? c->s.limit : INFINITY, low = c->s.limit != 0 ? 0 : -INFINITY;
-    (void)scratch;
-    for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *mean = c->s.mean;
-        float *y = c->s.y + row * n;
-        if (c->s.by_row) {
-            const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) {
-                const float value = (x[j] - middle) * inverse * factor[j] + offset[j];
-                y[j] = value < low ? low : value > high ? high : value;
-            }
-        } else {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) {
-                const float value = (x[j] - mean[j]) * factor[j] + offset[j];
-                y[j] = value < low ? low : value > high ? high : value;
-            }
-        }
+    const float *x = c->x + row * n, *mean = c->s.mean, *factor = c->factor, *offset = c->offset;
+    if (c->s.by_row) {
+        const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
+    } else {
+        MIRT__INDEPENDENT
+        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - mean[j]) * factor[j] + offset[j];
     }
 }
 
-/* gamma, times 1 / sqrt(variance + epsilon) where that is a column's. */
-static void mirt__common_norm_factors(const mirt__common_norm *c) {
-    for (int64_t j = 0; j < c->s.n; j++) {
-        c->part[j] = c->s.gamma ? c->s.gamma[j] : 1;
-        if (!c->s.by_row) c->part[j] *= mirt__common_inverse(&c->s, j);
+static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__common_norm *c = (const mirt__common_norm *)args;
+    const int64_t n = c->s.n;
+    for (int64_t row = begin; row < end; row++) {
+        float *y = (float *)c->s.y + row * n, *u = c->s.add ? (float *)scratch : y;
+        mirt__common_norm_row(c, row, u);
+        if (c->s.add) {
+            const float *add = (const float *)c->s.add + row * n;
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) y[j] = u[j] + add[j];
+        }
+        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->s.activation, y, n);
     }
 }
 
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
-    mirt__common_norm_factors(&c);
-    for (int64_t j = 0; j < args->n; j++) c.part[args->n + j] = args->beta ? args->beta[j] : 0;
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
-/* A row of dy: itself or, with what the clipping stops left out, a copy. */
+/* A row of dy: itself or a copy, times the activation's slope. */
 static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row, void *scratch) {
-    const int64_t n = c->s.n;
-    const float *dy = c->s.dy + row * n, limit = c->s.limit;
-    float *copy = (float *)scratch;
-    if (!c->s.clipped) return dy;
-    const float *y = c->s.clipped + row * n;
-    MIRT__INDEPENDENT
-    for (int64_t j = 0; j < n; j++) copy[j] = ((y[j] > 0) & (y[j] < limit)) ? dy[j] : 0;
-    return copy;
+    const float *dy = c->dy + row * c->s.n;
+    if (c->s.activation == MIRT_LINEAR) return dy;
+    mirt__common_norm_row(c, row, (float *)scratch);
+    mirt__common_slope(c->s.activation, dy, (float *)scratch, c->s.n);
+    return (const float *)scratch;
 }
 
 static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -188,7 +187,7 @@ static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64
         float *sum = c->part + chunk * 2 * n, *product = sum + n;
         memset(sum, 0, (size_t)(2 * n) * sizeof(float));
         for (int64_t row = first; row < first + rows; row++) {
-            const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
+            const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
             const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
@@ -220,7 +219,7 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
 }
 
 MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 2);
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
 }
@@ -228,10 +227,10 @@ MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__w
 static void mirt__common_norm_back_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
-    const float *factor = c->part, *less = factor + n, *part = less + n, *mean = c->s.mean;
+    const float *factor = c->factor, *less = c->part, *part = less + n, *mean = c->s.mean;
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
-        float *dx = c->s.y + row * n;
+        const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
+        float *dx = (float *)c->s.y + row * n;
         if (c->s.sum[0]) {
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] - less[j] - (x[j] - mean[j]) * part[j]) * factor[j];
@@ -245,12 +244,12 @@ static void mirt__common_norm_back_columns(const void *args, int64_t begin, int6
 static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_norm *c = (const mirt__common_norm *)args;
     const int64_t n = c->s.n;
-    const float *factor = c->part;
+    const float *factor = c->factor;
     float dhat[MIRT__REDUCE_CHUNK], along[MIRT__REDUCE_CHUNK];
     for (int64_t row = begin; row < end; row++) {
-        const float *x = c->s.x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
+        const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
         const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
-        float *dx = c->s.y + row * n;
+        float *dx = (float *)c->s.y + row * n;
         double sum = 0, product = 0;
         for (int64_t at = 0; at < n; at += MIRT__REDUCE_CHUNK) {
             const int64_t count = n - at < MIRT__REDUCE_CHUNK ? n - at : MIRT__REDUCE_CHUNK;
@@ -268,12 +267,11 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
 }
 
 MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, 3);
+    const mirt__common_norm c = mirt__common_norm_of(args, where);
     const int64_t n = args->n;
-    mirt__common_norm_factors(&c);
     for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
-        c.part[n + j] = (float)((double)args->sum[0][j] / args->count);
-        c.part[2 * n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
+        c.part[j] = (float)((double)args->sum[0][j] / args->count);
+        c.part[n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
     }
     mirt__common_range(where, args->rows, mirt__common_step(n), args->by_row ? mirt__common_norm_back_rows : mirt__common_norm_back_columns, &c);
 }

@@ -342,22 +342,23 @@ typedef struct mirt__resize {
     mirt__real *y;       /* gradient: dx */
 } mirt__resize;
 
-/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), y = hat * gamma + beta.
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u + add).
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
-   ascending order. With a `limit` (not 0) y is clipped to [0, limit], as relu and relu6 do, and dy counts only
-   where that y, `clipped`, lies between. */
+   ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may be add, dx may be dy. */
 typedef struct mirt__norm {
     int64_t rows, n;
     bool by_row;
     float epsilon;
-    const mirt__real *x, *mean, *variance, *gamma, *beta, *dy;
+    const mirt__real *mean, *variance, *gamma, *beta;
+    mirt_activation_kind activation;
+    const void *x, *dy, *add;
+    mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
     const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
     double count;
-    mirt__real limit;
-    const mirt__real *clipped; /* gradients */
-    mirt__real *y;      /* normalize; norm_grad_input: dx */
+    void *y;            /* normalize; norm_grad_input: dx */
     mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
 } mirt__norm;
 
@@ -435,7 +436,7 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* fo
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
-MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args); /* of the gradients */
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
 
 /* Images in one chunk of a weight gradient; a function of one image's shape alone. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);

@@ -40,9 +40,11 @@ extern const mirt__kernels mirt__kernels_reference;
 #define MIRT__KERNEL_TABLE static const
 #endif
 
-/* An activation (not softmax), and its derivative as a function of the activation's output. */
+/* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh)
+   and, of each, as one of its input. */
 MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
+MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
 MIRT__LIB void mirt__ref_gemm(const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *args, const mirt__where *where);

@@ -5,6 +5,33 @@
 /* The standard normal distribution: the probability of less than x. */
 static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
 
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+    switch (kind) {
+    case MIRT_RELU: return x < 0 ? 0 : x;
+    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
+    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
+    case MIRT_TANH: return mirt__tanh(x);
+    case MIRT_LEAKY_RELU: return x > 0 ? x : (mirt__real)0.2f * x;
+    case MIRT_ELU: return x > 0 ? x : mirt__expm1(x);
+    case MIRT_GELU: return x * mirt__ref_normal(x);
+    case MIRT_SILU: return x * mirt__ref_activate(MIRT_SIGMOID, x);
+    case MIRT_HARD_SIGMOID: return mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
+    case MIRT_HARD_SWISH: return x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
+    case MIRT_SOFTPLUS: return (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); /* log(1 + exp(x)) */
+    default: return x;
+    }
+}
+
+MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
+    switch (kind) {
+    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
+    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
+    case MIRT_SIGMOID: return y * (1 - y);
+    case MIRT_TANH: return 1 - y * y;
+    default: return 1;
+    }
+}
+
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
     (void)where;
     for (int64_t i = 0; i < u->count; i++) {
@@ -29,17 +56,17 @@ MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
         case MIRT__ACT_RELU6: u->y[i] = mirt__ref_activate(MIRT_RELU6, x); break;
         case MIRT__ACT_LEAKY_RELU: u->y[i] = x > 0 ? x : scale * x; break;
         case MIRT__ACT_ELU: u->y[i] = x > 0 ? x : scale * mirt__expm1(x); break;
-        case MIRT__ACT_GELU: u->y[i] = x * mirt__ref_normal(x); break;
-        case MIRT__ACT_SILU: u->y[i] = x * mirt__ref_activate(MIRT_SIGMOID, x); break;
-        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
-        case MIRT__ACT_HARD_SWISH: u->y[i] = x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6; break;
-        case MIRT__ACT_SOFTPLUS: u->y[i] = (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); break; /* log(1 + exp(x)) */
+        case MIRT__ACT_GELU: u->y[i] = mirt__ref_activate(MIRT_GELU, x); break;
+        case MIRT__ACT_SILU: u->y[i] = mirt__ref_activate(MIRT_SILU, x); break;
+        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_HARD_SIGMOID, x); break;
+        case MIRT__ACT_HARD_SWISH: u->y[i] = mirt__ref_activate(MIRT_HARD_SWISH, x); break;
+        case MIRT__ACT_SOFTPLUS: u->y[i] = mirt__ref_activate(MIRT_SOFTPLUS, x); break;
         }
     }
 }
 
 /* The derivatives of activations that are functions of the input x. */
-static mirt__real mirt__ref_slope(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
+static mirt__real mirt__ref_grad_of(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
     const mirt__real sigmoid = mirt__ref_activate(MIRT_SIGMOID, x), inside = x > -3 && x < 3 ? (mirt__real)1 : (mirt__real)0;
     switch (kind) {
     case MIRT__LEAKY_RELU_GRAD: return x > 0 ? 1 : scale;
@@ -55,6 +82,19 @@ static mirt__real mirt__ref_slope(mirt__binary_kind kind, mirt__real x, mirt__re
     }
 }
 
+MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
+    switch (kind) {
+    case MIRT_LEAKY_RELU: return mirt__ref_grad_of(MIRT__LEAKY_RELU_GRAD, x, (mirt__real)0.2f, 0);
+    case MIRT_ELU: return mirt__ref_grad_of(MIRT__ELU_GRAD, x, 1, 0);
+    case MIRT_GELU: return mirt__ref_grad_of(MIRT__GELU_GRAD, x, 0, 0);
+    case MIRT_SILU: return mirt__ref_grad_of(MIRT__SILU_GRAD, x, 0, 0);
+    case MIRT_HARD_SIGMOID: return mirt__ref_grad_of(MIRT__HARD_SIGMOID_GRAD, x, 0, 0);
+    case MIRT_HARD_SWISH: return mirt__ref_grad_of(MIRT__HARD_SWISH_GRAD, x, 0, 0);
+    case MIRT_SOFTPLUS: return mirt__ref_grad_of(MIRT__SOFTPLUS_GRAD, x, 0, 0);
+    default: return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
+    }
+}
+
 static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
     switch (args->kind) {
     case MIRT__ADD: return a + b;
@@ -67,7 +107,7 @@ static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mi
     case MIRT__RELU6_GRAD: return a * mirt__ref_derivative(MIRT_RELU6, b);
     case MIRT__MAXIMUM: return a >= b || a != a ? a : b;
     case MIRT__MINIMUM: return a <= b || a != a ? a : b;
-    default: return a * mirt__ref_slope(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
+    default: return a * mirt__ref_grad_of(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
     }
 }
 

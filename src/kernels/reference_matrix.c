@@ -2,26 +2,6 @@
 
 #include "reference.h"
 
-MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
-    switch (kind) {
-    case MIRT_RELU: return x < 0 ? 0 : x;
-    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
-    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
-    case MIRT_TANH: return mirt__tanh(x);
-    default: return x;
-    }
-}
-
-MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
-    switch (kind) {
-    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_SIGMOID: return y * (1 - y);
-    case MIRT_TANH: return 1 - y * y;
-    default: return 1;
-    }
-}
-
 /* What is stored in place of `sum` at position `at` of the output, which lies in column `column`. */
 static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
     if (e->bias) sum += e->bias[column];

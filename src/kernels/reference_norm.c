@@ -9,13 +9,19 @@ static mirt__real mirt__ref_norm_inverse(const mirt__norm *s, int64_t row, int64
 }
 
 static mirt__real mirt__ref_norm_hat(const mirt__norm *s, int64_t row, int64_t j) {
-    return (s->x[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
+    return (((const mirt__real *)s->x)[row * s->n + j] - s->mean[mirt__ref_norm_of(s, row, j)]) * mirt__ref_norm_inverse(s, row, j);
 }
 
-/* What comes back through the clipping. */
+static mirt__real mirt__ref_norm_u(const mirt__norm *s, int64_t row, int64_t j) {
+    mirt__real u = mirt__ref_norm_hat(s, row, j);
+    if (s->gamma) u *= s->gamma[j];
+    return s->beta ? u + s->beta[j] : u;
+}
+
+/* What comes back through the activation. */
 static mirt__real mirt__ref_norm_dy(const mirt__norm *s, int64_t row, int64_t j) {
-    const int64_t at = row * s->n + j;
-    return !s->clipped || (s->clipped[at] > 0 && s->clipped[at] < s->limit) ? s->dy[at] : 0;
+    const mirt__real dy = ((const mirt__real *)s->dy)[row * s->n + j];
+    return s->activation == MIRT_LINEAR ? dy : dy * mirt__ref_slope(s->activation, mirt__ref_norm_u(s, row, j));
 }
 
 /* The gradient of hat. */
@@ -27,7 +33,7 @@ MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *s, const mirt__where *wher
     const int64_t outputs = s->by_row ? s->rows : s->n, count = s->by_row ? s->n : s->rows, step = s->by_row ? 1 : s->n;
     (void)where;
     for (int64_t i = 0; i < outputs; i++) {
-        const mirt__real *x = s->x + (s->by_row ? i * s->n : i);
+        const mirt__real *x = (const mirt__real *)s->x + (s->by_row ? i * s->n : i);
         double mean = 0, variance = 0;
         for (int64_t k = 0; k < count; k++) mean += x[k * step];
         if (count > 0) mean /= (double)count;
@@ -42,11 +48,10 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *s, const mirt__where *where
     (void)where;
     for (int64_t row = 0; row < s->rows; row++) {
         for (int64_t j = 0; j < s->n; j++) {
-            mirt__real y = mirt__ref_norm_hat(s, row, j);
-            if (s->gamma) y *= s->gamma[j];
-            if (s->beta) y += s->beta[j];
-            if (s->limit != 0) y = y < 0 ? 0 : y > s->limit ? s->limit : y;
-            s->y[row * s->n + j] = y;
+            const int64_t at = row * s->n + j;
+            mirt__real u = mirt__ref_norm_u(s, row, j);
+            if (s->add) u += ((const mirt__real *)s->add)[at];
+            ((mirt__real *)s->y)[at] = mirt__ref_activate(s->activation, u);
         }
     }
 }
@@ -74,7 +79,7 @@ static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     }
     const mirt__real mean = (mirt__real)(sum / (double)s->n), part = (mirt__real)(product / (double)s->n);
     for (int64_t j = 0; j < s->n; j++) {
-        s->y[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
+        ((mirt__real *)s->y)[row * s->n + j] = (mirt__ref_norm_dhat(s, row, j) - mean - mirt__ref_norm_hat(s, row, j) * part) * mirt__ref_norm_inverse(s, row, j);
     }
 }
 
@@ -91,7 +96,7 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
                 const mirt__real away = (mirt__real)((s->sum[0][j] + mirt__ref_norm_hat(s, row, j) * s->sum[1][j]) / s->count);
                 dhat -= s->gamma ? away * s->gamma[j] : away;
             }
-            s->y[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
+            ((mirt__real *)s->y)[row * s->n + j] = dhat * mirt__ref_norm_inverse(s, row, j);
         }
     }
 }

@@ -101,13 +101,13 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
 }
 
-/* Three rows of n for each chunk of rows, or once. */
+/* Two rows of n, and three for each chunk of rows. */
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
-    return mirt__align_up((size_t)(chunks * 3 * args->n) * sizeof(mirt__real));
+    return mirt__align_up((size_t)((chunks * 3 + 2) * args->n) * sizeof(mirt__real));
 }
 
-/* A row of dy. */
+/* A row. */
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) { return mirt__align_up((size_t)args->n * sizeof(mirt__real)); }
 
 /* In units of a half output step, so that it is exact. */

@@ -3,9 +3,10 @@
    last a.last_axes axes), a.epsilon.
    norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
    a.batch_statistics: the statistics are x's own, and the gradient flows through them;
-   a.synchronized: they are of all replicas' rows. norm_grad_sums: dy, x, mean, variance -> gradients
-   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [the two sums] -> dx. Fused:
-   a.activation, relu or relu6; in the gradients, a.mask_activation and its output as the last input.
+   a.synchronized: they are of all replicas' rows. With a.residual the last
+   input is added before a.activation (elementwise). norm_grad_sums: dy, x, mean, variance, [gamma], [beta] -> gradients
+   of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [beta], [the two sums] -> dx. dy counts times the
+   slope of a.mask_activation.
    batch_norm: see ops.h; also a.momentum, a.training. */
 
 /* Of an x of `shape`: the axes that gamma and beta have. */
@@ -30,7 +31,8 @@ static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s)
     s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
     s->by_row = node->a.last_axes > 0;
     s->epsilon = node->a.epsilon;
-    if (node->a.activation || node->a.mask_activation) s->limit = (mirt__real)(node->a.activation == MIRT_RELU6 || node->a.mask_activation == MIRT_RELU6 ? 6 : INFINITY);
+    s->activation = node->a.activation ? node->a.activation : node->a.mask_activation;
+    s->x_dtype = x->dtype;
 }
 
 static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
@@ -75,7 +77,7 @@ static bool mirt__norm_stats_shape(mirt__node *node) {
 static void mirt__norm_stats_run(const mirt__call *call) {
     mirt__norm s;
     mirt__norm_args(call->node, call->rows, &s);
-    s.x = (const mirt__real *)call->in[0];
+    s.x = call->in[0];
     for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
     call->kernels->norm_stats(&s, &call->where);
 }
@@ -89,7 +91,8 @@ static bool mirt__normalize_shape(mirt__node *node) {
     if (!mirt__norm_check(node)) return false;
     const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, node->a.last_axes);
     return mirt__norm_fits(node, 1, &stats, "mean") && mirt__norm_fits(node, 2, &stats, "variance") &&
-           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next, &last, "beta")) &&
+           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
+           (!node->a.residual || mirt__norm_fits(node, next, &node->in[0]->shape, "what is added")) &&
            mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
@@ -97,21 +100,25 @@ static void mirt__normalize_run(const mirt__call *call) {
     mirt__norm s;
     int next = 3;
     mirt__norm_args(call->node, call->rows, &s);
-    s.x = (const mirt__real *)call->in[0];
+    s.x = call->in[0];
     s.mean = (const mirt__real *)call->in[1];
     s.variance = (const mirt__real *)call->in[2];
     if (call->node->a.gamma) s.gamma = (const mirt__real *)call->in[next++];
-    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next];
-    s.y = (mirt__real *)call->out[0];
+    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next++];
+    if (call->node->a.residual) {
+        s.add = call->in[next];
+        s.add_dtype = call->node->in[next]->dtype;
+    }
+    s.y = call->out[0];
+    s.y_dtype = call->node->out[0]->dtype;
     call->kernels->normalize(&s, &call->where);
 }
 
-/* A gradient's node: with an activation its output comes last. */
+/* A gradient's node, of the activation too. */
 static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
     mirt__attrs a = node->a;
     a.mask_activation = a.activation;
     a.activation = MIRT_LINEAR;
-    if (a.mask_activation) in[count++] = node->out[0];
     return mirt__record(node->graph, id, &a, in, count);
 }
 
@@ -119,7 +126,7 @@ static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_te
 static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
     int count = 4;
-    if (node->a.gamma) in[count++] = node->in[3];
+    for (int i = 3; i < 3 + node->a.gamma + node->a.beta; i++) in[count++] = node->in[i];
     if (node->a.batch_statistics && !node->a.last_axes) {
         in[count] = sums->node->out[0];
         in[count + 1] = sums->node->out[1];
@@ -132,9 +139,10 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
 static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int gamma = 3, beta = 3 + node->a.gamma;
     const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
-    mirt_tensor *in[5] = {dy[0], node->in[0], node->in[1], node->in[2], NULL}, *sums = NULL;
+    mirt_tensor *in[6] = {dy[0], node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    for (int i = 3; i < beta + node->a.beta; i++) in[i + 1] = node->in[i];
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
-        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, 4);
+        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, beta + node->a.beta + 1);
         if (!sums) return false;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
@@ -153,11 +161,13 @@ static bool mirt__norm_grad_sums_shape(mirt__node *node) {
 
 static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     mirt__norm_args(call->node, call->rows, s);
-    s->dy = (const mirt__real *)call->in[0];
-    s->x = (const mirt__real *)call->in[1];
+    s->dy = call->in[0];
+    s->dy_dtype = call->node->in[0]->dtype;
+    s->x = call->in[1];
     s->mean = (const mirt__real *)call->in[2];
     s->variance = (const mirt__real *)call->in[3];
-    if (call->node->a.mask_activation) s->clipped = (const mirt__real *)call->in[call->node->num_in - 1];
+    if (call->node->a.gamma) s->gamma = (const mirt__real *)call->in[4];
+    if (call->node->a.beta) s->beta = (const mirt__real *)call->in[4 + call->node->a.gamma];
 }
 
 static void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -174,14 +184,14 @@ static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare
 
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const int sums = 4 + node->a.gamma, inputs = node->num_in - (node->a.mask_activation != MIRT_LINEAR);
+    const int sums = 4 + node->a.gamma + node->a.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
-    if (node->a.gamma) s.gamma = (const mirt__real *)call->in[4];
-    for (int i = 0; i < 2 && sums < inputs; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
+    for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
     s.count = (double)s.rows;
     if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
-    s.y = (mirt__real *)call->out[0];
+    s.y = call->out[0];
+    s.y_dtype = node->out[0]->dtype;
     call->kernels->norm_grad_input(&s, &call->where);
 }
 
@@ -189,7 +199,7 @@ MIRT__TABLE mirt__op mirt__op_norm_grad_input = {
     "norm_grad_input", mirt__norm_grad_input_shape, NULL, mirt__norm_grad_input_run, mirt__norm_workspace, NULL, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta) : NULL;
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
 }
 
 /* x's statistics into in[1] and in[2]. */
