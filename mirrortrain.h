@@ -3067,7 +3067,7 @@ typedef struct mirt__update {
 } mirt__update;
 
 typedef struct mirt__kernels {
-    const char *name; /* "avx512", "avx2", "neon", "plain", "reference" */
+    const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
     bool half;        /* has instructions for products of bfloat16; without, they are emulated */
     void (*gemm)(const mirt__gemm *args, const mirt__where *where);
@@ -3278,6 +3278,7 @@ typedef struct mirt__tile {
     int64_t b_row;
     bool fresh; /* from zero, not from c */
 } mirt__tile;
+typedef void (*mirt__tile_fn)(const mirt__tile *tile);
 
 /* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
@@ -3304,10 +3305,24 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
+/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
+   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
+   floats; the pointers say float, but nothing reads one as a number. */
+typedef struct mirt__words {
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
+    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
+    void (*read_words)(float *to, const mirt__reader *reader, int64_t at, int64_t channels, int64_t pixels);
+    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
+    void (*read_pairs)(float *to, const mirt__reader *reader, int64_t at, int64_t next, int64_t channels, int64_t count);
+} mirt__words;
+
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
     int pool_vectors;         /* vectors of channels in pool_row */
-    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
     /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
@@ -3328,6 +3343,9 @@ typedef struct mirt__simd {
     /* dk[t][j] += x[t][j] * dy[j], fused */
     void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
     void (*accumulate)(float *into, const float *from, int64_t count);
+    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
+    void (*round)(float *x, int64_t count);
+    const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
 } mirt__simd;
 
 /* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
@@ -3370,7 +3388,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* The tables that simd.c makes. In the single header they are simply defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
-extern const mirt__kernels mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
+extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
 #endif
 
 /* c = a b, rows and columns of c in any regular place: the core of all drivers above. */
@@ -6418,7 +6436,10 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
 #define MIRT__K(name) mirt__##name##_avx512
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "avx512"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 /* AVX-512: sixteen lanes, masked tails. */
 #define MIRT__LANES 16
 #define MIRT__ROWS 6
@@ -6540,6 +6561,9 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
+#define MIRT__P(name) MIRT__K(name)
+#define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -6563,7 +6587,7 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -6571,7 +6595,7 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
@@ -6591,19 +6615,19 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
 #if MIRT__ROWS == 6
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
     MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
-     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
+     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
 #else
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
 #endif
 #define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
@@ -6620,6 +6644,25 @@ MIRT__TILES(4)
 #else /* six chains of one vector already keep the machine busy */
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__ADD
+#undef MIRT__STEP
+#undef MIRT__SPILL
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__PRODUCT
+#undef MIRT__NO_TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
     return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
@@ -6628,6 +6671,19 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
+MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
+    const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
+    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+}
+static void MIRT__K(round_range)(float *x, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) MIRT__K(store)(x + i, MIRT__K(round)(MIRT__K(load)(x + i)));
+    if (i < count) MIRT__K(store_some)(x + i, MIRT__K(round)(MIRT__K(load_some)(x + i, count - i)), count - i);
+}
+
 static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         for (int64_t p = 0; p < k; p++) {
@@ -6981,60 +7037,156 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 #undef MIRT__UPDATE_PARTS
-
-static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range)
+    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
-static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
-    mirt__fast_gemm(&MIRT__K(simd), args, where);
+static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
-    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
-    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
-    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
-    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(sgd_range));
 }
-static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
-static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
-MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME, false, false,
-    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
-    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, false, MIRT__HALF,
+    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
+    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
-    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
-#undef MIRT__VEC
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
+#endif
+/* Products of words of bfloat16 by the instructions of AVX512_BF16, beside the wrappers of AVX-512. */
+#define MIRT__P(name) mirt__word_##name
+#define MIRT__PRODUCT(x, b, sum) _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
+/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
+   and `vectors` the unused ones vanish. */
+#if MIRT__VECTORS == 4
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
+#else
+#define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
+#endif
+#if MIRT__ROWS == 6
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+#else
+#define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
+#define MIRT__EACH(X) \
+    MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) MIRT__EACH_VECTOR(X, 3)
+#endif
+#define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
+#define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
+#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+#define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
+#define MIRT__RELOAD(i, j) \
+    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__EACH_VECTOR(MIRT__ADD, i) \
+    }
+#define MIRT__SPILL(i, j) \
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH(MIRT__CLEAR)
+    if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
+    const float *b = tile->b;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    MIRT__EACH_VECTOR(MIRT__NO_B, 0)
+    for (int64_t r = 0; r < tile->run_count; r++) {
+        int64_t at = tile->runs[r].a;
+        for (int64_t left = tile->runs[r].length; left > 0; left--) {
+            MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
+            MIRT__EACH_ROW(MIRT__STEP)
+            at += a_step;
+            b += b_row;
+        }
+    }
+    MIRT__EACH(MIRT__SPILL)
+}
+
+#define MIRT__TILE(rows, vectors) \
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+#if MIRT__ROWS == 6
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
+    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
+     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
+#else
+#define MIRT__TILES(vectors) \
+    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
+#endif
+#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
+MIRT__TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16
+MIRT__TILES(2)
+#endif
+#if MIRT__VECTORS == 4
+MIRT__TILES(4)
+#endif
+#if MIRT__VECTORS == 2
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
+#elif MIRT__LANES < 16
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
@@ -7048,9 +7200,178 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
-#undef MIRT__TILE_NAMES
+#undef MIRT__PRODUCT
 #undef MIRT__NO_TILES
+#undef MIRT__TILE_NAMES
 #undef MIRT__TILE_TABLE
+#undef MIRT__P
+
+#define MIRT__WORD_BUFFER 1024 /* floats read at a time */
+
+/* (a[0], a[1]), (a[2], a[3]) .. (b[14], b[15]) */
+MIRT__INLINE __m512i mirt__word_neighbours(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
+/* (a[0], b[0]), (a[1], b[1]) .. */
+MIRT__INLINE __m512i mirt__word_pairs(__m512 a, __m512 b) {
+    const __m256i low = (__m256i)_mm512_cvtneps_pbh(a), high = (__m256i)_mm512_cvtneps_pbh(b);
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+}
+static void mirt__word_round(float *to, const float *from, int64_t count) {
+    int64_t i = 0;
+    for (; i + 32 <= count; i += 32) {
+        _mm512_storeu_si512(to + i / 2, mirt__word_neighbours(_mm512_loadu_ps(from + i), _mm512_loadu_ps(from + i + 16)));
+    }
+    const int64_t left = count - i;
+    if (left == 0) return;
+    const __m512 a = mirt__load_up_to_avx512(from + i, left), b = left > 16 ? mirt__load_some_avx512(from + i + 16, left - 16) : _mm512_setzero_ps();
+    _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbours(a, b));
+}
+
+static void mirt__word_copy_rows(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    for (int64_t j = 0; j < columns; j += 16) {
+        for (int64_t p = 0; p < k; p += 2) {
+            const float *row = from + p * from_row + j;
+            const __m512 a = mirt__load_up_to_avx512(row, columns - j);
+            const __m512 b = p + 1 < k ? mirt__load_up_to_avx512(row + from_row, columns - j) : _mm512_setzero_ps();
+            _mm512_storeu_si512(to + p / 2 * MIRT__PANEL + j, mirt__word_pairs(a, b));
+        }
+    }
+}
+static void mirt__word_transpose(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
+    float words[MIRT__PANEL * 32];
+    for (int64_t p = 0; p < k; p += 64) {
+        const int64_t length = k - p < 64 ? k - p : 64;
+        for (int64_t j = 0; j < columns; j++) mirt__word_round(words + j * 32, from + j * from_row + p, length);
+        mirt__transpose_avx512(to + p / 2 * MIRT__PANEL, words, 32, (length + 1) / 2, columns);
+    }
+}
+
+MIRT__INLINE bool mirt__word_ready(const mirt__reader *reader) {
+    return reader->dtype == MIRT__BFLOAT16 && !reader->affine && !reader->norm && !reader->gate && !reader->back;
+}
+/* How many of the `left` elements from `at` on are read next: whole pixels, or a part of one. */
+MIRT__INLINE int64_t mirt__word_take(int64_t at, int64_t left, int64_t channels) {
+    const int64_t place = at % channels, most = left < MIRT__WORD_BUFFER ? left : MIRT__WORD_BUFFER;
+    if (place == 0 && most >= channels) return most - most % channels;
+    return most < channels - place ? most : channels - place;
+}
+static void mirt__word_read_words(float *to, const mirt__reader *reader, int64_t at, int64_t channels, int64_t pixels) {
+    const bool ready = mirt__word_ready(reader), odd = channels % 2 != 0;
+    const uint16_t *data = (const uint16_t *)reader->data + at;
+    float buffer[MIRT__WORD_BUFFER];
+    if (ready && !odd) {
+        memcpy(to, data, (size_t)(pixels * channels) * sizeof(uint16_t));
+        return;
+    }
+    for (int64_t left = pixels * channels, take; left > 0; left -= take, at += take, data += take) {
+        take = ready ? channels : mirt__word_take(at, left, channels);
+        if (!ready) mirt__read_avx512(buffer, reader, at, take);
+        /* Where the channels are odd each pixel begins a word; a part of a pixel is even unless it is the last. */
+        const int64_t length = odd && take > channels ? channels : take;
+        for (int64_t i = 0; i < take; i += length, to += (length + 1) / 2) {
+            if (ready) {
+                memset(to + length / 2, 0, sizeof(float));
+                memcpy(to, data, (size_t)length * sizeof(uint16_t));
+            } else {
+                mirt__word_round(to, buffer + i, length);
+            }
+        }
+    }
+}
+static void mirt__word_read_pairs(float *to, const mirt__reader *reader, int64_t at, int64_t next, int64_t channels, int64_t count) {
+    const bool ready = mirt__word_ready(reader);
+    const uint16_t *data = (const uint16_t *)reader->data;
+    float buffer[2][MIRT__WORD_BUFFER];
+    for (int64_t i = 0, take; i < count; i += take) {
+        take = ready ? count : mirt__word_take(at + i, count - i, channels);
+        if (!ready) {
+            mirt__read_avx512(buffer[0], reader, at + i, take);
+            if (next >= 0) mirt__read_avx512(buffer[1], reader, next + i, take);
+        }
+        for (int64_t j = 0; j < take; j += 16) {
+            const __mmask16 some = mirt__first_avx512(take - j < 16 ? take - j : 16);
+            __m512i word;
+            if (ready) {
+                word = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, data + at + j));
+                if (next >= 0) {
+                    const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, data + next + j));
+                    word = _mm512_or_si512(word, _mm512_slli_epi32(high, 16));
+                }
+            } else {
+                const __m512 b = next >= 0 ? _mm512_maskz_loadu_ps(some, buffer[1] + j) : _mm512_setzero_ps();
+                word = mirt__word_pairs(_mm512_maskz_loadu_ps(some, buffer[0] + j), b);
+            }
+            _mm512_mask_storeu_epi32(to + i + j, some, word);
+        }
+    }
+}
+#undef MIRT__WORD_BUFFER
+
+static const mirt__words mirt__words_avx512bf16 = {
+    mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs
+};
+#define MIRT__T(name) mirt__##name##_avx512bf16
+#define MIRT__NAME "avx512bf16"
+#define MIRT__HALF true
+#define MIRT__WORDS &mirt__words_avx512bf16
+/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(lay_windows), MIRT__K(pool_windows),
+    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+};
+
+static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
+}
+static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(sgd_range));
+}
+static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(adam_range));
+}
+
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, false, MIRT__HALF,
+    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
+    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
+    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    mirt__common_reduce, mirt__common_reduce_max_grad,
+    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
+    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
+    mirt__common_resize, mirt__common_resize_grad,
+    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
+};
+
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+/* After all that is made of an instruction set's wrappers. */
+#undef MIRT__VEC
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -7059,7 +7380,6 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
-#undef MIRT__NAME
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
@@ -7069,7 +7389,10 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #pragma GCC target("avx2,fma")
 #endif
 #define MIRT__K(name) mirt__##name##_avx2
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "avx2"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 /* AVX2 with FMA: eight lanes. */
 #define MIRT__LANES 8
 #define MIRT__ROWS 6
@@ -7197,6 +7520,9 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
+#define MIRT__P(name) MIRT__K(name)
+#define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -7220,7 +7546,7 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -7228,7 +7554,7 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
@@ -7248,19 +7574,19 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
 #if MIRT__ROWS == 6
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
     MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
-     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
+     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
 #else
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
 #endif
 #define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
@@ -7277,6 +7603,25 @@ MIRT__TILES(4)
 #else /* six chains of one vector already keep the machine busy */
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__ADD
+#undef MIRT__STEP
+#undef MIRT__SPILL
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__PRODUCT
+#undef MIRT__NO_TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
     return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
@@ -7285,6 +7630,19 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
+MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
+    const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
+    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+}
+static void MIRT__K(round_range)(float *x, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) MIRT__K(store)(x + i, MIRT__K(round)(MIRT__K(load)(x + i)));
+    if (i < count) MIRT__K(store_some)(x + i, MIRT__K(round)(MIRT__K(load_some)(x + i, count - i)), count - i);
+}
+
 static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         for (int64_t p = 0; p < k; p++) {
@@ -7638,76 +7996,65 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 #undef MIRT__UPDATE_PARTS
-
-static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range)
+    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
-static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
-    mirt__fast_gemm(&MIRT__K(simd), args, where);
+static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
-    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
-    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
-    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
-    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(sgd_range));
 }
-static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
-static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
-MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME, false, false,
-    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
-    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, false, MIRT__HALF,
+    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
+    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
-    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+/* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH
-#undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__ROW_OF_B
-#undef MIRT__CLEAR
-#undef MIRT__RELOAD
-#undef MIRT__ADD
-#undef MIRT__STEP
-#undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILES
-#undef MIRT__TILE_NAMES
-#undef MIRT__NO_TILES
-#undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -7716,7 +8063,6 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
-#undef MIRT__NAME
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
@@ -7729,7 +8075,10 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #include <arm_neon.h>
 
 #define MIRT__K(name) mirt__##name##_neon
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "neon"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 /* NEON of 64-bit ARM: four lanes, thirty-two registers. */
 #define MIRT__LANES 4
 #define MIRT__ROWS 6
@@ -7819,6 +8168,9 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
+#define MIRT__P(name) MIRT__K(name)
+#define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -7842,7 +8194,7 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -7850,7 +8202,7 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
@@ -7870,19 +8222,19 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
 #if MIRT__ROWS == 6
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
     MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
-     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
+     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
 #else
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
 #endif
 #define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
@@ -7899,6 +8251,25 @@ MIRT__TILES(4)
 #else /* six chains of one vector already keep the machine busy */
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__ADD
+#undef MIRT__STEP
+#undef MIRT__SPILL
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__PRODUCT
+#undef MIRT__NO_TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
     return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
@@ -7907,6 +8278,19 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
+MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
+    const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
+    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+}
+static void MIRT__K(round_range)(float *x, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) MIRT__K(store)(x + i, MIRT__K(round)(MIRT__K(load)(x + i)));
+    if (i < count) MIRT__K(store_some)(x + i, MIRT__K(round)(MIRT__K(load_some)(x + i, count - i)), count - i);
+}
+
 static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         for (int64_t p = 0; p < k; p++) {
@@ -8260,76 +8644,65 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 #undef MIRT__UPDATE_PARTS
-
-static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range)
+    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
-static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
-    mirt__fast_gemm(&MIRT__K(simd), args, where);
+static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
-    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
-    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
-    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
-    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(sgd_range));
 }
-static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
-static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
-MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME, false, false,
-    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
-    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, false, MIRT__HALF,
+    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
+    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
-    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+/* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH
-#undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__ROW_OF_B
-#undef MIRT__CLEAR
-#undef MIRT__RELOAD
-#undef MIRT__ADD
-#undef MIRT__STEP
-#undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILES
-#undef MIRT__TILE_NAMES
-#undef MIRT__NO_TILES
-#undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -8338,11 +8711,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
-#undef MIRT__NAME
 #endif
 
 #define MIRT__K(name) mirt__##name##_plain
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "plain"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 /* Any machine: sixteen-byte vectors of the compiler, which are registers almost everywhere. */
 #define MIRT__LANES 4
 #define MIRT__ROWS 4
@@ -8451,6 +8826,9 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 /* The primitives of one instruction set, over its wrappers. MIRT__K(name) is name_<set>. */
 #define MIRT__VEC MIRT__K(vector)
 
+#define MIRT__P(name) MIRT__K(name)
+#define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -8474,7 +8852,7 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__K(fma)(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -8482,7 +8860,7 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
     }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
@@ -8502,19 +8880,19 @@ MIRT__INLINE void MIRT__K(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__K(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__K(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
 #if MIRT__ROWS == 6
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
     MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), \
-     MIRT__K(tile_4_##vectors), MIRT__K(tile_5_##vectors), MIRT__K(tile_6_##vectors)}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
+     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
 #else
 #define MIRT__TILES(vectors) \
     MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
-    {MIRT__K(tile_1_##vectors), MIRT__K(tile_2_##vectors), MIRT__K(tile_3_##vectors), MIRT__K(tile_4_##vectors), NULL, NULL}
+    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
 #endif
 #define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
 MIRT__TILES(1)
@@ -8531,6 +8909,25 @@ MIRT__TILES(4)
 #else /* six chains of one vector already keep the machine busy */
 #define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
 #endif
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+#undef MIRT__EACH_VECTOR
+#undef MIRT__EACH_ROW
+#undef MIRT__EACH
+#undef MIRT__ROW_OF_A
+#undef MIRT__NO_B
+#undef MIRT__ROW_OF_B
+#undef MIRT__CLEAR
+#undef MIRT__RELOAD
+#undef MIRT__ADD
+#undef MIRT__STEP
+#undef MIRT__SPILL
+#undef MIRT__TILE
+#undef MIRT__TILES
+#undef MIRT__PRODUCT
+#undef MIRT__NO_TILES
+#undef MIRT__TILE_NAMES
+#undef MIRT__TILE_TABLE
+#undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
     return n < MIRT__LANES ? MIRT__K(load_some)(p, n) : MIRT__K(load)(p);
@@ -8539,6 +8936,19 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
+/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
+MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
+    const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
+    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+}
+static void MIRT__K(round_range)(float *x, int64_t count) {
+    int64_t i = 0;
+    for (; i + MIRT__LANES <= count; i += MIRT__LANES) MIRT__K(store)(x + i, MIRT__K(round)(MIRT__K(load)(x + i)));
+    if (i < count) MIRT__K(store_some)(x + i, MIRT__K(round)(MIRT__K(load_some)(x + i, count - i)), count - i);
+}
+
 static void MIRT__K(copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     for (int64_t j = 0; j < columns; j += MIRT__LANES) {
         for (int64_t p = 0; p < k; p++) {
@@ -8892,76 +9302,65 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 #undef MIRT__UPDATE_PARTS
-
-static const mirt__simd MIRT__K(simd) = {
-    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__TILE_TABLE,
+/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+static const mirt__simd MIRT__T(simd) = {
+    MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range)
+    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
-static void MIRT__K(gemm)(const mirt__gemm *args, const mirt__where *where) {
-    mirt__fast_gemm(&MIRT__K(simd), args, where);
+static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
+    mirt__fast_gemm(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
-    mirt__fast_conv_forward(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_forward)(const mirt__conv_forward *args, const mirt__where *where) {
+    mirt__fast_conv_forward(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
-    mirt__fast_conv_input_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where) {
+    mirt__fast_conv_input_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
-    mirt__fast_conv_pool(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__fast_conv_pool(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
-    mirt__fast_conv_pool_weight_grad(&MIRT__K(simd), args, where);
+static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
 }
-static void MIRT__K(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
-    mirt__fast_accumulate(&MIRT__K(simd), into, from, count, where);
+static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
+    mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__K(sgd)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(sgd_range));
 }
-static void MIRT__K(adam)(const mirt__update *args, const mirt__where *where) {
+static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
-static void MIRT__K(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
+static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
-MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
-    MIRT__NAME, false, false,
-    MIRT__K(gemm), MIRT__K(conv_forward), MIRT__K(conv_input_grad), MIRT__K(conv_weight_grad),
-    MIRT__K(conv_pool), MIRT__K(conv_pool_weight_grad),
+MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
+    MIRT__NAME, false, MIRT__HALF,
+    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
+    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
     mirt__common_unary, mirt__common_binary, mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
     mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
-    mirt__common_accuracy, MIRT__K(dropout), mirt__common_cast, mirt__common_one_hot,
+    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
-    MIRT__K(accumulate), MIRT__K(sgd), MIRT__K(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
+#undef MIRT__T
+#undef MIRT__NAME
+#undef MIRT__HALF
+#undef MIRT__WORDS
+/* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__EACH_VECTOR
-#undef MIRT__EACH_ROW
-#undef MIRT__EACH
-#undef MIRT__ROW_OF_A
-#undef MIRT__NO_B
-#undef MIRT__ROW_OF_B
-#undef MIRT__CLEAR
-#undef MIRT__RELOAD
-#undef MIRT__ADD
-#undef MIRT__STEP
-#undef MIRT__SPILL
-#undef MIRT__TILE
-#undef MIRT__TILES
-#undef MIRT__TILE_NAMES
-#undef MIRT__NO_TILES
-#undef MIRT__TILE_TABLE
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -8970,7 +9369,6 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__K(kernels) = {
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
-#undef MIRT__NAME
 
 #if defined(__clang__)
 #pragma clang diagnostic pop
@@ -10034,7 +10432,7 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
 
 static const mirt__kernels *const mirt__select_tables[] = {
 #ifdef MIRT__TABLES_X86
-    &mirt__kernels_avx512, &mirt__kernels_avx2,
+    &mirt__kernels_avx512bf16, &mirt__kernels_avx512, &mirt__kernels_avx2,
 #endif
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
     &mirt__kernels_neon,
@@ -10053,7 +10451,7 @@ MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    first = avx512 ? 0 : avx2 ? 1 : 2;
+    first = avx512 && __builtin_cpu_supports("avx512bf16") ? 0 : avx512 ? 1 : avx2 ? 2 : 3;
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;

@@ -16,6 +16,7 @@ typedef struct mirt__tile {
     int64_t b_row;
     bool fresh; /* from zero, not from c */
 } mirt__tile;
+typedef void (*mirt__tile_fn)(const mirt__tile *tile);
 
 /* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
@@ -42,10 +43,24 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
+/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
+   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
+   floats; the pointers say float, but nothing reads one as a number. */
+typedef struct mirt__words {
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
+    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
+    void (*read_words)(float *to, const mirt__reader *reader, int64_t at, int64_t channels, int64_t pixels);
+    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
+    void (*read_pairs)(float *to, const mirt__reader *reader, int64_t at, int64_t next, int64_t channels, int64_t count);
+} mirt__words;
+
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
     int pool_vectors;         /* vectors of channels in pool_row */
-    void (*tile[3][MIRT__TILE_ROWS])(const mirt__tile *tile); /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
     /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
@@ -66,6 +81,9 @@ typedef struct mirt__simd {
     /* dk[t][j] += x[t][j] * dy[j], fused */
     void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
     void (*accumulate)(float *into, const float *from, int64_t count);
+    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
+    void (*round)(float *x, int64_t count);
+    const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
 } mirt__simd;
 
 /* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
@@ -108,7 +126,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* The tables that simd.c makes. In the single header they are simply defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
-extern const mirt__kernels mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
+extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
 #endif
 
 /* c = a b, rows and columns of c in any regular place: the core of all drivers above. */

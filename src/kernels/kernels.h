@@ -382,7 +382,7 @@ typedef struct mirt__update {
 } mirt__update;
 
 typedef struct mirt__kernels {
-    const char *name; /* "avx512", "avx2", "neon", "plain", "reference" */
+    const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
     bool half;        /* has instructions for products of bfloat16; without, they are emulated */
     void (*gemm)(const mirt__gemm *args, const mirt__where *where);

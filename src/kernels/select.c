@@ -9,7 +9,7 @@
 
 static const mirt__kernels *const mirt__select_tables[] = {
 #ifdef MIRT__TABLES_X86
-    &mirt__kernels_avx512, &mirt__kernels_avx2,
+    &mirt__kernels_avx512bf16, &mirt__kernels_avx512, &mirt__kernels_avx2,
 #endif
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
     &mirt__kernels_neon,
@@ -28,7 +28,7 @@ MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    first = avx512 ? 0 : avx2 ? 1 : 2;
+    first = avx512 && __builtin_cpu_supports("avx512bf16") ? 0 : avx512 ? 1 : avx2 ? 2 : 3;
 #endif
     *count = MIRT__COUNT(mirt__select_tables) - first;
     return mirt__select_tables + first;

@@ -28,12 +28,29 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
 #define MIRT__K(name) mirt__##name##_avx512
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "avx512"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 #include "simd_avx512.inc"
 #include "simd_transpose8.inc"
 #include "simd_text.inc"
-#undef MIRT__K
-#undef MIRT__NAME
+#include "simd_table.inc"
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
+#endif
+#include "simd_half.inc"
+#define MIRT__T(name) mirt__##name##_avx512bf16
+#define MIRT__NAME "avx512bf16"
+#define MIRT__HALF true
+#define MIRT__WORDS &mirt__words_avx512bf16
+#include "simd_table.inc"
+#include "simd_end.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
@@ -43,12 +60,15 @@
 #pragma GCC target("avx2,fma")
 #endif
 #define MIRT__K(name) mirt__##name##_avx2
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "avx2"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 #include "simd_avx2.inc"
 #include "simd_transpose8.inc"
 #include "simd_text.inc"
-#undef MIRT__K
-#undef MIRT__NAME
+#include "simd_table.inc"
+#include "simd_end.inc"
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
@@ -61,19 +81,25 @@
 #include <arm_neon.h>
 
 #define MIRT__K(name) mirt__##name##_neon
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "neon"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 #include "simd_neon.inc"
 #include "simd_text.inc"
-#undef MIRT__K
-#undef MIRT__NAME
+#include "simd_table.inc"
+#include "simd_end.inc"
 #endif
 
 #define MIRT__K(name) mirt__##name##_plain
+#define MIRT__T(name) MIRT__K(name)
 #define MIRT__NAME "plain"
+#define MIRT__HALF false
+#define MIRT__WORDS NULL
 #include "simd_plain.inc"
 #include "simd_text.inc"
-#undef MIRT__K
-#undef MIRT__NAME
+#include "simd_table.inc"
+#include "simd_end.inc"
 
 #include "optimize_end.inc"
 
