@@ -1,0 +1,210 @@
+/* The primitives of bfloat16 products against plain C. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "tap.h"
+
+/* To nearest, ties to even, by the definition: between the two neighbours of 8 significant bits. */
+static float rounded(float x) {
+    uint32_t bits;
+    float below, above;
+    if (x != x || x - x != 0.0f) return x;
+    memcpy(&bits, &x, 4);
+    const uint32_t low = bits & 0xffff0000u, high = low + 0x10000u;
+    memcpy(&below, &low, 4);
+    memcpy(&above, &high, 4);
+    if (above - above != 0.0f) return fabs((double)x) < 3.3961775292304957e38 ? below : above;
+    const double down = fabs((double)x - below), up = fabs((double)above - x);
+    return down < up || (down == up && (low & 0x10000u) == 0) ? below : above;
+}
+static uint32_t state = 1;
+static float number(void) {
+    state = state * 1664525u + 1013904223u;
+    return (float)(int32_t)state * (1.0f / 1073741824.0f);
+}
+static void fill(float *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) x[i] = number();
+}
+
+static void check_round(const mirt__kernels *table, const mirt__simd *simd) {
+    static const float special[] = {0.0f, -0.0f, 1.0f, 1.00390625f, 1.01171875f, -1.00390625f, 3.3895314e38f, 3.39e38f, 3.4e38f, -3.4e38f,
+                                    INFINITY, -INFINITY, 1e-38f, 1.00390637f, 1.00390613f, 65535.0f};
+    float x[77], y[77];
+    int wrong = 0;
+    for (int count = 1; count < 77; count++) {
+        for (int i = 0; i < 77; i++) x[i] = y[i] = i % 3 == 0 ? special[(i / 3 + count) % MIRT__COUNT(special)] : number() * 1e3f;
+        simd->round(y, count);
+        for (int i = 0; i < 77; i++) wrong += y[i] != (i < count ? rounded(x[i]) : x[i]);
+    }
+    uint32_t nan[4] = {0x7fffffffu, 0xffffffffu, 0x7f800001u, 0xff800001u};
+    memcpy(y, nan, sizeof nan);
+    simd->round(y, 4);
+    ok(wrong == 0 && y[0] != y[0] && y[1] != y[1] && y[2] != y[2] && y[3] != y[3], "%s rounds to nearest even", table->name);
+}
+
+#if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
+#define HAS_WORDS
+static uint16_t half_of(const float *words, int64_t i) {
+    uint16_t half;
+    memcpy(&half, (const char *)words + 2 * i, 2);
+    return half;
+}
+static float from_half(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static uint16_t to_half(float x) {
+    const float y = rounded(x);
+    uint32_t bits;
+    memcpy(&bits, &y, 4);
+    return (uint16_t)(bits >> 16);
+}
+
+/* Panels of k x columns from rows, or from columns, of b. */
+static void check_panels(const mirt__words *words) {
+    static const int64_t ks[] = {1, 2, 3, 16, 31, 63, 64, 65, 130}, columns[] = {1, 15, 16, 17, 33, 63, 64};
+    static float b[140 * 140], panel[70 * MIRT__PANEL];
+    int wrong[2] = {0, 0};
+    fill(b, MIRT__COUNT(b));
+    for (int i = 0; i < MIRT__COUNT(ks); i++) {
+        for (int j = 0; j < MIRT__COUNT(columns); j++) {
+            const int64_t filled = (columns[j] + 15) / 16 * 16;
+            for (int t = 0; t < 2; t++) {
+                memset(panel, 0xff, sizeof panel);
+                (t ? words->transpose : words->copy_rows)(panel, b, 140, ks[i], columns[j]);
+                for (int64_t p = 0; p < (ks[i] + 1) / 2 * 2; p++) {
+                    for (int64_t c = 0; c < (t ? columns[j] : filled); c++) {
+                        const float want = p < ks[i] && c < columns[j] ? rounded(t ? b[c * 140 + p] : b[p * 140 + c]) : 0.0f;
+                        wrong[t] += from_half(half_of(panel, (p / 2 * MIRT__PANEL + c) * 2 + p % 2)) != want;
+                    }
+                }
+            }
+        }
+    }
+    ok(wrong[0] == 0, "words of rows");
+    ok(wrong[1] == 0, "words of columns");
+}
+
+/* All heights and widths, two runs, from zero and on top of what is there. */
+static void check_tiles(const mirt__words *words) {
+    static float a[6 * 300], b[150 * 64], c[6 * 64], strip[6 * 150], panel[150 * MIRT__PANEL];
+    double worst = 0.0;
+    for (int kind = 0; kind < 3; kind++) {
+        for (int rows = 1; rows <= MIRT__TILE_ROWS && words->tile[kind][rows - 1]; rows++) {
+            for (int fresh = 0; fresh < 2; fresh++) {
+                fill(a, MIRT__COUNT(a));
+                fill(b, MIRT__COUNT(b));
+                fill(c, MIRT__COUNT(c));
+                static float before[6 * 64];
+                memcpy(before, c, sizeof c);
+                mirt__tile tile;
+                memset(&tile, 0, sizeof tile);
+                const mirt__run runs[2] = {{3, 0, 20}, {40, 0, 55}};
+                mirt__reader reader;
+                memset(&reader, 0, sizeof reader);
+                reader.data = a;
+                for (int i = 0; i < 6; i++) words->read_words(strip + i * 150, &reader, i * 300, 300, 1);
+                words->copy_rows(panel, b, 64, 150, 64);
+                for (int i = 0; i < rows; i++) {
+                    tile.a[i] = strip + i * 150;
+                    tile.c[i] = c + i * 64;
+                }
+                tile.runs = runs;
+                tile.run_count = 2;
+                tile.a_step = 1;
+                tile.b = panel;
+                tile.b_row = MIRT__PANEL;
+                tile.fresh = fresh != 0;
+                words->tile[kind][rows - 1](&tile);
+                for (int i = 0; i < 6; i++) {
+                    for (int j = 0; j < 64; j++) {
+                        double sum = fresh && i < rows && j < 16 << kind ? 0.0 : before[i * 64 + j], size = 1.0;
+                        for (int p = 0; i < rows && j < 16 << kind && p < 150; p++) {
+                            const int at = p < 40 ? 6 + p : 80 + p - 40;
+                            const double part = (double)rounded(a[i * 300 + at]) * rounded(b[p * 64 + j]);
+                            sum += part;
+                            size += fabs(part);
+                        }
+                        const double error = fabs(c[i * 64 + j] - sum) / size;
+                        if (!(error <= worst)) worst = error;
+                    }
+                }
+            }
+        }
+    }
+    ok(worst < 1e-6, "tiles of words: %.1e", worst);
+}
+
+static void check_reads(const mirt__words *words) {
+    static const int64_t channels[] = {1, 2, 3, 8, 15, 16, 24, 31, 33, 96, 1023, 1024, 1026, 1500, 1501};
+    static float x[40000], strip[20100];
+    static uint16_t half[40000];
+    int wrong[2] = {0, 0};
+    fill(x, MIRT__COUNT(x));
+    for (int i = 0; i < 40000; i++) half[i] = to_half(x[i]);
+    for (int dtype = 0; dtype < 3; dtype++) {
+        mirt__reader reader;
+        memset(&reader, 0, sizeof reader);
+        reader.data = dtype == 1 ? (const void *)half : (const void *)x;
+        reader.dtype = dtype == 1 ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+        reader.affine = dtype == 2;
+        reader.scale = 0.5f;
+        reader.offset = 0.25f;
+        for (int i = 0; i < MIRT__COUNT(channels); i++) {
+            const int64_t n = channels[i], wide = (n + 1) / 2, pixels = n > 200 ? 7 : 43, first = 2 * n;
+            memset(strip, 0xff, sizeof strip);
+            words->read_words(strip, &reader, first, n, pixels);
+            for (int64_t p = 0; p < pixels; p++) {
+                for (int64_t c = 0; c < 2 * wide; c++) {
+                    const float from = c < n ? x[first + p * n + c] : 0.0f;
+                    const float want = c < n ? rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from) : 0.0f;
+                    wrong[0] += from_half(half_of(strip, p * 2 * wide + c)) != want;
+                }
+            }
+            wrong[0] += half_of(strip, pixels * 2 * wide) != 0xffff;
+            for (int lonely = 0; lonely < 2; lonely++) {
+                for (int part = 0; part < 2; part++) {
+                    const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels, next = lonely ? -1 : 9 * n + skip;
+                    memset(strip, 0xff, sizeof strip);
+                    words->read_pairs(strip, &reader, first + skip, next, n, count);
+                    for (int64_t j = 0; j < 2 * count; j++) {
+                        const float from = j % 2 == 0 ? x[first + skip + j / 2] : lonely ? 0.0f : x[next + j / 2];
+                        const float want = j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);
+                        wrong[1] += from_half(half_of(strip, j)) != want;
+                    }
+                    wrong[1] += half_of(strip, 2 * count) != 0xffff;
+                }
+            }
+        }
+    }
+    ok(wrong[0] == 0, "words of neighbouring channels");
+    ok(wrong[1] == 0, "words of two pixels");
+}
+#endif
+
+int main(void) {
+    int count;
+    const mirt__kernels *const *table = mirt__kernel_tables(&count);
+    for (int i = 0; i < count; i++) {
+        const mirt__simd *simd = NULL;
+        if (table[i] == &mirt__kernels_plain) simd = &mirt__simd_plain;
+#ifdef HAS_WORDS
+        if (table[i] == &mirt__kernels_avx2) simd = &mirt__simd_avx2;
+        if (table[i] == &mirt__kernels_avx512) simd = &mirt__simd_avx512;
+        if (table[i] == &mirt__kernels_avx512bf16) simd = &mirt__simd_avx512bf16;
+#elif !defined(MIRRORTRAIN_NO_SIMD) && defined(__aarch64__)
+        if (table[i] == &mirt__kernels_neon) simd = &mirt__simd_neon;
+#endif
+        if (!simd) continue;
+        check_round(table[i], simd);
+        ok(table[i]->half == (simd->words != NULL), "%s has %sinstructions for bfloat16", table[i]->name, simd->words ? "" : "no ");
+#ifdef HAS_WORDS
+        if (!simd->words) continue;
+        check_panels(simd->words);
+        check_tiles(simd->words);
+        check_reads(simd->words);
+#endif
+    }
+    done_testing();
+}
