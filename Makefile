@@ -9,7 +9,8 @@
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
 # make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
-# make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
+# make bench        ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
+#                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
 # make install       the header and the program, below PREFIX
 #
 # Every variable may be set on the command line: make CC=clang CFLAGS="-O2 -g".
@@ -19,6 +20,8 @@ CFLAGS = -O2
 LDLIBS = -lm -lpthread
 JOBS = 2
 PEER_PYTHON = python3
+BENCH =
+BENCH_FLAGS =
 FUZZ_CC = clang
 FUZZ_SECONDS = 60
 FUZZ_SEQUENCES = 10000
@@ -117,7 +120,7 @@ build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
 	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ $(LDLIBS)
 
 bench: build/mirrortrain
-	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py
+	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
 install: build/mirrortrain
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include

@@ -1,161 +1,91 @@
 #!/usr/bin/env python3
-"""Training rate of mirrortrain's MNIST convnet beside TensorFlow's and PyTorch's, in one run:
-windows of each take turns, medians are compared. Writes the figures to a JSON file.
+"""mirrortrain beside TensorFlow and PyTorch in one run: windows of each take turns, medians are compared.
+Writes the figures to a JSON file, and tables to a Markdown file beside it or into a document.
 
-All train the same network in float32 with Adam at the same global batch. Ours shuffles all of the
-data, converts its bytes and reports accuracy in every step, and its clock leaves out reading the files;
-the peers take float32 batches from memory, in order, and only Keras' fit reports accuracy.
+  bench.py --peer-python "ENV_TF/bin/python ENV_TORCH/bin/python" mobilenet_v2 resnet50
 
-  bench.py --data DIR --peer-python "ENV_TF/bin/python ENV_TORCH/bin/python"
+Sections: mnist (the convnet of the tutorial, from its files), mobilenet_v2, resnet50, efficientnet_v2_m (frozen,
+forward), devices (two mirrored devices of one core against one of two). Without names: all of them.
 """
 import argparse
 import json
 import os
-import platform
-import re
-import statistics
 import subprocess
 import sys
+import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import common
+import mnist
+import networks
 
-
-def cpu_name():
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+SECTIONS = {"mnist": mnist.run, **{name: networks.run for name in networks.NETWORKS}, "devices": networks.run_devices}
+BEGIN, END = "<!-- written by bench.py -->\n", "<!-- to here -->\n"
 
 
-class Ours:
-    """One setting of the mirrortrain program at one batch."""
-
-    def __init__(self, args, name, batch, flags, core=None):
-        self.name, self.batch, self.core = name, batch, core
-        self.command = args.ours.split() + ["fit", "--model", "mnist", "--batch", str(batch), "--epochs", "1000"]
-        self.command += flags
-        self.command += ["--data", args.data] if args.data else []
-        self.rate = self.fit(200)  # also finds how many steps fill a window
-        self.rates = []
-
-    def fit(self, steps):
-        # One device of one core has the other core for nothing, not even for the thread that prefetches.
-        pin = None if self.core is None else lambda: os.sched_setaffinity(0, {self.core})
-        result = subprocess.run(self.command + ["--max-steps", str(steps)], capture_output=True, text=True, preexec_fn=pin)
-        found = re.search(r"images_per_second=(\S+)", (result.stdout.strip().splitlines() or [""])[-1])
-        if result.returncode or not found:
-            sys.exit("bench: %s\n%s" % (" ".join(self.command), result.stderr.strip() or "no final line"))
-        return float(found.group(1))
-
-    def window(self, seconds):
-        self.rates.append(self.fit(max(1, int(self.rate * seconds / self.batch))))
-
-
-class Peer:
-    """One mode of a peer at one batch, in a process that several of them share."""
-
-    def __init__(self, process, name, batch, mode):
-        self.process, self.name, self.batch, self.mode, self.rates = process, name, batch, mode, []
-
-    def window(self, seconds):
-        self.process.stdin.write("%d %g %s\n" % (self.batch, seconds, self.mode))
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            sys.exit("bench: %s ended early" % self.name)
-        self.rates.append(float(answer))
-
-
-def start_peer(python, module, script, args):
-    """Starts a peer's script and lets it find its best modes; returns its runners, none without
-    the package."""
-    look = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('%s'))" % module
-    try:
-        if subprocess.run([python, "-c", look], capture_output=True).returncode:
-            return None
-    except OSError as error:
-        sys.exit("bench: --peer-python %s does not run: %s" % (python, error))
-    command = [python, os.path.join(HERE, script), "--serve", "--batch", ",".join(map(str, args.batch)),
-               "--threads", str(args.cores), "--seconds", "2"] + (["--mnist", args.data] if args.data else [])
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                               text=True)
-    runners, trials = [], []
-    for line in process.stdout:
-        if line.strip() == "ready":
-            break
-        row = json.loads(line)
-        trials.append(row)
-        name = "%s %s" % (row["peer"], row["version"])
-        # Keras' fit is what its users call; the two fastest modes are what the library can do.
-        if row.get("final") or row["mode"] == "fit":
-            if (row["batch"], row["mode"]) not in [(r.batch, r.mode) for r in runners]:
-                runners.append(Peer(process, "%s, %s" % (name, row["mode"]), row["batch"], row["mode"]))
-    print("%s: %s" % (module, "measured %d settings" % len(trials) if runners else "failed"), flush=True)
-    return process, runners, trials
-
-
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=" ".join(SECTIONS))
     parser.add_argument("--ours", default="build/mirrortrain", help="the program's command")
     parser.add_argument("--data", default=os.environ.get("MIRT_MNIST_DIR"),
                         help="directory with MNIST's files; drawn digits and random pixels without it")
     parser.add_argument("--peer-python", default=os.environ.get("PEER_PYTHON", ""),
                         help="interpreters with tensorflow or torch, separated by spaces or colons")
-    parser.add_argument("--batch", default="64,128", type=lambda text: [int(b) for b in text.split(",")])
-    parser.add_argument("--seconds", type=float, default=1, help="of one window")
+    parser.add_argument("--seconds", type=float, help="of one window; default 1 for mnist, 5 for the others")
     parser.add_argument("--repeat", type=int, default=5, help="windows of each")
+    parser.add_argument("--quick", action="store_true", help="few, short windows, and only the peers' usual settings")
+    parser.add_argument("--size", type=int, default=224, help="of the networks' images")
+    parser.add_argument("--limit", type=float, default=400, help="seconds a peer's setting may take to get warm")
     parser.add_argument("--out", default="build/bench.json")
+    parser.add_argument("--document", help="a Markdown file whose part between two marks is replaced by the tables")
     args = parser.parse_args()
-    args.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    unknown = [name for name in args.sections if name not in SECTIONS]
+    if unknown:
+        parser.error("there is no section %s; there are %s" % (", ".join(unknown), ", ".join(SECTIONS)))
+    if args.quick:
+        args.repeat, args.seconds = min(args.repeat, 2), min(args.seconds or 1, 1)
+    return args
 
+
+def write_document(path, tables):
+    with open(path) as file:
+        text = file.read()
+    if BEGIN not in text or END not in text:
+        sys.exit("bench: %s has no part between %r and %r" % (path, BEGIN.strip(), END.strip()))
+    head, rest = text.split(BEGIN, 1)
+    with open(path, "w") as file:
+        file.write(head + BEGIN + tables + END + rest.split(END, 1)[1])
+
+
+def main():
+    args = parse()
     try:
         subprocess.run(args.ours.split() + ["--version"], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         sys.exit("bench: %s does not run: %s" % (args.ours, error))
-
     load = os.getloadavg()[0]  # of others: our own work comes after
-    peers = []
-    for module, script in (("tensorflow", "peer_tensorflow.py"), ("torch", "peer_pytorch.py")):
-        found = None
-        for python in re.split(r"[\s:]+", args.peer_python.strip()):
-            found = found or (start_peer(python, module, script, args) if python else None)
-        if found:
-            peers.append(found)
-        else:
-            print("%s: skipped, no interpreter in --peer-python (PEER_PYTHON) has it" % module)
+    peers = common.find_peers(args.peer_python)
+    for package in common.PACKAGES:
+        if package not in peers:
+            common.note("%s is left out: no interpreter in --peer-python (PEER_PYTHON) has it" % package)
 
-    table = []
-    for batch in args.batch:
-        runners = [Ours(args, "mirrortrain, 2 devices", batch, ["--devices", "2", "--threads", "1"]),
-                   Ours(args, "mirrortrain, 1 device", batch, ["--devices", "1", "--threads", "1", "--replicas", "2"],
-                        core=min(os.sched_getaffinity(0)))]
-        runners += [r for _, group, _ in peers for r in group if r.batch == batch]
-        for _ in range(args.repeat):
-            for runner in runners:
-                runner.window(args.seconds)
-        ours = statistics.median(runners[0].rates)
-        for runner in runners:
-            rate = statistics.median(runner.rates)
-            table.append({"batch": batch, "name": runner.name, "images_per_second": round(rate, 1),
-                          "lowest": min(runner.rates), "highest": max(runner.rates),
-                          "two_devices_to_this": round(ours / rate, 3)})
-    for process, _, _ in peers:
-        process.stdin.close()
-        process.wait()
+    about = "%s, %d cores, %s, load before %.1f" % (common.cpu_name(), common.cores(), time.strftime("%Y-%m-%d"), load)
+    results, tables = {}, about + "\n"
+    for name in args.sections or SECTIONS:
+        common.note(name)
+        results[name], table = SECTIONS[name](name, args, peers)
+        tables += "\n" + table
+        print("\n" + table, flush=True)
+    print(about)
 
-    print("\nMNIST convnet, training images per second, median of %d windows of %g s; %s, %d cores, load before %.1f"
-          % (args.repeat, args.seconds, cpu_name(), args.cores, load))
-    print("%-6s %-58s %10s %21s %9s" % ("batch", "", "images/s", "lowest .. highest", "ours is"))
-    for row in table:
-        print("%-6d %-58s %10.0f %10.0f..%9.0f %8.2fx" % (row["batch"], row["name"], row["images_per_second"],
-                                                         row["lowest"], row["highest"], row["two_devices_to_this"]))
     os.makedirs(os.path.dirname(args.out) or ".", exist_ok=True)
     with open(args.out, "w") as file:
-        json.dump({"cpu": cpu_name(), "cores": args.cores, "load": load, "seconds": args.seconds,
-                   "repeat": args.repeat, "table": table,
-                   "peer_settings": [row for _, _, trials in peers for row in trials]}, file, indent=1)
-    print("written to %s" % args.out)
+        json.dump({"cpu": common.cpu_name(), "cores": common.cores(), "load": load, "repeat": args.repeat, "quick": args.quick,
+                   "sections": results}, file, indent=1)
+    with open(os.path.splitext(args.out)[0] + ".md", "w") as file:
+        file.write(tables)
+    if args.document:
+        write_document(args.document, tables)
+    print("written to %s%s" % (args.out, " and " + args.document if args.document else ""))
 
 
 main()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training rate of the MNIST convnet in PyTorch on this machine's CPU, in its fastest settings.
 Prints one JSON line a setting, and the two fastest again, longer, with "final": true."""
-from peer_common import arguments, digits, measure
+from peer_mnist import arguments, digits, measure
 
 import torch
 from torch import nn

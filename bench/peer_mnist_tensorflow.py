@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from peer_common import arguments, digits, measure, window
+from peer_mnist import arguments, digits, measure, window
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
