@@ -252,7 +252,7 @@
    header. With gcc it optimizes its kernels itself; with clang compile it at -O2
    or above. -march is never needed: the processor is asked at run time.
 
-   Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
+   Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512, avx512bf16,
    reference) picks the kernels, MIRT_CORES the number of cores to pretend.
 */
 #ifndef MIRRORTRAIN_H
@@ -3142,7 +3142,7 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 #define MIRT__PANEL 64       /* columns of b handled at a time; a multiple of every vector length */
 #define MIRT__BLOCK_K 512    /* steps of k between spills: a panel of b stays in L2 */
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
-#define MIRT__TILE_ROWS 6    /* the most rows of c in registers */
+#define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
@@ -3310,6 +3310,7 @@ typedef struct mirt__pool_windows {
    floats; the pointers say float, but nothing reads one as a number. */
 typedef struct mirt__words {
     const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
+    int tall;                                     /* rows of a tile of two vectors, at most; of others: as in mirt__simd */
     /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
@@ -6571,11 +6572,20 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #else
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
 #endif
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+#define MIRT__EACH_LOW_ROW(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#define MIRT__EACH_LOW(X) \
+    X(6, 0) X(6, 1) X(7, 0) X(7, 1) X(8, 0) X(8, 1) X(9, 0) X(9, 1) \
+    X(10, 0) X(10, 1) X(11, 0) X(11, 1) X(12, 0) X(12, 1) X(13, 0) X(13, 1)
+#else
+#define MIRT__EACH_LOW_ROW(X)
+#define MIRT__EACH_LOW(X)
+#endif
 #if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
-    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5) MIRT__EACH_LOW(X)
 #else
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
 #define MIRT__EACH(X) \
@@ -6593,10 +6603,16 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
+#define MIRT__LOW_STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
+    }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
@@ -6607,6 +6623,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
+            MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
             at += a_step;
             b += b_row;
         }
@@ -6616,38 +6633,48 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 
 #define MIRT__TILE(rows, vectors) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+#define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
 #if MIRT__ROWS == 6
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
-    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
-     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
+#define MIRT__MORE_TILES(vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__MORE_NAMES(vectors) , MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
 #else
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
+#define MIRT__MORE_TILES(vectors)
+#define MIRT__MORE_NAMES(vectors)
 #endif
-#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
-MIRT__TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16
-MIRT__TILES(2)
+MIRT__TILES(1) MIRT__MORE_TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
+MIRT__TILES(2) MIRT__MORE_TILES(2)
+#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__WIDE_NAMES NULL
+#endif
+#ifdef MIRT__TALL
+MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
+MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
 #endif
 #if MIRT__VECTORS == 4
-MIRT__TILES(4)
+MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-#if MIRT__VECTORS == 2
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
-#elif MIRT__LANES < 16
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+#else
+    {NULL}
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+};
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
+#undef MIRT__EACH_LOW_ROW
+#undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
@@ -6655,13 +6682,17 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__LOW_STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
-#undef MIRT__PRODUCT
-#undef MIRT__NO_TILES
 #undef MIRT__TILE_NAMES
-#undef MIRT__TILE_TABLE
+#undef MIRT__MORE_TILES
+#undef MIRT__MORE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__WIDE_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -7103,6 +7134,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #pragma GCC target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")
 #endif
 /* Products of words of bfloat16 by the instructions of AVX512_BF16, beside the wrappers of AVX-512. */
+#define MIRT__TALL
 #define MIRT__P(name) mirt__word_##name
 #define MIRT__PRODUCT(x, b, sum) _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
 /* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
@@ -7113,11 +7145,20 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #else
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
 #endif
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+#define MIRT__EACH_LOW_ROW(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#define MIRT__EACH_LOW(X) \
+    X(6, 0) X(6, 1) X(7, 0) X(7, 1) X(8, 0) X(8, 1) X(9, 0) X(9, 1) \
+    X(10, 0) X(10, 1) X(11, 0) X(11, 1) X(12, 0) X(12, 1) X(13, 0) X(13, 1)
+#else
+#define MIRT__EACH_LOW_ROW(X)
+#define MIRT__EACH_LOW(X)
+#endif
 #if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
-    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5) MIRT__EACH_LOW(X)
 #else
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
 #define MIRT__EACH(X) \
@@ -7135,10 +7176,16 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
+#define MIRT__LOW_STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
+    }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
@@ -7149,6 +7196,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
+            MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
             at += a_step;
             b += b_row;
         }
@@ -7158,38 +7206,48 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 
 #define MIRT__TILE(rows, vectors) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+#define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
 #if MIRT__ROWS == 6
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
-    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
-     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
+#define MIRT__MORE_TILES(vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__MORE_NAMES(vectors) , MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
 #else
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
+#define MIRT__MORE_TILES(vectors)
+#define MIRT__MORE_NAMES(vectors)
 #endif
-#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
-MIRT__TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16
-MIRT__TILES(2)
+MIRT__TILES(1) MIRT__MORE_TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
+MIRT__TILES(2) MIRT__MORE_TILES(2)
+#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__WIDE_NAMES NULL
+#endif
+#ifdef MIRT__TALL
+MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
+MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
 #endif
 #if MIRT__VECTORS == 4
-MIRT__TILES(4)
+MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-#if MIRT__VECTORS == 2
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
-#elif MIRT__LANES < 16
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+#else
+    {NULL}
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+};
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
+#undef MIRT__EACH_LOW_ROW
+#undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
@@ -7197,13 +7255,17 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__LOW_STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
-#undef MIRT__PRODUCT
-#undef MIRT__NO_TILES
 #undef MIRT__TILE_NAMES
-#undef MIRT__TILE_TABLE
+#undef MIRT__MORE_TILES
+#undef MIRT__MORE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__WIDE_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
 #undef MIRT__P
 
 #define MIRT__WORD_BUFFER 1024 /* floats read at a time */
@@ -7307,7 +7369,7 @@ static void mirt__word_read_pairs(float *to, const mirt__reader *reader, int64_t
 #undef MIRT__WORD_BUFFER
 
 static const mirt__words mirt__words_avx512bf16 = {
-    mirt__word_tiles, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs
+    mirt__word_tiles, 14, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs
 };
 #define MIRT__T(name) mirt__##name##_avx512bf16
 #define MIRT__NAME "avx512bf16"
@@ -7530,11 +7592,20 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #else
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
 #endif
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+#define MIRT__EACH_LOW_ROW(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#define MIRT__EACH_LOW(X) \
+    X(6, 0) X(6, 1) X(7, 0) X(7, 1) X(8, 0) X(8, 1) X(9, 0) X(9, 1) \
+    X(10, 0) X(10, 1) X(11, 0) X(11, 1) X(12, 0) X(12, 1) X(13, 0) X(13, 1)
+#else
+#define MIRT__EACH_LOW_ROW(X)
+#define MIRT__EACH_LOW(X)
+#endif
 #if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
-    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5) MIRT__EACH_LOW(X)
 #else
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
 #define MIRT__EACH(X) \
@@ -7552,10 +7623,16 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
+#define MIRT__LOW_STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
+    }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
@@ -7566,6 +7643,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
+            MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
             at += a_step;
             b += b_row;
         }
@@ -7575,38 +7653,48 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 
 #define MIRT__TILE(rows, vectors) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+#define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
 #if MIRT__ROWS == 6
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
-    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
-     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
+#define MIRT__MORE_TILES(vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__MORE_NAMES(vectors) , MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
 #else
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
+#define MIRT__MORE_TILES(vectors)
+#define MIRT__MORE_NAMES(vectors)
 #endif
-#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
-MIRT__TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16
-MIRT__TILES(2)
+MIRT__TILES(1) MIRT__MORE_TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
+MIRT__TILES(2) MIRT__MORE_TILES(2)
+#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__WIDE_NAMES NULL
+#endif
+#ifdef MIRT__TALL
+MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
+MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
 #endif
 #if MIRT__VECTORS == 4
-MIRT__TILES(4)
+MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-#if MIRT__VECTORS == 2
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
-#elif MIRT__LANES < 16
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+#else
+    {NULL}
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+};
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
+#undef MIRT__EACH_LOW_ROW
+#undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
@@ -7614,13 +7702,17 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__LOW_STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
-#undef MIRT__PRODUCT
-#undef MIRT__NO_TILES
 #undef MIRT__TILE_NAMES
-#undef MIRT__TILE_TABLE
+#undef MIRT__MORE_TILES
+#undef MIRT__MORE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__WIDE_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -8178,11 +8270,20 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #else
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
 #endif
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+#define MIRT__EACH_LOW_ROW(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#define MIRT__EACH_LOW(X) \
+    X(6, 0) X(6, 1) X(7, 0) X(7, 1) X(8, 0) X(8, 1) X(9, 0) X(9, 1) \
+    X(10, 0) X(10, 1) X(11, 0) X(11, 1) X(12, 0) X(12, 1) X(13, 0) X(13, 1)
+#else
+#define MIRT__EACH_LOW_ROW(X)
+#define MIRT__EACH_LOW(X)
+#endif
 #if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
-    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5) MIRT__EACH_LOW(X)
 #else
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
 #define MIRT__EACH(X) \
@@ -8200,10 +8301,16 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
+#define MIRT__LOW_STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
+    }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
@@ -8214,6 +8321,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
+            MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
             at += a_step;
             b += b_row;
         }
@@ -8223,38 +8331,48 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 
 #define MIRT__TILE(rows, vectors) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+#define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
 #if MIRT__ROWS == 6
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
-    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
-     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
+#define MIRT__MORE_TILES(vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__MORE_NAMES(vectors) , MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
 #else
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
+#define MIRT__MORE_TILES(vectors)
+#define MIRT__MORE_NAMES(vectors)
 #endif
-#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
-MIRT__TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16
-MIRT__TILES(2)
+MIRT__TILES(1) MIRT__MORE_TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
+MIRT__TILES(2) MIRT__MORE_TILES(2)
+#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__WIDE_NAMES NULL
+#endif
+#ifdef MIRT__TALL
+MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
+MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
 #endif
 #if MIRT__VECTORS == 4
-MIRT__TILES(4)
+MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-#if MIRT__VECTORS == 2
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
-#elif MIRT__LANES < 16
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+#else
+    {NULL}
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+};
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
+#undef MIRT__EACH_LOW_ROW
+#undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
@@ -8262,13 +8380,17 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__LOW_STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
-#undef MIRT__PRODUCT
-#undef MIRT__NO_TILES
 #undef MIRT__TILE_NAMES
-#undef MIRT__TILE_TABLE
+#undef MIRT__MORE_TILES
+#undef MIRT__MORE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__WIDE_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -8836,11 +8958,20 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 #else
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1)
 #endif
+#ifdef MIRT__TALL /* tiles of two vectors have up to fourteen rows */
+#define MIRT__EACH_LOW_ROW(X) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+#define MIRT__EACH_LOW(X) \
+    X(6, 0) X(6, 1) X(7, 0) X(7, 1) X(8, 0) X(8, 1) X(9, 0) X(9, 1) \
+    X(10, 0) X(10, 1) X(11, 0) X(11, 1) X(12, 0) X(12, 1) X(13, 0) X(13, 1)
+#else
+#define MIRT__EACH_LOW_ROW(X)
+#define MIRT__EACH_LOW(X)
+#endif
 #if MIRT__ROWS == 6
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 #define MIRT__EACH(X) \
     MIRT__EACH_VECTOR(X, 0) MIRT__EACH_VECTOR(X, 1) MIRT__EACH_VECTOR(X, 2) \
-    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5)
+    MIRT__EACH_VECTOR(X, 3) MIRT__EACH_VECTOR(X, 4) MIRT__EACH_VECTOR(X, 5) MIRT__EACH_LOW(X)
 #else
 #define MIRT__EACH_ROW(X) X(0) X(1) X(2) X(3)
 #define MIRT__EACH(X) \
@@ -8858,10 +8989,16 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
+#define MIRT__LOW_STEP(i) \
+    if (rows > i) { \
+        const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
+        MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
+    }
 #define MIRT__SPILL(i, j) \
     if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
+    MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
@@ -8872,6 +9009,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
         for (int64_t left = tile->runs[r].length; left > 0; left--) {
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
+            MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
             at += a_step;
             b += b_row;
         }
@@ -8881,38 +9019,48 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 
 #define MIRT__TILE(rows, vectors) \
     static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+#define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
+#define MIRT__TILE_NAMES(vectors) \
+    MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
 #if MIRT__ROWS == 6
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) \
-    MIRT__TILE(4, vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), \
-     MIRT__P(tile_4_##vectors), MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)}
+#define MIRT__MORE_TILES(vectors) MIRT__TILE(5, vectors) MIRT__TILE(6, vectors)
+#define MIRT__MORE_NAMES(vectors) , MIRT__P(tile_5_##vectors), MIRT__P(tile_6_##vectors)
 #else
-#define MIRT__TILES(vectors) \
-    MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
-#define MIRT__TILE_NAMES(vectors) \
-    {MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors), NULL, NULL}
+#define MIRT__MORE_TILES(vectors)
+#define MIRT__MORE_NAMES(vectors)
 #endif
-#define MIRT__NO_TILES {NULL, NULL, NULL, NULL, NULL, NULL}
-MIRT__TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16
-MIRT__TILES(2)
+MIRT__TILES(1) MIRT__MORE_TILES(1)
+#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
+MIRT__TILES(2) MIRT__MORE_TILES(2)
+#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
+#else /* six chains of one vector already keep the machine busy */
+#define MIRT__WIDE_NAMES NULL
+#endif
+#ifdef MIRT__TALL
+MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
+MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
+#define MIRT__LOW_NAMES \
+    , MIRT__P(tile_7_2), MIRT__P(tile_8_2), MIRT__P(tile_9_2), MIRT__P(tile_10_2), \
+    MIRT__P(tile_11_2), MIRT__P(tile_12_2), MIRT__P(tile_13_2), MIRT__P(tile_14_2)
+#else
+#define MIRT__LOW_NAMES
 #endif
 #if MIRT__VECTORS == 4
-MIRT__TILES(4)
+MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-#if MIRT__VECTORS == 2
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__NO_TILES}
-#elif MIRT__LANES < 16
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__TILE_NAMES(2), MIRT__TILE_NAMES(4)}
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__TILE_TABLE {MIRT__TILE_NAMES(1), MIRT__NO_TILES, MIRT__TILE_NAMES(4)}
+static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+#if MIRT__VECTORS == 4
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+#else
+    {NULL}
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE;
+};
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
 #undef MIRT__EACH
+#undef MIRT__EACH_LOW_ROW
+#undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
 #undef MIRT__ROW_OF_B
@@ -8920,13 +9068,17 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = MIRT__TILE_TABLE
 #undef MIRT__RELOAD
 #undef MIRT__ADD
 #undef MIRT__STEP
+#undef MIRT__LOW_STEP
 #undef MIRT__SPILL
 #undef MIRT__TILE
 #undef MIRT__TILES
-#undef MIRT__PRODUCT
-#undef MIRT__NO_TILES
 #undef MIRT__TILE_NAMES
-#undef MIRT__TILE_TABLE
+#undef MIRT__MORE_TILES
+#undef MIRT__MORE_NAMES
+#undef MIRT__LOW_NAMES
+#undef MIRT__WIDE_NAMES
+#undef MIRT__TALL
+#undef MIRT__PRODUCT
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {

@@ -88,7 +88,7 @@ static void check_panels(const mirt__words *words) {
 
 /* All heights and widths, two runs, from zero and on top of what is there. */
 static void check_tiles(const mirt__words *words) {
-    static float a[6 * 300], b[150 * 64], c[6 * 64], strip[6 * 150], panel[150 * MIRT__PANEL];
+    static float a[14 * 300], b[150 * 64], c[14 * 64], strip[14 * 150], panel[150 * MIRT__PANEL];
     double worst = 0.0;
     for (int kind = 0; kind < 3; kind++) {
         for (int rows = 1; rows <= MIRT__TILE_ROWS && words->tile[kind][rows - 1]; rows++) {
@@ -96,7 +96,7 @@ static void check_tiles(const mirt__words *words) {
                 fill(a, MIRT__COUNT(a));
                 fill(b, MIRT__COUNT(b));
                 fill(c, MIRT__COUNT(c));
-                static float before[6 * 64];
+                static float before[14 * 64];
                 memcpy(before, c, sizeof c);
                 mirt__tile tile;
                 memset(&tile, 0, sizeof tile);
@@ -104,7 +104,7 @@ static void check_tiles(const mirt__words *words) {
                 mirt__reader reader;
                 memset(&reader, 0, sizeof reader);
                 reader.data = a;
-                for (int i = 0; i < 6; i++) words->read_words(strip + i * 150, &reader, i * 300, 300, 1);
+                for (int i = 0; i < 14; i++) words->read_words(strip + i * 150, &reader, i * 300, 300, 1);
                 words->copy_rows(panel, b, 64, 150, 64);
                 for (int i = 0; i < rows; i++) {
                     tile.a[i] = strip + i * 150;
@@ -117,7 +117,7 @@ static void check_tiles(const mirt__words *words) {
                 tile.b_row = MIRT__PANEL;
                 tile.fresh = fresh != 0;
                 words->tile[kind][rows - 1](&tile);
-                for (int i = 0; i < 6; i++) {
+                for (int i = 0; i < 14; i++) {
                     for (int j = 0; j < 64; j++) {
                         double sum = fresh && i < rows && j < 16 << kind ? 0.0 : before[i * 64 + j], size = 1.0;
                         for (int p = 0; i < rows && j < 16 << kind && p < 150; p++) {

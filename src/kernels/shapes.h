@@ -7,7 +7,7 @@
 #define MIRT__PANEL 64       /* columns of b handled at a time; a multiple of every vector length */
 #define MIRT__BLOCK_K 512    /* steps of k between spills: a panel of b stays in L2 */
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
-#define MIRT__TILE_ROWS 6    /* the most rows of c in registers */
+#define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
