@@ -13902,7 +13902,8 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 /* The recorded graph. A node is one call of an op; a tensor is one output of a node. Recording
    infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
 
-#define MIRT__MAX_IN 8
+#define MIRT__MAX_IN 8        /* of an op as it is recorded */
+#define MIRT__MAX_FUSED_IN 12 /* of one that took others' work over */
 #define MIRT__MAX_OUT 8
 /* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
    machine, and so small that sums and products of a few cannot overflow. */
@@ -13962,13 +13963,23 @@ typedef struct mirt__attrs {
     size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
     bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
-    bool residual;         /* normalization: the last input is added before the activation; set once gradients are recorded */
+    bool residual;         /* an input is added before the activation; normalization: the last one */
     bool batch_statistics; /* normalization: gradients flow through the statistics */
     bool synchronized;     /* normalization: the statistics are of the global batch */
     float epsilon;
     double momentum;
     const mirt_op_class *user_op; /* owned by the strategy */
     mirt_training training; /* how a model called as a layer was to be run */
+    const mirt__node *of;  /* a gradient: of which node */
+    /* fused by strips.c: */
+    bool padded;           /* a convolution has `pad` zeros before its input's axes and `size` outputs; padding is not read */
+    int64_t pad[2], size[2];
+    bool norm;             /* the output is normalized */
+    mirt__column_sums sums; /* the next two outputs are column sums of the first */
+    bool slope;            /* the output is a gradient of a normalization's output: */
+    mirt_activation_kind slope_activation; /* times the slope of this */
+    bool both;             /* an input gradient leaves the weight gradient too */
+    bool half;             /* products of bfloat16 */
 } mirt__attrs;
 
 /* How a model's nodes become those of a program. */
@@ -13995,6 +14006,7 @@ struct mirt_tensor {
     mirt__space space;  /* set by the plan */
     size_t offset;      /* bytes into the space; MIRT__SPACE_IO: the slot */
     int first, last;    /* positions in the program between which it is alive */
+    bool lazy;          /* never stored: its readers compute it from its node's inputs, strip by strip */
 };
 
 struct mirt__node {
@@ -14002,8 +14014,9 @@ struct mirt__node {
     const mirt__op *op;
     mirt__attrs a;
     int num_in, num_out;
-    mirt_tensor *in[MIRT__MAX_IN];
+    mirt_tensor *in[MIRT__MAX_FUSED_IN];
     mirt_tensor *out[MIRT__MAX_OUT];
+    int position; /* in the graph, while it is rewritten */
     const char *name; /* of the layer that recorded it, or NULL */
     mirt__graph *graph;
     bool live;
@@ -14051,9 +14064,10 @@ typedef struct mirt__call {
     const mirt__node *node;
     const mirt__kernels *kernels;
     const mirt__step_info *run;
+    const struct mirt__bases *bases; /* where lazy inputs' own inputs are found */
     mirt__where where;
     int64_t rows;
-    void *in[MIRT__MAX_IN];
+    void *in[MIRT__MAX_FUSED_IN]; /* NULL for lazy ones */
     void *out[MIRT__MAX_OUT]; /* NULL for an optional output nobody reads */
 } mirt__call;
 
@@ -14187,6 +14201,8 @@ MIRT__LIB void mirt__program_free(mirt__program *program);
 /* Replays segment `segment` of program->num_cuts + 1; rows <= max_rows; rows 0 does nothing. */
 MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows);
+/* Whether a node has work of its own in a replay. */
+MIRT__LIB bool mirt__node_runs(const mirt__node *node);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
@@ -14203,12 +14219,33 @@ MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out)
    forward (before gradients are recorded; the fused ops know their own gradients):
      product(reshape(rescale(cast(x))))   -> product reading x
      activation(bias_add(product(x, w)))  -> product with an epilogue
+     activation(normalize(x) + r)         -> normalize, likewise
      max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
    backward:
      activation gradient(product)         -> product with a mask */
 
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count);
 MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep, int count);
+
+#endif
+
+/* >>section graph/strips.h */
+
+#ifndef MIRT__STRIPS_H
+#define MIRT__STRIPS_H
+/* For kernels that read and write by strips: what stands between convolutions is computed by the convolutions
+   themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
+
+     conv2d(pad(x))                              -> conv2d with that padding, and its gradients
+     conv2d_input_grad + another gradient, masked -> in its epilogue
+     norm_stats(conv2d)                          -> the convolution leaves the moments of its output
+     norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope
+     normalize(conv2d) by constants + add        -> in its epilogue, where nothing else reads the convolution
+     both gradients of a depthwise convolution   -> one node
+   What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
+   becomes lazy: it is never stored, its readers compute it. */
+
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -14267,7 +14304,7 @@ typedef struct mirt__activation_class {
 } mirt__activation_class;
 /* NULL when there is no such activation. */
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
-/* The fused activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
+/* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others. */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
@@ -14339,6 +14376,8 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
+/* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
+MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
 
 #endif
 
@@ -14734,7 +14773,8 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
 
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].fused && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
+        const mirt__activation_class *c = &mirt__activation_table[i];
+        if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }
@@ -15643,7 +15683,12 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
    gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
-   of its output. */
+   of its output.
+
+   What strips.c gives conv2d and its gradients beside (a.padded, a.norm, a.residual, a.slope, a.sums, a.both) comes with
+   inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of a.norm, [what a.residual adds],
+   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums, the
+   weight gradient, its bias's. */
 
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
     const double most = 1 << 28;
@@ -15686,6 +15731,13 @@ static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, con
     s->dilation_h = node->a.dilation[0];
     s->dilation_w = node->a.dilation[1];
     s->groups = node->a.groups;
+    if (node->a.padded) {
+        s->pad_top = node->a.pad[0];
+        s->pad_left = node->a.pad[1];
+        s->oh = node->a.size[0];
+        s->ow = node->a.size[1];
+        return true;
+    }
     return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, node->a.padding, &s->oh, &s->pad_top) &&
            mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, node->a.padding, &s->ow, &s->pad_left);
 }
@@ -15752,18 +15804,97 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
-    return (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+    return (node->a.both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+}
+
+/* What is read of a lazy tensor, for as long as the call lasts. */
+typedef struct mirt__lazy_read {
+    mirt__scaling norm;
+    mirt__norm_back back;
+} mirt__lazy_read;
+
+/* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after. */
+static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, int at, mirt_activation_kind activation, mirt__scaling *out) {
+    out->mean = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
+    out->variance = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
+    out->gamma = node->a.gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->beta = node->a.beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->epsilon = node->a.epsilon;
+    out->activation = activation;
+    return at;
+}
+
+/* The gradient of a normalization's input: dy, z, mean, variance, [gamma], [beta], [the two sums]. */
+static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
+    int next = mirt__scaling_of(call, node, 2, node->a.mask_activation, &out->norm);
+    out->z = mirt__address(call->bases, node->in[1]);
+    for (int i = 0; i < 2; i++) out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
+    out->count = mirt__norm_count(call, node, mirt__elements(node->in[1], call->rows) / mirt__last_dim(node->in[1]));
+}
+
+/* Of an input, which may be lazy. */
+static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt__lazy_read *own) {
+    mirt__reader r = mirt__reader_of(call, input);
+    const mirt_tensor *t = call->node->in[input];
+    r.channels = mirt__last_dim(t);
+    if (t->lazy && t->node->id == MIRT__OP_binary) {
+        r.gate = (const mirt__real *)mirt__address(call->bases, t->node->in[1]);
+        r.gate_pixels = t->shape.dim[1] * t->shape.dim[2];
+        t = t->node->in[0];
+    }
+    if (t->lazy && t->node->id == MIRT__OP_normalize) {
+        mirt__scaling_of(call, t->node, 1, t->node->a.activation, &own->norm);
+        r.norm = &own->norm;
+        t = t->node->in[0];
+    } else if (t->lazy) {
+        mirt__norm_back_of(call, t->node, &own->back);
+        r.back = &own->back;
+        t = t->node->in[0];
+    }
+    r.data = mirt__address(call->bases, t);
+    r.dtype = t->dtype == MIRT_BOOL ? MIRT_UINT8 : t->dtype;
+    return r;
+}
+
+/* *next: the input after those of the epilogue. */
+static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling *own, int *next) {
+    const mirt__attrs *a = &call->node->a;
+    mirt__epilogue e;
+    memset(&e, 0, sizeof e);
+    int at = 2;
+    if (a->bias) e.bias = (const mirt__real *)call->in[at++];
+    if (a->norm) {
+        at = mirt__scaling_of(call, call->node, at, MIRT_LINEAR, own);
+        e.norm = own;
+    }
+    if (a->residual) e.add = call->in[at++];
+    e.activation = a->activation;
+    if (a->mask_activation) e.mask = call->in[at++];
+    e.mask_activation = a->mask_activation;
+    if (a->slope) {
+        e.slope_x = call->in[at++];
+        at = mirt__scaling_of(call, call->node, at, a->slope_activation, own);
+        e.slope = own;
+    }
+    e.sums = a->sums;
+    for (int i = 0; i < 2 && a->sums; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    *next = at;
+    return e;
 }
 
 static void mirt__conv2d_run(const mirt__call *call) {
     mirt__conv_forward f;
+    mirt__lazy_read x;
+    mirt__scaling norm;
+    int next;
     memset(&f, 0, sizeof f);
     mirt__conv_of(call->node, call->rows, &f.s);
-    f.x = mirt__reader_of(call, 0);
+    f.x = mirt__lazy_reader_of(call, 0, &x);
     f.kernel = (const mirt__real *)call->in[1];
     f.y = call->out[0];
-    if (call->node->a.bias) f.epilogue.bias = (const mirt__real *)call->in[2];
-    f.epilogue.activation = call->node->a.activation;
+    f.y_dtype = call->node->out[0]->dtype;
+    f.half = call->node->a.half;
+    f.epilogue = mirt__fused_epilogue(call, &norm, &next);
     call->kernels->conv_forward(&f, &call->where);
 }
 
@@ -15776,6 +15907,7 @@ static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_t
     a.column_sum = node->a.bias && node->in[2]->needs_grad;
     a.activation = MIRT_LINEAR;
     a.bias = false;
+    a.of = node;
     dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
     if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
     return dx[1] != NULL;
@@ -15790,6 +15922,7 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     a.shape = node->in[0]->shape;
     a.activation = MIRT_LINEAR;
     a.bias = false;
+    a.of = node;
     dx[0] = mirt__record(node->graph, MIRT__OP_conv2d_input_grad, &a, in, 2);
     return dx[0] != NULL;
 }
@@ -15803,15 +15936,29 @@ static bool mirt__conv_grad_shape(mirt__node *node) {
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
 }
 
+/* With a.both the last input is x, and the weight gradient, [bias gradient] follow the outputs. */
 static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__conv_input_grad g;
+    mirt__lazy_read read[2];
+    mirt__reader x;
+    mirt__scaling norm;
+    int next;
+    const mirt__attrs *a = &call->node->a;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
-    g.dy = mirt__reader_of(call, 0);
+    g.dy = mirt__lazy_reader_of(call, 0, &read[0]);
     g.kernel = (const mirt__real *)call->in[1];
     g.dx = call->out[0];
-    if (call->node->a.mask_activation) g.epilogue.mask = call->in[2];
-    g.epilogue.mask_activation = call->node->a.mask_activation;
+    g.dx_dtype = call->node->out[0]->dtype;
+    g.half = a->half;
+    g.epilogue = mirt__fused_epilogue(call, &norm, &next);
+    if (a->both) {
+        const int out = a->sums ? 3 : 1;
+        x = mirt__lazy_reader_of(call, next, &read[1]);
+        g.x = &x;
+        g.dkernel = (mirt__real *)call->out[out];
+        if (a->column_sum) g.db = (mirt__real *)call->out[out + 1];
+    }
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
@@ -15820,10 +15967,12 @@ MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
+    mirt__lazy_read x, dy;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
-    g.x = mirt__reader_of(call, 0);
-    g.dy = mirt__reader_of(call, 1);
+    g.x = mirt__lazy_reader_of(call, 0, &x);
+    g.dy = mirt__lazy_reader_of(call, 1, &dy);
+    g.half = call->node->a.half;
     g.dkernel = (mirt__real *)call->out[0];
     if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
     call->kernels->conv_weight_grad(&g, &call->where);
@@ -16368,8 +16517,10 @@ static void mirt__normalize_run(const mirt__call *call) {
 /* A gradient's node, of the activation too. */
 static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
     mirt__attrs a = node->a;
-    a.mask_activation = a.activation;
+    a.mask_activation = a.residual ? MIRT_LINEAR : a.activation;
     a.activation = MIRT_LINEAR;
+    a.residual = false;
+    a.of = node;
     return mirt__record(node->graph, id, &a, in, count);
 }
 
@@ -16387,10 +16538,13 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
     return mirt__norm_grad_op(node, MIRT__OP_norm_grad_input, in, count);
 }
 
-static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+/* What is added has the sum's gradient: through an activation it is known from the output. */
+static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     const int gamma = 3, beta = 3 + node->a.gamma;
     const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
-    mirt_tensor *in[6] = {dy[0], node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    mirt_tensor *dy = node->a.residual ? mirt__activation_grad_op(node->a.activation, dys[0], node->out[0]) : dys[0];
+    mirt_tensor *in[6] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    if (node->a.residual && node->in[beta + node->a.beta]->needs_grad) dx[beta + node->a.beta] = dy;
     for (int i = 3; i < beta + node->a.beta; i++) in[i + 1] = node->in[i];
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
         sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, beta + node->a.beta + 1);
@@ -16398,7 +16552,7 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, m
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
     }
-    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy[0], sums);
+    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy, sums);
     return !node->in[0]->needs_grad || dx[0];
 }
 
@@ -16433,14 +16587,18 @@ MIRT__TABLE mirt__op mirt__op_norm_grad_sums = {
 
 static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
 
+MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
+    const bool global = node->a.synchronized && mirt__is_batched(&node->in[1]->shape);
+    return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
+}
+
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     const int sums = 4 + node->a.gamma + node->a.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
-    s.count = (double)s.rows;
-    if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
+    s.count = mirt__norm_count(call, node, s.rows);
     s.y = call->out[0];
     s.y_dtype = node->out[0]->dtype;
     call->kernels->norm_grad_input(&s, &call->where);
@@ -17122,9 +17280,11 @@ static void mirt__fuse_bias(mirt__node *node) {
     node->a.bias = true;
 }
 
-/* Whether `node` can apply the activation to what it computes. */
+/* Whether `node` can apply the activation to what it computes. Normalizations know the slope from their input, unless
+   something else was added to it: as products, they then need one that is known from the output. */
 static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind kind) {
-    return mirt__is_product(node) || (node->id == MIRT__OP_normalize && (kind == MIRT_RELU || kind == MIRT_RELU6));
+    if (node->id != MIRT__OP_normalize) return mirt__is_product(node) && mirt__activation_get(kind)->fused;
+    return mirt__activation_get(kind)->fused || !node->a.residual || !node->out[0]->needs_grad;
 }
 
 static void mirt__fuse_activation(mirt__node *node) {
@@ -17133,6 +17293,18 @@ static void mirt__fuse_activation(mirt__node *node) {
     if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, NULL);
     node->a.activation = kind;
+}
+
+/* A sum with a normalization's output: the kernel that writes it adds. Of two, the later one. */
+static void mirt__fuse_residual(mirt__node *node) {
+    if (node->a.kind != MIRT__ADD || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
+    for (int k = 1; k >= 0; k--) {
+        const mirt__node *p = node->in[k]->node;
+        if (p->id != MIRT__OP_normalize || p->a.last_axes || node->in[k]->uses != 1 || p->a.activation != MIRT_LINEAR || p->a.residual) continue;
+        mirt__absorb(node, p, node->in[1 - k]);
+        node->a.residual = true;
+        return;
+    }
 }
 
 static bool mirt__is_2x2(const mirt__node *pool) {
@@ -17162,6 +17334,7 @@ MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, 
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_bias_add) mirt__fuse_bias(node);
         else if (node->id == MIRT__OP_unary) mirt__fuse_activation(node);
+        else if (node->id == MIRT__OP_binary) mirt__fuse_residual(node);
         else if (node->id == MIRT__OP_max_pool2d) mirt__fuse_pool(node);
     }
     mirt__graph_prune(graph, keep, count);
@@ -17183,9 +17356,287 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
     mirt__graph_prune(graph, keep, count);
 }
 
-/* >>section graph/plan.c */
+/* >>section graph/strips.c */
 
-static bool mirt__runs(const mirt__node *node) { return node->op->run != NULL; }
+/* Removes what is of no use; counts the readers of every tensor, `first` is the position of the first one. */
+static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__graph_prune(graph, keep, count);
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        node->position = i;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
+        for (int k = 0; k < node->num_in; k++) node->in[k]->first = i;
+    }
+}
+
+/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
+static bool mirt__strips_conv(const mirt__node *node) {
+    const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
+    if (node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad && !weights) return false;
+    const int64_t a = mirt__last_dim(node->in[0]), b = mirt__last_dim(weights ? node->in[1] : node->out[0]);
+    return node->a.groups == 1 || (node->a.groups == a && a == b);
+}
+
+/* Such a node that makes `t`, if nothing is done yet to what it makes but what a.bias and a.activation say. */
+static mirt__node *mirt__strips_maker(const mirt_tensor *t, mirt__op_id id) {
+    const mirt__attrs *a = &t->node->a;
+    bool free = t->node->id == id && t->slot == 0 && !a->norm && !a->slope && !a->sums && mirt__strips_conv(t->node);
+    return free ? t->node : NULL;
+}
+
+/* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does. */
+static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *node) {
+    const int from = by->position, to = node->position;
+    bool there = true;
+    for (int k = 0; k < node->num_in; k++) there = there && node->in[k]->node->position <= from;
+    if (there) return true;
+    for (int k = 0; k < by->num_out; k++) {
+        if (by->out[k]->first < to) return false;
+    }
+    graph->node[from] = node;
+    graph->node[to] = by;
+    by->position = to;
+    node->position = from;
+    return true;
+}
+
+static void mirt__strips_add_in(mirt__node *node, mirt_tensor *t) {
+    node->in[node->num_in++] = t;
+    if (node->position < t->first) t->first = node->position;
+}
+
+/* All outputs of `from`, which has nothing left to do, become further ones of `node`. The next pruning removes it. */
+static void mirt__strips_add_outs(mirt__node *node, mirt__node *from) {
+    for (int k = 0; k < from->num_out; k++) {
+        from->out[k]->node = node;
+        from->out[k]->slot = node->num_out;
+        node->out[node->num_out++] = from->out[k];
+    }
+    from->num_out = 0;
+}
+
+/* The output of `node`, which has nothing left to do, becomes that of `by`. */
+static void mirt__strips_take(mirt__node *by, mirt__node *node) {
+    by->out[0] = node->out[0];
+    by->out[0]->node = by;
+    node->num_out = 0;
+}
+
+/* >>padding */
+
+static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) { return shape->rank == 4 && begin[0] == 0 && begin[3] == 0; }
+
+static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, const mirt_shape *y) {
+    node->a.padded = true;
+    for (int i = 0; i < 2; i++) {
+        node->a.pad[i] = begin[1 + i];
+        node->a.size[i] = y->dim[1 + i];
+    }
+}
+
+/* Of conv2d and conv2d_weight_grad. */
+static void mirt__strips_pad(mirt__node *node) {
+    const mirt__node *p = node->in[0]->node;
+    if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
+    if (!mirt__strips_spatial(&p->out[0]->shape, p->a.begin) || p->a.shape.dim[3] != 0) return;
+    mirt__strips_set_padding(node, p->a.begin, node->id == MIRT__OP_conv2d ? &node->out[0]->shape : &node->in[1]->shape);
+    node->in[0]->uses--;
+    node->in[0] = p->in[0];
+    node->in[0]->uses++;
+}
+
+/* The gradient of a padded input is a slice. */
+static void mirt__strips_slice(mirt__node *node) {
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad);
+    const mirt_shape *y = &node->out[0]->shape;
+    if (!p || node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
+    if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
+    mirt__strips_set_padding(p, node->a.begin, &p->in[0]->shape);
+    p->a.shape = *y;
+    mirt__strips_take(p, node);
+}
+
+/* >>epilogues */
+
+/* Two gradients of one tensor: the later convolution adds the other one to its own. */
+static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
+    if (node->a.kind != MIRT__ADD) return;
+    for (int k = 1; k >= 0; k--) {
+        mirt_tensor *other = node->in[1 - k];
+        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__OP_conv2d_input_grad);
+        if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation || !mirt__shape_equal(&node->in[k]->shape, &other->shape)) continue;
+        if (!mirt__strips_place(graph, p, node)) continue;
+        p->a.residual = true;
+        mirt__strips_add_in(p, other);
+        mirt__strips_take(p, node);
+        return;
+    }
+}
+
+static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
+    const mirt_activation_kind kind = mirt__activation_grad_of(node);
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad) : NULL;
+    if (!p || node->in[0]->uses != 1 || p->a.mask_activation || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
+    if (!mirt__strips_place(graph, p, node)) return;
+    p->a.mask_activation = kind;
+    mirt__strips_add_in(p, node->in[1]);
+    mirt__strips_take(p, node);
+}
+
+static void mirt__strips_moments(mirt__node *node) {
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    if (!p || node->a.last_axes) return;
+    p->a.sums = MIRT__SUMS_MOMENTS;
+    mirt__strips_add_outs(p, node);
+}
+
+/* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this normalization's
+   own gradients may read. */
+static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
+    mirt_tensor *dy = node->in[0];
+    const mirt_activation_kind kind = node->a.mask_activation;
+    mirt__node *p = mirt__strips_maker(dy, MIRT__OP_conv2d_input_grad), *input = dy->clone ? dy->clone->node : NULL;
+    if (!p || node->a.last_axes) return;
+    if (input && input->a.of != node->a.of) input = NULL;
+    if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
+    if (!mirt__strips_place(graph, p, node)) return;
+    p->a.slope = true;
+    p->a.slope_activation = kind;
+    p->a.gamma = node->a.gamma;
+    p->a.beta = node->a.beta;
+    p->a.epsilon = node->a.epsilon;
+    p->a.sums = MIRT__SUMS_GRADIENT;
+    for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
+    mirt__strips_add_outs(p, node);
+    if (kind != MIRT_LINEAR && input) input->a.mask_activation = MIRT_LINEAR;
+}
+
+/* What comes after a convolution and is all that is made of it. */
+static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    if (!p || node->in[0]->uses != 1 || node->a.last_axes || node->a.batch_statistics || p->a.activation || p->a.residual) return;
+    if (!mirt__strips_place(graph, p, node)) return;
+    p->a.norm = true;
+    p->a.gamma = node->a.gamma;
+    p->a.beta = node->a.beta;
+    p->a.epsilon = node->a.epsilon;
+    p->a.residual = node->a.residual;
+    p->a.activation = node->a.activation;
+    for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
+    mirt__strips_take(p, node);
+}
+
+static void mirt__strips_activation(mirt__node *node) {
+    const mirt_activation_kind kind = mirt__activation_of(node);
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d) : NULL;
+    if (!p || node->in[0]->uses != 1 || p->a.activation) return;
+    p->a.activation = kind;
+    mirt__strips_take(p, node);
+}
+
+static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
+    switch ((int)node->id) {
+    case MIRT__OP_conv2d:
+    case MIRT__OP_conv2d_weight_grad: mirt__strips_pad(node); break;
+    case MIRT__OP_slice: mirt__strips_slice(node); break;
+    case MIRT__OP_unary: mirt__strips_activation(node); break;
+    case MIRT__OP_binary:
+        mirt__strips_sum(graph, node);
+        if (node->num_out) mirt__strips_mask(graph, node);
+        break;
+    case MIRT__OP_norm_stats: mirt__strips_moments(node); break;
+    case MIRT__OP_norm_grad_sums: mirt__strips_sums(graph, node); break;
+    case MIRT__OP_normalize: mirt__strips_normalize(graph, node); break;
+    default: break;
+    }
+}
+
+/* >>both gradients of a depthwise convolution */
+
+static void mirt__strips_both(mirt__node *weights) {
+    mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
+    if (weights->a.groups == 1 || !mirt__strips_conv(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
+    if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
+    for (int k = 0; k < weights->num_out; k++) {
+        if (weights->out[k]->first < p->position) return;
+    }
+    p->a.both = true;
+    p->a.column_sum = weights->a.column_sum;
+    mirt__strips_add_in(p, weights->in[0]);
+    mirt__strips_add_outs(p, weights);
+}
+
+/* >>lazy tensors */
+
+/* `first` and `last` of a tensor count the convolutions that read it as x and as dy. */
+static void mirt__strips_count_convs(const mirt__graph *graph) {
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = graph->node[i]->out[k]->last = 0;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        if (!mirt__strips_conv(node)) continue;
+        if (node->id == MIRT__OP_conv2d_input_grad) {
+            node->in[0]->last++;
+            if (node->a.both) node->in[node->num_in - 1]->first++;
+        } else if (!node->a.affine) {
+            node->in[0]->first++;
+            if (node->id == MIRT__OP_conv2d_weight_grad) node->in[1]->last++;
+        }
+    }
+}
+
+/* x [rows, h, w, c] times [rows, 1, 1, c], in either order. */
+static bool mirt__strips_gates(mirt__node *node) {
+    if (node->id != MIRT__OP_binary || node->a.kind != MIRT__MULTIPLY || node->out[0]->shape.rank != 4) return false;
+    for (int k = 1; k >= 0; k--) {
+        mirt_tensor *x = node->in[1 - k], *gate = node->in[k];
+        mirt_shape want = x->shape;
+        want.dim[1] = want.dim[2] = 1;
+        if (!mirt__shape_equal(&x->shape, &node->out[0]->shape) || !mirt__shape_equal(&gate->shape, &want) || x == gate) continue;
+        node->in[0] = x;
+        node->in[1] = gate;
+        return true;
+    }
+    return false;
+}
+
+static void mirt__strips_lazy(const mirt__graph *graph) {
+    mirt__strips_count_convs(graph);
+    for (int i = 0; i < graph->count; i++) {
+        mirt_tensor *t = graph->node[i]->out[0];
+        if (t->uses == 0 || t->first != t->uses || !mirt__strips_gates(graph->node[i])) continue;
+        t->lazy = true;
+        graph->node[i]->in[0]->first++;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        mirt_tensor *t = node->out[0];
+        if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
+        if (node->id == MIRT__OP_normalize) t->lazy = t->first == t->uses && !node->a.residual;
+        if (node->id == MIRT__OP_norm_grad_input) t->lazy = t->last == t->uses;
+    }
+}
+
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__strips_count(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_norm_grad_input) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+    }
+    for (int i = 0; i < graph->count; i++) mirt__strips_rewrite(graph, graph->node[i]);
+    mirt__strips_count(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_conv2d_input_grad) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+    }
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);
+    }
+    mirt__strips_count(graph, keep, count);
+    mirt__strips_lazy(graph);
+}
+
+/* >>section graph/plan.c */
 
 /* The tensor whose bytes `t` is. */
 static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
@@ -17203,7 +17654,7 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
     for (int i = 0; i < count; i++) {
         mirt_tensor *t = outputs[i].tensor;
         if (!t) continue;
-        if (!mirt__runs(t->node) || t->space != MIRT__SPACE_NONE) {
+        if (!mirt__node_runs(t->node) || t->space != MIRT__SPACE_NONE) {
             t = outputs[i].tensor = mirt__unary_op(MIRT__COPY, t, 0, 0);
             if (!t) return false;
         }
@@ -17228,6 +17679,14 @@ static void mirt__plan_leaves(mirt__program *program, const size_t *variable_off
     }
 }
 
+/* What is read of a lazy tensor is what its node reads. */
+static void mirt__plan_reads(mirt_tensor *t, int at) {
+    mirt_tensor *root = mirt__bytes_of(t);
+    root->uses++;
+    if (root->last < at) root->last = at;
+    for (int k = 0; root->lazy && k < root->node->num_in; k++) mirt__plan_reads(root->node->in[k], at);
+}
+
 static void mirt__plan_lifetimes(mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -17235,11 +17694,7 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->first = node->out[k]->last = i;
             node->out[k]->uses = 0;
         }
-        for (int k = 0; k < node->num_in; k++) {
-            mirt_tensor *root = mirt__bytes_of(node->in[k]);
-            root->last = i;
-            root->uses++;
-        }
+        for (int k = 0; k < node->num_in; k++) mirt__plan_reads(node->in[k], i);
     }
 }
 
@@ -17252,7 +17707,7 @@ static int mirt__plan_order(const void *a, const void *b) {
 
 static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     const mirt_tensor *t = node->out[slot];
-    return mirt__runs(node) && t->space == MIRT__SPACE_NONE && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+    return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
 /* Whether the bytes of every tensor at `rows` rows can be counted with. */
@@ -17342,7 +17797,7 @@ static void mirt__plan_aliases_and_workspace(mirt__program *program) {
             node->out[0]->space = node->in[0]->space;
             node->out[0]->offset = node->in[0]->offset;
         }
-        if (!node->op->workspace) continue;
+        if (!node->op->workspace || !mirt__node_runs(node)) continue;
         mirt__workspace w = {0, 0};
         node->op->workspace(node, program->max_rows, &w);
         w.scratch = mirt__align_up(w.scratch);
@@ -17394,12 +17849,15 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     }
 }
 
+MIRT__LIB bool mirt__node_runs(const mirt__node *node) { return node->op->run && !node->out[0]->lazy; }
+
 MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows) {
     mirt__call call;
     call.kernels = kernels;
     call.run = run;
     call.rows = rows;
+    call.bases = bases;
     call.where.team = bases->team;
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
@@ -17409,7 +17867,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     double last = run->clock ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
-        if (!node->op->run) continue;
+        if (!mirt__node_runs(node)) continue;
         call.node = node;
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
@@ -17419,6 +17877,17 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         run->clock[i] += now - last;
         last = now;
     }
+}
+
+/* What is computed while it is read. */
+static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
+    if (!t->lazy) return;
+    const mirt__node *node = t->node;
+    mirt__text_add(out, "  reads %s", node->name ? node->name : node->op->name);
+    if (node->id == MIRT__OP_binary) mirt__text_add(out, " gate");
+    if (node->id == MIRT__OP_norm_grad_input) mirt__text_add(out, "'");
+    if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
+    if (node->id == MIRT__OP_binary) mirt__lazy_text(node->in[0], out);
 }
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
@@ -17432,10 +17901,17 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
         if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%zu]", t->offset);
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
+    if (node->out[0]->lazy) mirt__text_add(out, " never stored");
+    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (node->a.norm) mirt__text_add(out, "  +normalize");
+    if (node->a.residual) mirt__text_add(out, "  +add");
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
+    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
+    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
+    if (node->a.both) mirt__text_add(out, "  +weight gradient");
     mirt__text_add(out, "\n");
 }
 
@@ -22335,7 +22811,9 @@ static mirt_status mirt__finish(mirt_function *f) {
     for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
-    mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));
+    kept = mirt__collect_kept(f, keep);
+    mirt__fuse_backward(graph, keep, kept);
+    if (f->model->strategy->kernels->strips) mirt__fuse_strips(graph, keep, kept);
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);
 }
@@ -24369,7 +24847,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     int count = 0;
     for (int i = 0; i < f->program.graph.count; i++) {
         const mirt__node *node = f->program.graph.node[i];
-        if (!node->op->run) continue;
+        if (!mirt__node_runs(node)) continue;
         mirt__profile_row *r = &row[count++];
         r->node = node;
         r->name = node->op->name;

@@ -60,9 +60,11 @@ static void mirt__fuse_bias(mirt__node *node) {
     node->a.bias = true;
 }
 
-/* Whether `node` can apply the activation to what it computes. */
+/* Whether `node` can apply the activation to what it computes. Normalizations know the slope from their input, unless
+   something else was added to it: as products, they then need one that is known from the output. */
 static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind kind) {
-    return mirt__is_product(node) || (node->id == MIRT__OP_normalize && (kind == MIRT_RELU || kind == MIRT_RELU6));
+    if (node->id != MIRT__OP_normalize) return mirt__is_product(node) && mirt__activation_get(kind)->fused;
+    return mirt__activation_get(kind)->fused || !node->a.residual || !node->out[0]->needs_grad;
 }
 
 static void mirt__fuse_activation(mirt__node *node) {
@@ -71,6 +73,18 @@ static void mirt__fuse_activation(mirt__node *node) {
     if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, NULL);
     node->a.activation = kind;
+}
+
+/* A sum with a normalization's output: the kernel that writes it adds. Of two, the later one. */
+static void mirt__fuse_residual(mirt__node *node) {
+    if (node->a.kind != MIRT__ADD || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
+    for (int k = 1; k >= 0; k--) {
+        const mirt__node *p = node->in[k]->node;
+        if (p->id != MIRT__OP_normalize || p->a.last_axes || node->in[k]->uses != 1 || p->a.activation != MIRT_LINEAR || p->a.residual) continue;
+        mirt__absorb(node, p, node->in[1 - k]);
+        node->a.residual = true;
+        return;
+    }
 }
 
 static bool mirt__is_2x2(const mirt__node *pool) {
@@ -100,6 +114,7 @@ MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, 
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_bias_add) mirt__fuse_bias(node);
         else if (node->id == MIRT__OP_unary) mirt__fuse_activation(node);
+        else if (node->id == MIRT__OP_binary) mirt__fuse_residual(node);
         else if (node->id == MIRT__OP_max_pool2d) mirt__fuse_pool(node);
     }
     mirt__graph_prune(graph, keep, count);

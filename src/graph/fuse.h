@@ -6,6 +6,7 @@
    forward (before gradients are recorded; the fused ops know their own gradients):
      product(reshape(rescale(cast(x))))   -> product reading x
      activation(bias_add(product(x, w)))  -> product with an epilogue
+     activation(normalize(x) + r)         -> normalize, likewise
      max_pool2d 2x2(relu(conv2d(data)))   -> conv2d_pool
    backward:
      activation gradient(product)         -> product with a mask */

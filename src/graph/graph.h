@@ -6,7 +6,8 @@
 #include "../base/base.h"
 #include "../kernels/kernels.h"
 
-#define MIRT__MAX_IN 8
+#define MIRT__MAX_IN 8        /* of an op as it is recorded */
+#define MIRT__MAX_FUSED_IN 12 /* of one that took others' work over */
 #define MIRT__MAX_OUT 8
 /* Elements of a tensor (of one row, when batched), and bytes of a batch of them: far beyond any
    machine, and so small that sums and products of a few cannot overflow. */
@@ -66,13 +67,23 @@ typedef struct mirt__attrs {
     size_t bytes;          /* of data */
     int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
     bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
-    bool residual;         /* normalization: the last input is added before the activation; set once gradients are recorded */
+    bool residual;         /* an input is added before the activation; normalization: the last one */
     bool batch_statistics; /* normalization: gradients flow through the statistics */
     bool synchronized;     /* normalization: the statistics are of the global batch */
     float epsilon;
     double momentum;
     const mirt_op_class *user_op; /* owned by the strategy */
     mirt_training training; /* how a model called as a layer was to be run */
+    const mirt__node *of;  /* a gradient: of which node */
+    /* fused by strips.c: */
+    bool padded;           /* a convolution has `pad` zeros before its input's axes and `size` outputs; padding is not read */
+    int64_t pad[2], size[2];
+    bool norm;             /* the output is normalized */
+    mirt__column_sums sums; /* the next two outputs are column sums of the first */
+    bool slope;            /* the output is a gradient of a normalization's output: */
+    mirt_activation_kind slope_activation; /* times the slope of this */
+    bool both;             /* an input gradient leaves the weight gradient too */
+    bool half;             /* products of bfloat16 */
 } mirt__attrs;
 
 /* How a model's nodes become those of a program. */
@@ -99,6 +110,7 @@ struct mirt_tensor {
     mirt__space space;  /* set by the plan */
     size_t offset;      /* bytes into the space; MIRT__SPACE_IO: the slot */
     int first, last;    /* positions in the program between which it is alive */
+    bool lazy;          /* never stored: its readers compute it from its node's inputs, strip by strip */
 };
 
 struct mirt__node {
@@ -106,8 +118,9 @@ struct mirt__node {
     const mirt__op *op;
     mirt__attrs a;
     int num_in, num_out;
-    mirt_tensor *in[MIRT__MAX_IN];
+    mirt_tensor *in[MIRT__MAX_FUSED_IN];
     mirt_tensor *out[MIRT__MAX_OUT];
+    int position; /* in the graph, while it is rewritten */
     const char *name; /* of the layer that recorded it, or NULL */
     mirt__graph *graph;
     bool live;
@@ -155,9 +168,10 @@ typedef struct mirt__call {
     const mirt__node *node;
     const mirt__kernels *kernels;
     const mirt__step_info *run;
+    const struct mirt__bases *bases; /* where lazy inputs' own inputs are found */
     mirt__where where;
     int64_t rows;
-    void *in[MIRT__MAX_IN];
+    void *in[MIRT__MAX_FUSED_IN]; /* NULL for lazy ones */
     void *out[MIRT__MAX_OUT]; /* NULL for an optional output nobody reads */
 } mirt__call;
 

@@ -1,8 +1,6 @@
 #include "program.h"
 #include "../ops/ops.h"
 
-static bool mirt__runs(const mirt__node *node) { return node->op->run != NULL; }
-
 /* The tensor whose bytes `t` is. */
 static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
     while (t->node->op->alias) t = t->node->in[0];
@@ -19,7 +17,7 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
     for (int i = 0; i < count; i++) {
         mirt_tensor *t = outputs[i].tensor;
         if (!t) continue;
-        if (!mirt__runs(t->node) || t->space != MIRT__SPACE_NONE) {
+        if (!mirt__node_runs(t->node) || t->space != MIRT__SPACE_NONE) {
             t = outputs[i].tensor = mirt__unary_op(MIRT__COPY, t, 0, 0);
             if (!t) return false;
         }
@@ -44,6 +42,14 @@ static void mirt__plan_leaves(mirt__program *program, const size_t *variable_off
     }
 }
 
+/* What is read of a lazy tensor is what its node reads. */
+static void mirt__plan_reads(mirt_tensor *t, int at) {
+    mirt_tensor *root = mirt__bytes_of(t);
+    root->uses++;
+    if (root->last < at) root->last = at;
+    for (int k = 0; root->lazy && k < root->node->num_in; k++) mirt__plan_reads(root->node->in[k], at);
+}
+
 static void mirt__plan_lifetimes(mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -51,11 +57,7 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->first = node->out[k]->last = i;
             node->out[k]->uses = 0;
         }
-        for (int k = 0; k < node->num_in; k++) {
-            mirt_tensor *root = mirt__bytes_of(node->in[k]);
-            root->last = i;
-            root->uses++;
-        }
+        for (int k = 0; k < node->num_in; k++) mirt__plan_reads(node->in[k], i);
     }
 }
 
@@ -68,7 +70,7 @@ static int mirt__plan_order(const void *a, const void *b) {
 
 static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     const mirt_tensor *t = node->out[slot];
-    return mirt__runs(node) && t->space == MIRT__SPACE_NONE && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+    return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
 }
 
 /* Whether the bytes of every tensor at `rows` rows can be counted with. */
@@ -158,7 +160,7 @@ static void mirt__plan_aliases_and_workspace(mirt__program *program) {
             node->out[0]->space = node->in[0]->space;
             node->out[0]->offset = node->in[0]->offset;
         }
-        if (!node->op->workspace) continue;
+        if (!node->op->workspace || !mirt__node_runs(node)) continue;
         mirt__workspace w = {0, 0};
         node->op->workspace(node, program->max_rows, &w);
         w.scratch = mirt__align_up(w.scratch);

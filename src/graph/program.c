@@ -18,12 +18,15 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     }
 }
 
+MIRT__LIB bool mirt__node_runs(const mirt__node *node) { return node->op->run && !node->out[0]->lazy; }
+
 MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
                                  const mirt__bases *bases, int64_t rows) {
     mirt__call call;
     call.kernels = kernels;
     call.run = run;
     call.rows = rows;
+    call.bases = bases;
     call.where.team = bases->team;
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
@@ -33,7 +36,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     double last = run->clock ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
-        if (!node->op->run) continue;
+        if (!mirt__node_runs(node)) continue;
         call.node = node;
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
@@ -43,6 +46,17 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         run->clock[i] += now - last;
         last = now;
     }
+}
+
+/* What is computed while it is read. */
+static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
+    if (!t->lazy) return;
+    const mirt__node *node = t->node;
+    mirt__text_add(out, "  reads %s", node->name ? node->name : node->op->name);
+    if (node->id == MIRT__OP_binary) mirt__text_add(out, " gate");
+    if (node->id == MIRT__OP_norm_grad_input) mirt__text_add(out, "'");
+    if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
+    if (node->id == MIRT__OP_binary) mirt__lazy_text(node->in[0], out);
 }
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
@@ -56,10 +70,17 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
         if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%zu]", t->offset);
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
+    if (node->out[0]->lazy) mirt__text_add(out, " never stored");
+    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (node->a.norm) mirt__text_add(out, "  +normalize");
+    if (node->a.residual) mirt__text_add(out, "  +add");
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
+    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
+    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
+    if (node->a.both) mirt__text_add(out, "  +weight gradient");
     mirt__text_add(out, "\n");
 }
 

@@ -4,7 +4,12 @@
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
    gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
-   of its output. */
+   of its output.
+
+   What strips.c gives conv2d and its gradients beside (a.padded, a.norm, a.residual, a.slope, a.sums, a.both) comes with
+   inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of a.norm, [what a.residual adds],
+   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums, the
+   weight gradient, its bias's. */
 
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
     const double most = 1 << 28;
@@ -47,6 +52,13 @@ static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, con
     s->dilation_h = node->a.dilation[0];
     s->dilation_w = node->a.dilation[1];
     s->groups = node->a.groups;
+    if (node->a.padded) {
+        s->pad_top = node->a.pad[0];
+        s->pad_left = node->a.pad[1];
+        s->oh = node->a.size[0];
+        s->ow = node->a.size[1];
+        return true;
+    }
     return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, node->a.padding, &s->oh, &s->pad_top) &&
            mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, node->a.padding, &s->ow, &s->pad_left);
 }
@@ -113,18 +125,97 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
-    return (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+    return (node->a.both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+}
+
+/* What is read of a lazy tensor, for as long as the call lasts. */
+typedef struct mirt__lazy_read {
+    mirt__scaling norm;
+    mirt__norm_back back;
+} mirt__lazy_read;
+
+/* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after. */
+static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, int at, mirt_activation_kind activation, mirt__scaling *out) {
+    out->mean = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
+    out->variance = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
+    out->gamma = node->a.gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->beta = node->a.beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->epsilon = node->a.epsilon;
+    out->activation = activation;
+    return at;
+}
+
+/* The gradient of a normalization's input: dy, z, mean, variance, [gamma], [beta], [the two sums]. */
+static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
+    int next = mirt__scaling_of(call, node, 2, node->a.mask_activation, &out->norm);
+    out->z = mirt__address(call->bases, node->in[1]);
+    for (int i = 0; i < 2; i++) out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
+    out->count = mirt__norm_count(call, node, mirt__elements(node->in[1], call->rows) / mirt__last_dim(node->in[1]));
+}
+
+/* Of an input, which may be lazy. */
+static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt__lazy_read *own) {
+    mirt__reader r = mirt__reader_of(call, input);
+    const mirt_tensor *t = call->node->in[input];
+    r.channels = mirt__last_dim(t);
+    if (t->lazy && t->node->id == MIRT__OP_binary) {
+        r.gate = (const mirt__real *)mirt__address(call->bases, t->node->in[1]);
+        r.gate_pixels = t->shape.dim[1] * t->shape.dim[2];
+        t = t->node->in[0];
+    }
+    if (t->lazy && t->node->id == MIRT__OP_normalize) {
+        mirt__scaling_of(call, t->node, 1, t->node->a.activation, &own->norm);
+        r.norm = &own->norm;
+        t = t->node->in[0];
+    } else if (t->lazy) {
+        mirt__norm_back_of(call, t->node, &own->back);
+        r.back = &own->back;
+        t = t->node->in[0];
+    }
+    r.data = mirt__address(call->bases, t);
+    r.dtype = t->dtype == MIRT_BOOL ? MIRT_UINT8 : t->dtype;
+    return r;
+}
+
+/* *next: the input after those of the epilogue. */
+static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling *own, int *next) {
+    const mirt__attrs *a = &call->node->a;
+    mirt__epilogue e;
+    memset(&e, 0, sizeof e);
+    int at = 2;
+    if (a->bias) e.bias = (const mirt__real *)call->in[at++];
+    if (a->norm) {
+        at = mirt__scaling_of(call, call->node, at, MIRT_LINEAR, own);
+        e.norm = own;
+    }
+    if (a->residual) e.add = call->in[at++];
+    e.activation = a->activation;
+    if (a->mask_activation) e.mask = call->in[at++];
+    e.mask_activation = a->mask_activation;
+    if (a->slope) {
+        e.slope_x = call->in[at++];
+        at = mirt__scaling_of(call, call->node, at, a->slope_activation, own);
+        e.slope = own;
+    }
+    e.sums = a->sums;
+    for (int i = 0; i < 2 && a->sums; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    *next = at;
+    return e;
 }
 
 static void mirt__conv2d_run(const mirt__call *call) {
     mirt__conv_forward f;
+    mirt__lazy_read x;
+    mirt__scaling norm;
+    int next;
     memset(&f, 0, sizeof f);
     mirt__conv_of(call->node, call->rows, &f.s);
-    f.x = mirt__reader_of(call, 0);
+    f.x = mirt__lazy_reader_of(call, 0, &x);
     f.kernel = (const mirt__real *)call->in[1];
     f.y = call->out[0];
-    if (call->node->a.bias) f.epilogue.bias = (const mirt__real *)call->in[2];
-    f.epilogue.activation = call->node->a.activation;
+    f.y_dtype = call->node->out[0]->dtype;
+    f.half = call->node->a.half;
+    f.epilogue = mirt__fused_epilogue(call, &norm, &next);
     call->kernels->conv_forward(&f, &call->where);
 }
 
@@ -137,6 +228,7 @@ static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_t
     a.column_sum = node->a.bias && node->in[2]->needs_grad;
     a.activation = MIRT_LINEAR;
     a.bias = false;
+    a.of = node;
     dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
     if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
     return dx[1] != NULL;
@@ -151,6 +243,7 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     a.shape = node->in[0]->shape;
     a.activation = MIRT_LINEAR;
     a.bias = false;
+    a.of = node;
     dx[0] = mirt__record(node->graph, MIRT__OP_conv2d_input_grad, &a, in, 2);
     return dx[0] != NULL;
 }
@@ -164,15 +257,29 @@ static bool mirt__conv_grad_shape(mirt__node *node) {
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
 }
 
+/* With a.both the last input is x, and the weight gradient, [bias gradient] follow the outputs. */
 static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__conv_input_grad g;
+    mirt__lazy_read read[2];
+    mirt__reader x;
+    mirt__scaling norm;
+    int next;
+    const mirt__attrs *a = &call->node->a;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
-    g.dy = mirt__reader_of(call, 0);
+    g.dy = mirt__lazy_reader_of(call, 0, &read[0]);
     g.kernel = (const mirt__real *)call->in[1];
     g.dx = call->out[0];
-    if (call->node->a.mask_activation) g.epilogue.mask = call->in[2];
-    g.epilogue.mask_activation = call->node->a.mask_activation;
+    g.dx_dtype = call->node->out[0]->dtype;
+    g.half = a->half;
+    g.epilogue = mirt__fused_epilogue(call, &norm, &next);
+    if (a->both) {
+        const int out = a->sums ? 3 : 1;
+        x = mirt__lazy_reader_of(call, next, &read[1]);
+        g.x = &x;
+        g.dkernel = (mirt__real *)call->out[out];
+        if (a->column_sum) g.db = (mirt__real *)call->out[out + 1];
+    }
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
@@ -181,10 +288,12 @@ MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
+    mirt__lazy_read x, dy;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
-    g.x = mirt__reader_of(call, 0);
-    g.dy = mirt__reader_of(call, 1);
+    g.x = mirt__lazy_reader_of(call, 0, &x);
+    g.dy = mirt__lazy_reader_of(call, 1, &dy);
+    g.half = call->node->a.half;
     g.dkernel = (mirt__real *)call->out[0];
     if (call->node->a.column_sum) g.db = (mirt__real *)call->out[1];
     call->kernels->conv_weight_grad(&g, &call->where);

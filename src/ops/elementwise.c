@@ -259,7 +259,8 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
 
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].fused && mirt__activation_table[i].unary == (mirt__unary_kind)node->a.kind) return (mirt_activation_kind)i;
+        const mirt__activation_class *c = &mirt__activation_table[i];
+        if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }

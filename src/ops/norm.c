@@ -117,8 +117,10 @@ static void mirt__normalize_run(const mirt__call *call) {
 /* A gradient's node, of the activation too. */
 static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
     mirt__attrs a = node->a;
-    a.mask_activation = a.activation;
+    a.mask_activation = a.residual ? MIRT_LINEAR : a.activation;
     a.activation = MIRT_LINEAR;
+    a.residual = false;
+    a.of = node;
     return mirt__record(node->graph, id, &a, in, count);
 }
 
@@ -136,10 +138,13 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
     return mirt__norm_grad_op(node, MIRT__OP_norm_grad_input, in, count);
 }
 
-static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+/* What is added has the sum's gradient: through an activation it is known from the output. */
+static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     const int gamma = 3, beta = 3 + node->a.gamma;
     const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
-    mirt_tensor *in[6] = {dy[0], node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    mirt_tensor *dy = node->a.residual ? mirt__activation_grad_op(node->a.activation, dys[0], node->out[0]) : dys[0];
+    mirt_tensor *in[6] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
+    if (node->a.residual && node->in[beta + node->a.beta]->needs_grad) dx[beta + node->a.beta] = dy;
     for (int i = 3; i < beta + node->a.beta; i++) in[i + 1] = node->in[i];
     if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
         sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, beta + node->a.beta + 1);
@@ -147,7 +152,7 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dy, m
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
     }
-    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy[0], sums);
+    if (node->in[0]->needs_grad) dx[0] = mirt__norm_input_gradient(node, dy, sums);
     return !node->in[0]->needs_grad || dx[0];
 }
 
@@ -182,14 +187,18 @@ MIRT__TABLE mirt__op mirt__op_norm_grad_sums = {
 
 static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
 
+MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
+    const bool global = node->a.synchronized && mirt__is_batched(&node->in[1]->shape);
+    return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
+}
+
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     const int sums = 4 + node->a.gamma + node->a.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
-    s.count = (double)s.rows;
-    if (node->a.synchronized && mirt__is_batched(&node->in[1]->shape)) s.count *= (double)call->run->global_rows / (double)call->rows;
+    s.count = mirt__norm_count(call, node, s.rows);
     s.y = call->out[0];
     s.y_dtype = node->out[0]->dtype;
     call->kernels->norm_grad_input(&s, &call->where);

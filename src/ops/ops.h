@@ -2,7 +2,7 @@
 #define MIRT__OPS_H
 /* The op table and the recorders that ops, layers and gradients share. One file an op family. */
 
-#include "../graph/graph.h"
+#include "../graph/program.h"
 
 /* A table that later files name: static in the single header, extern otherwise. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
@@ -53,7 +53,7 @@ typedef struct mirt__activation_class {
 } mirt__activation_class;
 /* NULL when there is no such activation. */
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
-/* The fused activation that a unary or binary node computes, or whose gradient it is; MIRT_LINEAR for all other nodes. */
+/* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others. */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
@@ -125,5 +125,7 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
+/* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
+MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
 
 #endif

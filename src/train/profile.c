@@ -227,7 +227,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     int count = 0;
     for (int i = 0; i < f->program.graph.count; i++) {
         const mirt__node *node = f->program.graph.node[i];
-        if (!node->op->run) continue;
+        if (!mirt__node_runs(node)) continue;
         mirt__profile_row *r = &row[count++];
         r->node = node;
         r->name = node->op->name;

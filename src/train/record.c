@@ -1,4 +1,5 @@
 #include "../graph/fuse.h"
+#include "../graph/strips.h"
 #include "../ops/ops.h"
 #include "function.h"
 
@@ -336,7 +337,9 @@ static mirt_status mirt__finish(mirt_function *f) {
     for (int i = 0; i < f->num_minimized; i++) keep[kept + i] = f->minimized[i];
     mirt__fuse_forward(graph, keep, kept + f->num_minimized);
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
-    mirt__fuse_backward(graph, keep, mirt__collect_kept(f, keep));
+    kept = mirt__collect_kept(f, keep);
+    mirt__fuse_backward(graph, keep, kept);
+    if (f->model->strategy->kernels->strips) mirt__fuse_strips(graph, keep, kept);
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);
 }

@@ -1,0 +1,280 @@
+#include "strips.h"
+#include "../ops/ops.h"
+
+/* Removes what is of no use; counts the readers of every tensor, `first` is the position of the first one. */
+static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__graph_prune(graph, keep, count);
+    mirt__graph_count_uses(graph, keep, count);
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        node->position = i;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
+        for (int k = 0; k < node->num_in; k++) node->in[k]->first = i;
+    }
+}
+
+/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
+static bool mirt__strips_conv(const mirt__node *node) {
+    const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
+    if (node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad && !weights) return false;
+    const int64_t a = mirt__last_dim(node->in[0]), b = mirt__last_dim(weights ? node->in[1] : node->out[0]);
+    return node->a.groups == 1 || (node->a.groups == a && a == b);
+}
+
+/* Such a node that makes `t`, if nothing is done yet to what it makes but what a.bias and a.activation say. */
+static mirt__node *mirt__strips_maker(const mirt_tensor *t, mirt__op_id id) {
+    const mirt__attrs *a = &t->node->a;
+    bool free = t->node->id == id && t->slot == 0 && !a->norm && !a->slope && !a->sums && mirt__strips_conv(t->node);
+    return free ? t->node : NULL;
+}
+
+/* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does. */
+static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *node) {
+    const int from = by->position, to = node->position;
+    bool there = true;
+    for (int k = 0; k < node->num_in; k++) there = there && node->in[k]->node->position <= from;
+    if (there) return true;
+    for (int k = 0; k < by->num_out; k++) {
+        if (by->out[k]->first < to) return false;
+    }
+    graph->node[from] = node;
+    graph->node[to] = by;
+    by->position = to;
+    node->position = from;
+    return true;
+}
+
+static void mirt__strips_add_in(mirt__node *node, mirt_tensor *t) {
+    node->in[node->num_in++] = t;
+    if (node->position < t->first) t->first = node->position;
+}
+
+/* All outputs of `from`, which has nothing left to do, become further ones of `node`. The next pruning removes it. */
+static void mirt__strips_add_outs(mirt__node *node, mirt__node *from) {
+    for (int k = 0; k < from->num_out; k++) {
+        from->out[k]->node = node;
+        from->out[k]->slot = node->num_out;
+        node->out[node->num_out++] = from->out[k];
+    }
+    from->num_out = 0;
+}
+
+/* The output of `node`, which has nothing left to do, becomes that of `by`. */
+static void mirt__strips_take(mirt__node *by, mirt__node *node) {
+    by->out[0] = node->out[0];
+    by->out[0]->node = by;
+    node->num_out = 0;
+}
+
+/* >>padding */
+
+static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) { return shape->rank == 4 && begin[0] == 0 && begin[3] == 0; }
+
+static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, const mirt_shape *y) {
+    node->a.padded = true;
+    for (int i = 0; i < 2; i++) {
+        node->a.pad[i] = begin[1 + i];
+        node->a.size[i] = y->dim[1 + i];
+    }
+}
+
+/* Of conv2d and conv2d_weight_grad. */
+static void mirt__strips_pad(mirt__node *node) {
+    const mirt__node *p = node->in[0]->node;
+    if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
+    if (!mirt__strips_spatial(&p->out[0]->shape, p->a.begin) || p->a.shape.dim[3] != 0) return;
+    mirt__strips_set_padding(node, p->a.begin, node->id == MIRT__OP_conv2d ? &node->out[0]->shape : &node->in[1]->shape);
+    node->in[0]->uses--;
+    node->in[0] = p->in[0];
+    node->in[0]->uses++;
+}
+
+/* The gradient of a padded input is a slice. */
+static void mirt__strips_slice(mirt__node *node) {
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad);
+    const mirt_shape *y = &node->out[0]->shape;
+    if (!p || node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
+    if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
+    mirt__strips_set_padding(p, node->a.begin, &p->in[0]->shape);
+    p->a.shape = *y;
+    mirt__strips_take(p, node);
+}
+
+/* >>epilogues */
+
+/* Two gradients of one tensor: the later convolution adds the other one to its own. */
+static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
+    if (node->a.kind != MIRT__ADD) return;
+    for (int k = 1; k >= 0; k--) {
+        mirt_tensor *other = node->in[1 - k];
+        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__OP_conv2d_input_grad);
+        if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation || !mirt__shape_equal(&node->in[k]->shape, &other->shape)) continue;
+        if (!mirt__strips_place(graph, p, node)) continue;
+        p->a.residual = true;
+        mirt__strips_add_in(p, other);
+        mirt__strips_take(p, node);
+        return;
+    }
+}
+
+static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
+    const mirt_activation_kind kind = mirt__activation_grad_of(node);
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad) : NULL;
+    if (!p || node->in[0]->uses != 1 || p->a.mask_activation || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
+    if (!mirt__strips_place(graph, p, node)) return;
+    p->a.mask_activation = kind;
+    mirt__strips_add_in(p, node->in[1]);
+    mirt__strips_take(p, node);
+}
+
+static void mirt__strips_moments(mirt__node *node) {
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    if (!p || node->a.last_axes) return;
+    p->a.sums = MIRT__SUMS_MOMENTS;
+    mirt__strips_add_outs(p, node);
+}
+
+/* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this normalization's
+   own gradients may read. */
+static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
+    mirt_tensor *dy = node->in[0];
+    const mirt_activation_kind kind = node->a.mask_activation;
+    mirt__node *p = mirt__strips_maker(dy, MIRT__OP_conv2d_input_grad), *input = dy->clone ? dy->clone->node : NULL;
+    if (!p || node->a.last_axes) return;
+    if (input && input->a.of != node->a.of) input = NULL;
+    if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
+    if (!mirt__strips_place(graph, p, node)) return;
+    p->a.slope = true;
+    p->a.slope_activation = kind;
+    p->a.gamma = node->a.gamma;
+    p->a.beta = node->a.beta;
+    p->a.epsilon = node->a.epsilon;
+    p->a.sums = MIRT__SUMS_GRADIENT;
+    for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
+    mirt__strips_add_outs(p, node);
+    if (kind != MIRT_LINEAR && input) input->a.mask_activation = MIRT_LINEAR;
+}
+
+/* What comes after a convolution and is all that is made of it. */
+static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    if (!p || node->in[0]->uses != 1 || node->a.last_axes || node->a.batch_statistics || p->a.activation || p->a.residual) return;
+    if (!mirt__strips_place(graph, p, node)) return;
+    p->a.norm = true;
+    p->a.gamma = node->a.gamma;
+    p->a.beta = node->a.beta;
+    p->a.epsilon = node->a.epsilon;
+    p->a.residual = node->a.residual;
+    p->a.activation = node->a.activation;
+    for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
+    mirt__strips_take(p, node);
+}
+
+static void mirt__strips_activation(mirt__node *node) {
+    const mirt_activation_kind kind = mirt__activation_of(node);
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d) : NULL;
+    if (!p || node->in[0]->uses != 1 || p->a.activation) return;
+    p->a.activation = kind;
+    mirt__strips_take(p, node);
+}
+
+static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
+    switch ((int)node->id) {
+    case MIRT__OP_conv2d:
+    case MIRT__OP_conv2d_weight_grad: mirt__strips_pad(node); break;
+    case MIRT__OP_slice: mirt__strips_slice(node); break;
+    case MIRT__OP_unary: mirt__strips_activation(node); break;
+    case MIRT__OP_binary:
+        mirt__strips_sum(graph, node);
+        if (node->num_out) mirt__strips_mask(graph, node);
+        break;
+    case MIRT__OP_norm_stats: mirt__strips_moments(node); break;
+    case MIRT__OP_norm_grad_sums: mirt__strips_sums(graph, node); break;
+    case MIRT__OP_normalize: mirt__strips_normalize(graph, node); break;
+    default: break;
+    }
+}
+
+/* >>both gradients of a depthwise convolution */
+
+static void mirt__strips_both(mirt__node *weights) {
+    mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
+    if (weights->a.groups == 1 || !mirt__strips_conv(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
+    if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
+    for (int k = 0; k < weights->num_out; k++) {
+        if (weights->out[k]->first < p->position) return;
+    }
+    p->a.both = true;
+    p->a.column_sum = weights->a.column_sum;
+    mirt__strips_add_in(p, weights->in[0]);
+    mirt__strips_add_outs(p, weights);
+}
+
+/* >>lazy tensors */
+
+/* `first` and `last` of a tensor count the convolutions that read it as x and as dy. */
+static void mirt__strips_count_convs(const mirt__graph *graph) {
+    for (int i = 0; i < graph->count; i++) {
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = graph->node[i]->out[k]->last = 0;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        if (!mirt__strips_conv(node)) continue;
+        if (node->id == MIRT__OP_conv2d_input_grad) {
+            node->in[0]->last++;
+            if (node->a.both) node->in[node->num_in - 1]->first++;
+        } else if (!node->a.affine) {
+            node->in[0]->first++;
+            if (node->id == MIRT__OP_conv2d_weight_grad) node->in[1]->last++;
+        }
+    }
+}
+
+/* x [rows, h, w, c] times [rows, 1, 1, c], in either order. */
+static bool mirt__strips_gates(mirt__node *node) {
+    if (node->id != MIRT__OP_binary || node->a.kind != MIRT__MULTIPLY || node->out[0]->shape.rank != 4) return false;
+    for (int k = 1; k >= 0; k--) {
+        mirt_tensor *x = node->in[1 - k], *gate = node->in[k];
+        mirt_shape want = x->shape;
+        want.dim[1] = want.dim[2] = 1;
+        if (!mirt__shape_equal(&x->shape, &node->out[0]->shape) || !mirt__shape_equal(&gate->shape, &want) || x == gate) continue;
+        node->in[0] = x;
+        node->in[1] = gate;
+        return true;
+    }
+    return false;
+}
+
+static void mirt__strips_lazy(const mirt__graph *graph) {
+    mirt__strips_count_convs(graph);
+    for (int i = 0; i < graph->count; i++) {
+        mirt_tensor *t = graph->node[i]->out[0];
+        if (t->uses == 0 || t->first != t->uses || !mirt__strips_gates(graph->node[i])) continue;
+        t->lazy = true;
+        graph->node[i]->in[0]->first++;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        mirt_tensor *t = node->out[0];
+        if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
+        if (node->id == MIRT__OP_normalize) t->lazy = t->first == t->uses && !node->a.residual;
+        if (node->id == MIRT__OP_norm_grad_input) t->lazy = t->last == t->uses;
+    }
+}
+
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    mirt__strips_count(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_norm_grad_input) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+    }
+    for (int i = 0; i < graph->count; i++) mirt__strips_rewrite(graph, graph->node[i]);
+    mirt__strips_count(graph, keep, count);
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_conv2d_input_grad) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+    }
+    for (int i = 0; i < graph->count; i++) {
+        if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);
+    }
+    mirt__strips_count(graph, keep, count);
+    mirt__strips_lazy(graph);
+}

@@ -1,0 +1,18 @@
+#ifndef MIRT__STRIPS_H
+#define MIRT__STRIPS_H
+/* For kernels that read and write by strips: what stands between convolutions is computed by the convolutions
+   themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
+
+     conv2d(pad(x))                              -> conv2d with that padding, and its gradients
+     conv2d_input_grad + another gradient, masked -> in its epilogue
+     norm_stats(conv2d)                          -> the convolution leaves the moments of its output
+     norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope
+     normalize(conv2d) by constants + add        -> in its epilogue, where nothing else reads the convolution
+     both gradients of a depthwise convolution   -> one node
+   What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
+   becomes lazy: it is never stored, its readers compute it. */
+#include "graph.h"
+
+MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
+
+#endif

@@ -1,0 +1,223 @@
+/* Networks of convolutions and batch normalization with the fusion into strips on and off: losses, gradients, weights and
+   predictions agree to rounding, over replicas and devices, and less memory is needed. Once on kernels that write out
+   what readers and epilogues say, which tests the graph alone, then on the machine's. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "strips_emulated.h"
+#include "tap.h"
+
+enum { SIDE = 12, SAMPLES = 14, CLASSES = 4, MAX_WEIGHTS = 200000 };
+static float data_x[SAMPLES][SIDE * SIDE * 3];
+static uint8_t data_y[SAMPLES];
+
+static void draw_data(void) {
+    mirt__random random = mirt__random_stream(7, 8);
+    for (int i = 0; i < SAMPLES; i++) {
+        data_y[i] = (uint8_t)(i % CLASSES);
+        for (int k = 0; k < SIDE * SIDE * 3; k++) data_x[i][k] = (float)mirt__random_below(&random, 2001) / 1000 - 1 + (float)(k % (data_y[i] + 2) == 0);
+    }
+}
+
+/* >>networks */
+
+typedef struct how {
+    bool synchronized, frozen;
+} how;
+
+static mirt_tensor *conv(mirt_tensor *x, int filters, int kernel, int stride, mirt_padding padding, bool bias) {
+    mirt_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.filters = filters;
+    d.kernel[0] = d.kernel[1] = kernel;
+    d.strides[0] = d.strides[1] = stride;
+    d.padding = padding;
+    d.no_bias = !bias;
+    return mirt_conv2d(x, &d);
+}
+
+static mirt_tensor *depthwise(mirt_tensor *x, int kernel, int stride, mirt_padding padding) {
+    mirt_depthwise_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.kernel[0] = d.kernel[1] = kernel;
+    d.strides[0] = d.strides[1] = stride;
+    d.padding = padding;
+    d.no_bias = true;
+    return mirt_depthwise_conv2d(x, &d);
+}
+
+static mirt_tensor *norm(mirt_tensor *x, const how *h) {
+    mirt_batch_norm_desc d;
+    memset(&d, 0, sizeof d);
+    d.momentum = 0.9f;
+    d.synchronized = h->synchronized;
+    return mirt_batch_norm(x, &d);
+}
+
+static mirt_tensor *mobile_block(mirt_tensor *x, int expand, int filters, int stride, const how *h) {
+    mirt_tensor *y = mirt_relu6(norm(conv(x, expand, 1, 1, MIRT_SAME, false), h));
+    if (stride == 2) y = mirt_zero_padding2d(y, 0, 1, 0, 1);
+    y = mirt_relu6(norm(depthwise(y, 3, stride, stride == 2 ? MIRT_VALID : MIRT_SAME), h));
+    y = norm(conv(y, filters, 1, 1, MIRT_SAME, false), h);
+    mirt_tensor *both[2] = {x, y};
+    return stride == 1 && x->shape.dim[3] == filters ? mirt_add_layer(both, 2) : y;
+}
+
+static mirt_tensor *mobile(mirt_tensor *x, const how *h) {
+    x = mirt_relu6(norm(conv(x, 8, 3, 2, MIRT_SAME, false), h));
+    x = mobile_block(x, 18, 6, 1, h);
+    x = mobile_block(x, 20, 6, 1, h);
+    x = mobile_block(x, 20, 6, 1, h);
+    x = mobile_block(x, 17, 9, 2, h);
+    return mirt_relu6(norm(conv(x, 21, 1, 1, MIRT_SAME, false), h));
+}
+
+static mirt_tensor *resnet_block(mirt_tensor *x, int filters, int stride, bool shortcut, const how *h) {
+    mirt_tensor *sum[2] = {x, x};
+    if (shortcut) sum[0] = norm(conv(x, 2 * filters, 1, stride, MIRT_SAME, true), h);
+    mirt_tensor *y = mirt_relu(norm(conv(x, filters, 1, stride, MIRT_SAME, true), h));
+    y = mirt_relu(norm(conv(y, filters, 3, 1, MIRT_SAME, true), h));
+    sum[1] = norm(conv(y, 2 * filters, 1, 1, MIRT_SAME, true), h);
+    return mirt_relu(mirt_add_layer(sum, 2));
+}
+
+static mirt_tensor *resnet(mirt_tensor *x, const how *h) {
+    mirt_pool2d_desc pool;
+    memset(&pool, 0, sizeof pool);
+    pool.size[0] = pool.size[1] = 3;
+    pool.strides[0] = pool.strides[1] = 2;
+    x = mirt_relu(norm(conv(mirt_zero_padding2d(x, 2, 2, 2, 2), 8, 5, 1, MIRT_VALID, true), h));
+    x = mirt_max_pool2d(mirt_zero_padding2d(x, 1, 1, 1, 1), &pool);
+    x = resnet_block(x, 5, 1, true, h);
+    x = resnet_block(x, 5, 1, false, h);
+    return resnet_block(x, 7, 2, true, h);
+}
+
+static mirt_tensor *squeeze_block(mirt_tensor *x, int expand, int filters, const how *h) {
+    mirt_tensor *y = mirt_silu(norm(conv(x, expand, 1, 1, MIRT_SAME, false), h));
+    y = mirt_silu(norm(depthwise(y, 5, 1, MIRT_SAME), h));
+    mirt_tensor *gate = mirt_reduce_mean(y, 6, true);
+    gate = mirt_sigmoid(conv(mirt_silu(conv(gate, 3, 1, 1, MIRT_SAME, true)), expand, 1, 1, MIRT_SAME, true));
+    mirt_tensor *gated[2] = {gate, y}, *both[2] = {NULL, x};
+    y = norm(conv(mirt_multiply_layer(gated, 2), filters, 1, 1, MIRT_SAME, false), h);
+    both[0] = y;
+    return x->shape.dim[3] == filters ? mirt_add_layer(both, 2) : y;
+}
+
+static mirt_tensor *squeeze(mirt_tensor *x, const how *h) {
+    x = mirt_silu(norm(conv(x, 6, 3, 2, MIRT_SAME, false), h));
+    x = squeeze_block(x, 11, 7, h);
+    x = squeeze_block(x, 13, 7, h);
+    return mirt_gelu(norm(conv(x, 12, 3, 1, MIRT_SAME, true), h));
+}
+
+typedef struct network {
+    const char *name;
+    mirt_tensor *(*body)(mirt_tensor *x, const how *h);
+} network;
+static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}};
+
+/* >>one run of a network */
+
+typedef struct outcome {
+    double loss[3];
+    float *gradient, *weights, *predicted;
+    size_t gradients, count;
+    size_t memory;
+    char *text;
+} outcome;
+
+static void forget(outcome *o) {
+    free(o->gradient);
+    free(o->weights);
+    free(o->predicted);
+    free(o->text);
+}
+
+static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
+    mirt_model *m = mirt_model_create(s, net->name);
+    mirt_dense_desc dense;
+    mirt_compile_desc c = image_compile(mirt_sgd(0.02f, 0, false));
+    memset(&dense, 0, sizeof dense);
+    dense.units = CLASSES;
+    mirt_tensor *x = mirt_global_average_pool2d(net->body(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), h));
+    mirt_model_output(m, mirt_dense(x, &dense));
+    if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+/* Two steps, on all samples and on fewer, then gradients and predictions. */
+static outcome run(const network *net, const how *h, int replicas, int devices, const mirt__kernels *kernels) {
+    outcome o;
+    mirt_memory memory;
+    memset(&o, 0, sizeof o);
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    s->kernels = kernels;
+    mirt_model *m = build(s, net, h);
+    const mirt_shape all = MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3), fewer = MIRT_SHAPE(SAMPLES - 3, SIDE, SIDE, 3);
+    mirt_array x = mirt_make_array(data_x, MIRT_FLOAT32, all), y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
+    mirt_array less_x = mirt_make_array(data_x, MIRT_FLOAT32, fewer), less_y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES - 3));
+    mirt_weight_info info;
+    if (!m || mirt_train_step(m, x, y, &o.loss[0]) != MIRT_OK || mirt_train_step(m, less_x, less_y, &o.loss[1]) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    o.gradient = (float *)calloc(MAX_WEIGHTS, sizeof(float));
+    if (mirt_scatter(m, x, y) != MIRT_OK || mirt_grad(m, &o.loss[2]) != MIRT_OK || mirt_all_reduce(m) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    for (int i = 0; i < mirt_num_weights(m); i++) {
+        if (mirt_weight(m, i, &info) != MIRT_OK || !info.trainable || mirt_get_gradient(m, info.name, 0, o.gradient + o.gradients, (size_t)info.count) != MIRT_OK) continue;
+        o.gradients += (size_t)info.count;
+    }
+    o.weights = all_weights(m, 0, &o.count);
+    o.predicted = (float *)calloc(SAMPLES * CLASSES, sizeof(float));
+    if (mirt_predict_arrays(m, x, o.predicted, SAMPLES * CLASSES) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    if (mirt_plan_memory(m, SAMPLES, &memory) == MIRT_OK) o.memory = memory.activations;
+    const char *text = mirt_graph_text(m, SAMPLES);
+    o.text = strdup(text ? text : "");
+    mirt_strategy_destroy(s);
+    return o;
+}
+
+/* Largest distance, relative to the largest number. */
+static double apart(const float *a, const float *b, size_t count) {
+    double most = 1e-20, distance = 0;
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, fabs((double)b[i]));
+        distance = fmax(distance, fabs((double)a[i] - (double)b[i]));
+        if (!(fabs((double)a[i]) < 1e30)) return INFINITY;
+    }
+    return distance / most;
+}
+
+static void check(const network *net, const how *h, int replicas, int devices, const mirt__kernels *on, const mirt__kernels *off) {
+    outcome a = run(net, h, replicas, devices, on), b = run(net, h, replicas, devices, off);
+    double loss = 0;
+    for (int i = 0; i < 3; i++) loss = fmax(loss, fabs(a.loss[i] / b.loss[i] - 1));
+    const double gradient = apart(a.gradient, b.gradient, b.gradients), weights = apart(a.weights, b.weights, b.count), predicted = apart(a.predicted, b.predicted, SAMPLES * CLASSES);
+    ok(loss < 1e-5 && gradient < 5e-5 && weights < 1e-5 && predicted < 2e-5 && a.gradients == b.gradients && b.loss[0] > 0,
+       "%s%s%s, %s, %d replicas on %d devices: as unfused (losses %.0e, gradients %.0e, weights %.0e, predictions %.0e)", net->name, h->synchronized ? " synchronized" : "",
+       h->frozen ? " frozen" : "", on->name, replicas, devices, loss, gradient, weights, predicted);
+    ok(a.memory < b.memory, "%s%s: %zu bytes of tensors, unfused %zu", net->name, h->frozen ? " frozen" : "", a.memory, b.memory);
+    if (getenv("SHOW")) printf("%s\n", a.text);
+    forget(&a);
+    forget(&b);
+}
+
+static void check_all(const mirt__kernels *on, const mirt__kernels *off) {
+    static const how own = {false, false}, synchronized = {true, false}, frozen = {false, true};
+    for (int n = 0; n < 3; n++) {
+        check(&networks[n], &own, 1, 1, on, off);
+        check(&networks[n], &own, 2, 1, on, off);
+        check(&networks[n], &own, 3, 2, on, off);
+        check(&networks[n], &synchronized, 2, 2, on, off);
+        check(&networks[n], &frozen, 2, 2, on, off);
+    }
+}
+
+int main(void) {
+    const mirt__kernels *best = mirt__kernels_best();
+    mirt__kernels off = *best, on = emulated_table(&off);
+    off.strips = false;
+    on.name = "written out";
+    draw_data();
+    check_all(&on, &off);
+    if (best->strips) check_all(best, &off);
+    return done_testing();
+}
