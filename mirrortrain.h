@@ -3305,50 +3305,6 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
-/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
-   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
-   floats; the pointers say float, but nothing reads one as a number. */
-typedef struct mirt__words {
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
-    int tall;                                     /* rows of a tile of two vectors, at most; of others: as in mirt__simd */
-    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
-    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
-    void (*read_words)(float *to, const mirt__reader *reader, int64_t at, int64_t channels, int64_t pixels);
-    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
-    void (*read_pairs)(float *to, const mirt__reader *reader, int64_t at, int64_t next, int64_t channels, int64_t count);
-} mirt__words;
-
-typedef struct mirt__simd {
-    int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
-    int pool_vectors;         /* vectors of channels in pool_row */
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
-    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
-    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
-    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* `count` elements of the reader from element `at` on, as floats */
-    void (*read)(float *to, const mirt__reader *reader, int64_t at, int64_t count);
-    /* The epilogue on rows of c; mask[i] belongs to c[i]. */
-    void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
-                   int64_t rows, int64_t columns);
-    /* sum[j] (+)= the chain over p of b[p * b_row + j] */
-    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
-    void (*pool_row)(const mirt__pool_row *row);
-    /* For each window and k the values at the window's four places, side by side. */
-    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
-    void (*pool_windows)(const mirt__pool_windows *windows);
-    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
-    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
-    /* dk[t][j] += x[t][j] * dy[j], fused */
-    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
-    void (*accumulate)(float *into, const float *from, int64_t count);
-    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
-    void (*round)(float *x, int64_t count);
-    const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
-} mirt__simd;
-
 /* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
 typedef struct mirt__source {
     mirt__reader from;
@@ -3368,6 +3324,70 @@ typedef struct mirt__finishing {
     int64_t sum_row;  /* floats between these rows */
     bool fresh;       /* `sum` has no values yet */
 } mirt__finishing;
+
+/* Room for a source's columns, and what a reader comes to, made in it; `floats` may be NULL where that is 0. */
+MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader);
+MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats);
+/* Likewise of an output y with an epilogue, all its columns; `sum` and what belongs to it is the caller's. */
+MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
+/* The same for the columns from number j on; `sum` as it was. */
+MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j);
+
+/* The sums that chunks of rows left, in ascending order, as the epilogue's: chunk i has `rows` rows, the last of each
+   `period` chunks `last_rows`; its rows of sums are at part + i * chunk_floats, sum_row apart. Columns [begin, end). */
+typedef struct mirt__chunk_sums {
+    const float *part;
+    int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
+} mirt__chunk_sums;
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
+
+/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
+   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
+   floats; the pointers say float, but nothing reads one as a number. */
+typedef struct mirt__words {
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
+    int tall;                                     /* rows of a tile of two vectors, at most; of others: as in mirt__simd */
+    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
+    void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
+    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
+    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count);
+} mirt__words;
+
+typedef struct mirt__simd {
+    int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
+    int pool_vectors;         /* vectors of channels in pool_row */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* Elements [at, at + count) of the source, as floats; with norm, gate or back whole pixels, or within one */
+    void (*read)(float *to, const mirt__source *source, int64_t at, int64_t count);
+    /* The epilogue on rows of c; mask[i] belongs to c[i]. */
+    void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                   int64_t rows, int64_t columns);
+    /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from number at[i] on (c[i] may be
+       where these lie), and is added to the sums. */
+    void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows, int64_t columns);
+    /* sum[j] (+)= the chain over p of b[p * b_row + j] */
+    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
+    void (*pool_row)(const mirt__pool_row *row);
+    /* For each window and k the values at the window's four places, side by side. */
+    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
+    void (*pool_windows)(const mirt__pool_windows *windows);
+    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
+    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
+    /* dk[t][j] += x[t][j] * dy[j], fused */
+    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
+    void (*accumulate)(float *into, const float *from, int64_t count);
+    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
+    void (*round)(float *x, int64_t count);
+    const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
+} mirt__simd;
 
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
@@ -6399,6 +6419,143 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 #endif
 #endif
 
+/* >>section kernels/source.c */
+
+/* Readers and epilogues made ready: what their normalizations come to in each column, and the sums of columns. */
+
+#ifndef MIRT__REAL_DOUBLE
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+
+static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
+
+/* mean, factor and offset, one after the other; returns the end. */
+static float *mirt__source_scaling(const mirt__scaling *s, int64_t n, float *to) {
+    memcpy(to, s->mean, (size_t)n * sizeof(float));
+    for (int64_t j = 0; j < n; j++) {
+        to[n + j] = (s->gamma ? s->gamma[j] : 1) * mirt__source_inverse(s, j);
+        to[2 * n + j] = s->beta ? s->beta[j] : 0;
+    }
+    return to + 3 * n;
+}
+
+MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader) {
+    return reader->norm ? (size_t)reader->channels * 3 : reader->back ? (size_t)reader->channels * 5 : 0;
+}
+
+MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats) {
+    const mirt__norm_back *back = reader->back;
+    const int64_t n = reader->channels;
+    mirt__source s;
+    memset(&s, 0, sizeof s);
+    s.from = *reader;
+    if (!reader->norm && !back) return s;
+    float *less = mirt__source_scaling(back ? &back->norm : reader->norm, n, floats);
+    s.mean = floats;
+    s.factor = floats + n;
+    s.offset = floats + 2 * n;
+    if (!back || !back->sum[0]) return s;
+    for (int64_t j = 0; j < n; j++) {
+        less[j] = (float)((double)back->sum[0][j] / back->count);
+        less[n + j] = (float)((double)back->sum[1][j] / back->count) * mirt__source_inverse(&back->norm, j);
+    }
+    s.less = less;
+    s.part = less + n;
+    return s;
+}
+
+MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns) {
+    return (size_t)columns * 3 * ((epilogue->norm != NULL) + (epilogue->slope != NULL));
+}
+
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats) {
+    mirt__finishing f;
+    memset(&f, 0, sizeof f);
+    f.epilogue = epilogue;
+    f.y = y;
+    f.dtype = dtype;
+    f.bias = epilogue->bias;
+    f.sum_row = columns;
+    if (epilogue->norm) {
+        f.mean = floats;
+        f.factor = floats + columns;
+        f.offset = floats + 2 * columns;
+        floats = mirt__source_scaling(epilogue->norm, columns, floats);
+    }
+    if (epilogue->slope) {
+        f.slope_mean = floats;
+        f.slope_factor = floats + columns;
+        f.slope_offset = floats + 2 * columns;
+        mirt__source_scaling(epilogue->slope, columns, floats);
+    }
+    return f;
+}
+
+MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j) {
+    mirt__finishing f = *all;
+    if (f.bias) f.bias += j;
+    if (f.mean) {
+        f.mean += j;
+        f.factor += j;
+        f.offset += j;
+    }
+    if (f.slope_mean) {
+        f.slope_mean += j;
+        f.slope_factor += j;
+        f.slope_offset += j;
+    }
+    return f;
+}
+
+/* Two sets of samples become one with each chunk (Chan et al. 1983). */
+static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t j) {
+    double mean = 0, squares = 0, count = 0;
+    for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+        const float *part = s->part + chunk * s->chunk_floats + j;
+        const double rows = (double)((chunk + 1) % s->period ? s->rows : s->last_rows), sum = (double)part[s->sum_row] / rows;
+        const double delta = (double)part[0] + sum - mean, total = count + rows;
+        mean += delta * (rows / total);
+        squares += (double)part[2 * s->sum_row] - sum * (double)part[s->sum_row] + delta * delta * (count * rows / total);
+        count = total;
+    }
+    e->sum[0][j] = (float)mean;
+    e->sum[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
+}
+
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; j++) {
+        if (e->sums == MIRT__SUMS_MOMENTS) {
+            mirt__source_moments(e, s, j);
+            continue;
+        }
+        double sum = 0, product = 0;
+        for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+            const float *part = s->part + chunk * s->chunk_floats + j;
+            sum += (double)part[0];
+            product += (double)part[s->sum_row];
+        }
+        e->sum[0][j] = (float)sum;
+        e->sum[1][j] = (float)(product / sqrt((double)e->slope->variance[j] + (double)e->slope->epsilon));
+    }
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
 /* >>section kernels/simd.c */
 
 /* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
@@ -6481,6 +6638,27 @@ MIRT__INLINE __m512 mirt__from_u8_avx512(const uint8_t *p) {
 }
 MIRT__INLINE __m512 mirt__from_i32_avx512(const int32_t *p) {
     return _mm512_cvtepi32_ps(_mm512_loadu_si512((const void *)p));
+}
+/* x * 2^n, n the lowest bits of `n`. */
+MIRT__INLINE __m512 mirt__raise_avx512(__m512 x, __m512 n) {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(n), 23)));
+}
+/* Numbers of bfloat16, and the nearest ones (halfway: the even one) to those of x. */
+MIRT__INLINE __m512 mirt__widen_avx512(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
+MIRT__INLINE __m512i mirt__rounded_avx512(__m512 x) {
+    const __m512i bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7FFF));
+    return _mm512_mask_or_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
+}
+MIRT__INLINE __m512 mirt__load_half_avx512(const uint16_t *p) { return mirt__widen_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+MIRT__INLINE __m512 mirt__load_half_some_avx512(const uint16_t *p, int64_t count) {
+    return mirt__widen_avx512(_mm256_maskz_loadu_epi16(mirt__first_avx512(count), p));
+}
+MIRT__INLINE void mirt__store_half_avx512(uint16_t *p, __m512 x) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
+}
+MIRT__INLINE void mirt__store_half_some_avx512(uint16_t *p, __m512 x, int64_t count) {
+    _mm256_mask_storeu_epi16(p, mirt__first_avx512(count), _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
 }
 /* The place of a window's maximum, from: right of left, above and below; below of above; over 0. */
 MIRT__INLINE void mirt__store_place_avx512(uint8_t *p, __mmask16 right, __mmask16 right_below, __mmask16 below,
@@ -6735,59 +6913,475 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    int64_t i = 0;
-    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
-        MIRT__VEC y = MIRT__K(from_u8)(x + i);
-        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
-    }
-    if (i == count) return;
-    uint8_t some[MIRT__LANES] = {0};
-    memcpy(some, x + i, (size_t)(count - i));
-    MIRT__VEC y = MIRT__K(from_u8)(some);
-    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+
+/* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
+    const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
+    MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
+    r = MIRT__K(fma)(whole, MIRT__K(set)(2.12194440e-4f), r);
+    MIRT__VEC q = MIRT__K(fma)(r, MIRT__K(set)(1.9875691500e-4f), MIRT__K(set)(1.3981999507e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(8.3334519073e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(4.1665795894e-2f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(1.6666665459e-1f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
+    return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int32_t some[MIRT__LANES] = {0};
-        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
-        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
-        MIRT__VEC y = MIRT__K(from_i32)(some);
-        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+/* What is below the least normal number is 0. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
+    MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
+    y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
+    y = MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(-87.33654475f)), y, MIRT__K(relu)(x));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(88.72283905f)), MIRT__K(set)(INFINITY), y);
+}
+/* exp(x) - 1, precise near 0, for x up to 80. */
+MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
+}
+/* x, at most `most`. */
+MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
+    const MIRT__VEC limit = MIRT__K(set)(most);
+    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
+    const MIRT__VEC one = MIRT__K(set)(1.0f);
+    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
+    return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
+}
+/* log(1 + exp(x)), with log(1 + e) = 2 artanh(e / (2 + e)). */
+MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(abs)(x)));
+    const MIRT__VEC s = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), t = MIRT__K(mul)(s, s);
+    MIRT__VEC y = MIRT__K(fma)(t, MIRT__K(set)(1.0f / 13), MIRT__K(set)(1.0f / 11));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 9));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 7));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 5));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 3));
+    y = MIRT__K(fma)(MIRT__K(mul)(y, t), s, s);
+    return MIRT__K(add)(MIRT__K(relu)(x), MIRT__K(add)(y, y));
+}
+/* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
+   exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
+MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
+    MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-9.832889e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(2.9043872e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(6.1319424e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.046213266f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(0.12322504f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.20640261f));
+    y = MIRT__K(mul)(*bell, MIRT__K(fma)(y, u, MIRT__K(set)(0.12151395f)));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
+    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+}
+
+/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(relu)(x);
+    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
+    case MIRT_TANH: return MIRT__K(tanh)(x);
+    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
+    case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
+    case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
+    case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
+    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    default: return x;
     }
 }
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
-    if (reader->dtype == MIRT_UINT8) {
-        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
-    } else if (reader->dtype == MIRT_INT32) {
-        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
-    } else if (!reader->affine) {
-        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+/* g times the activation's derivative at its input u. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    MIRT__VEC s, bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
+    case MIRT_SIGMOID:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
+    case MIRT_TANH:
+        s = MIRT__K(tanh)(u);
+        return MIRT__K(mul)(g, MIRT__K(sub)(one, MIRT__K(mul)(s, s)));
+    case MIRT_SILU:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_GELU:
+        s = MIRT__K(normal)(u, &bell);
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = kind == MIRT_HARD_SIGMOID ? one : u;
+        s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
+        return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
+    case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    default: return g;
+    }
+}
+
+/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
+#define MIRT__ANY MIRT__ACTIVATION_COUNT
+#define MIRT__FOR_KIND(kind, call) \
+    switch (kind) { \
+    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
+    case MIRT_RELU: call(MIRT_RELU); break; \
+    case MIRT_RELU6: call(MIRT_RELU6); break; \
+    case MIRT_SILU: call(MIRT_SILU); break; \
+    default: call(MIRT__ANY); break; \
+    }
+static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
+}
+/* Of a layer; where the loop is for any, the activation is `actual`. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+}
+/* What is read into strips, and what happens to outputs on their way to memory. */
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
+    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
+    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+    return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+}
+
+/* Numbers of any dtype, with the affine function of the reader. */
+#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const int64_t n = count - i; \
+        const type *from = (const type *)reader->data + at + i; \
+        MIRT__VEC x; \
+        if (n < MIRT__LANES) load_tail \
+        else x = load_whole(from); \
+        if (affine) x = MIRT__K(fma)(x, scale, offset); \
+        MIRT__K(store_up_to)(to + i, x, n); \
+    } \
+    break;
+#define MIRT__READ_SOME(type, load_whole) \
+    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
+static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const bool affine = reader->affine;
+    switch ((int)reader->dtype) {
+    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
+    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
+    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
+    default:
+        if (!affine) {
+            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+            break;
+        }
+        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+    }
+}
+#undef MIRT__READ_PLAIN
+#undef MIRT__READ_SOME
+
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+typedef struct MIRT__K(strip) {
+    const mirt__source *source;
+    float *to;
+    int64_t at, row, pixels, columns;
+} MIRT__K(strip);
+
+/* Four pixels side by side have one vector of each column's numbers. */
+#define MIRT__FOUR_PIXELS(read_vector) \
+    for (; p + 4 <= s->pixels; p += 4) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
+    } \
+    for (; p < s->pixels; p++) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) \
+    }
+#define MIRT__STORE_PIXEL(i, y) \
+    if (whole) MIRT__K(store)(to + i * s->row, y); \
+    else MIRT__K(store_some)(to + i * s->row, y, n);
+
+#define MIRT__READ_NORM(i) { \
+        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
+        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+    }
+MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *x = source->from.data;
+    const mirt_activation_kind actual = source->from.norm->activation;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
+}
+MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_NORM
+
+#define MIRT__READ_BACK(i) { \
+        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
+        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
+        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
+        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
+    }
+MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *dy = source->from.data, *z = source->from.back->z;
+    const mirt_activation_kind actual = source->from.back->norm.activation;
+    const bool sums = source->less != NULL;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
+}
+MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_BACK
+#undef MIRT__FOUR_PIXELS
+#undef MIRT__STORE_PIXEL
+
+#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
+#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
+static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    if (reader->dtype == MIRT__BFLOAT16) {
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
     } else {
-        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-        const float *x = (const float *)reader->data + at;
-        for (int64_t i = 0; i < count; i += MIRT__LANES) {
-            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+    }
+}
+#undef MIRT__READ_FLOATS
+#undef MIRT__READ_HALVES
+/* The slope is mostly taken already where dy was made. */
+static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
+    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
+    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
+    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
+    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
+}
+
+/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+    const mirt__reader *reader = &s->source->from;
+    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const float *gate = reader->gate + image * reader->channels + channel;
+    float *to = s->to;
+    for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
+        for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
+            const int64_t n = s->columns - j;
+            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+        }
+        if (--left == 0) {
+            left = reader->gate_pixels;
+            gate += reader->channels;
         }
     }
 }
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
-    if (with_bias) x = MIRT__K(add)(x, bias);
+#define MIRT__GATED 4096 /* floats that are read before they are gated */
+static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
+    const mirt__reader *reader = &source->from;
+    if (!reader->norm && !reader->gate && !reader->back) {
+        MIRT__K(read_plain)(to, reader, at, count);
+        return;
+    }
+    const int64_t c = reader->channels, channel = at % c;
+    const bool pixels = channel == 0 && count % c == 0;
+    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
+    mirt__source moved = *source;
+    MIRT__K(strip) s;
+    s.source = &moved;
+    s.row = c;
+    s.columns = pixels ? c : count;
+    if (channel > 0 && source->mean) {
+        moved.mean += channel;
+        moved.factor += channel;
+        moved.offset += channel;
+        if (source->less) {
+            moved.less += channel;
+            moved.part += channel;
+        }
+    }
+    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+        s.pixels = left < most ? left : most;
+        s.to = to;
+        s.at = at;
+        if (reader->back) MIRT__K(read_back)(&s);
+        else if (reader->norm) MIRT__K(read_norm)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
+        to += s.pixels * c;
+        at += s.pixels * c;
+    }
+}
+#undef MIRT__GATED
+
+/* x times the derivative of an activation that made `mask`. */
+MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
-    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
-    if (!with_mask) return x;
-    switch (epilogue->mask_activation) {
+    switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
     case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
     }
+}
+
+/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
+   or backward of the slope. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
+    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
+}
+MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
+                                         const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const mirt_activation_kind kind, const bool whole) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
+    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
+    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
+    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
+    MIRT__VEC shift = zero, first = zero, second = zero;
+    float *y = (float *)f->y + j, *sum = f->sum + j;
+    uint16_t *y_half = (uint16_t *)f->y + j;
+    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
+    if (norm) {
+        mean = MIRT__K(load_column)(f->mean + j, n, whole);
+        factor = MIRT__K(load_column)(f->factor + j, n, whole);
+        offset = MIRT__K(load_column)(f->offset + j, n, whole);
+    }
+    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
+    if (slope) {
+        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
+        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
+    }
+    if (sums != MIRT__SUMS_NONE && !fresh) {
+        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
+        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
+        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        if (bias) x = MIRT__K(add)(x, beta);
+        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
+        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (gradient) {
+            first = MIRT__K(add)(first, x);
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
+        } else if (sums == MIRT__SUMS_MOMENTS) {
+            if (i == 0 && fresh) shift = x;
+            const MIRT__VEC d = MIRT__K(sub)(x, shift);
+            first = MIRT__K(add)(first, d);
+            second = MIRT__K(fma)(d, d, second);
+        }
+        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
+        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
+        else if (whole) MIRT__K(store)(y + at[i], x);
+        else MIRT__K(store_some)(y + at[i], x, n);
+    }
+    if (sums == MIRT__SUMS_NONE) return;
+    if (!gradient) {
+        MIRT__K(store_up_to)(sum, shift, n);
+        sum += f->sum_row;
+    }
+    MIRT__K(store_up_to)(sum, first, n);
+    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
+}
+MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
+                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
+    }
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+}
+
+#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
+#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
+#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
+    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
+        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
+    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
+        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
+    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
+        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
+    } else if (e->sums == MIRT__SUMS_NONE) {
+        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
+    } else if (e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
+    } else {
+        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    }
+}
+#undef MIRT__FINISH_FORWARD
+#undef MIRT__FINISH_SLOPE
+#undef MIRT__FINISH_ANY
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
@@ -7071,7 +7665,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
@@ -7316,7 +7910,8 @@ MIRT__INLINE int64_t mirt__word_take(int64_t at, int64_t left, int64_t channels)
     if (place == 0 && most >= channels) return most - most % channels;
     return most < channels - place ? most : channels - place;
 }
-static void mirt__word_read_words(float *to, const mirt__reader *reader, int64_t at, int64_t channels, int64_t pixels) {
+static void mirt__word_read_words(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels) {
+    const mirt__reader *reader = &source->from;
     const bool ready = mirt__word_ready(reader), odd = channels % 2 != 0;
     const uint16_t *data = (const uint16_t *)reader->data + at;
     float buffer[MIRT__WORD_BUFFER];
@@ -7326,7 +7921,7 @@ static void mirt__word_read_words(float *to, const mirt__reader *reader, int64_t
     }
     for (int64_t left = pixels * channels, take; left > 0; left -= take, at += take, data += take) {
         take = ready ? channels : mirt__word_take(at, left, channels);
-        if (!ready) mirt__read_avx512(buffer, reader, at, take);
+        if (!ready) mirt__read_avx512(buffer, source, at, take);
         /* Where the channels are odd each pixel begins a word; a part of a pixel is even unless it is the last. */
         const int64_t length = odd && take > channels ? channels : take;
         for (int64_t i = 0; i < take; i += length, to += (length + 1) / 2) {
@@ -7339,15 +7934,16 @@ static void mirt__word_read_words(float *to, const mirt__reader *reader, int64_t
         }
     }
 }
-static void mirt__word_read_pairs(float *to, const mirt__reader *reader, int64_t at, int64_t next, int64_t channels, int64_t count) {
+static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count) {
+    const mirt__reader *reader = &source->from;
     const bool ready = mirt__word_ready(reader);
     const uint16_t *data = (const uint16_t *)reader->data;
     float buffer[2][MIRT__WORD_BUFFER];
     for (int64_t i = 0, take; i < count; i += take) {
         take = ready ? count : mirt__word_take(at + i, count - i, channels);
         if (!ready) {
-            mirt__read_avx512(buffer[0], reader, at + i, take);
-            if (next >= 0) mirt__read_avx512(buffer[1], reader, next + i, take);
+            mirt__read_avx512(buffer[0], source, at + i, take);
+            if (next >= 0) mirt__read_avx512(buffer[1], source, next + i, take);
         }
         for (int64_t j = 0; j < take; j += 16) {
             const __mmask16 some = mirt__first_avx512(take - j < 16 ? take - j : 16);
@@ -7378,7 +7974,7 @@ static const mirt__words mirt__words_avx512bf16 = {
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
@@ -7434,6 +8030,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
+#undef MIRT__ANY
+#undef MIRT__FOR_KIND
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -7495,6 +8093,32 @@ MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
 }
 MIRT__INLINE __m256 mirt__from_i32_avx2(const int32_t *p) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+MIRT__INLINE __m256 mirt__raise_avx2(__m256 x, __m256 n) {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(n), 23)));
+}
+MIRT__INLINE __m256i mirt__rounded_avx2(__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7FFF));
+    return _mm256_blendv_epi8(up, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
+MIRT__INLINE __m128i mirt__narrow_avx2(__m256 x) {
+    const __m256i high = _mm256_srli_epi32(mirt__rounded_avx2(x), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1));
+}
+MIRT__INLINE __m256 mirt__load_half_avx2(const uint16_t *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
+}
+MIRT__INLINE __m256 mirt__load_half_some_avx2(const uint16_t *p, int64_t count) {
+    uint16_t eight[8] = {0};
+    memcpy(eight, p, (size_t)count * sizeof *p);
+    return mirt__load_half_avx2(eight);
+}
+MIRT__INLINE void mirt__store_half_avx2(uint16_t *p, __m256 x) { _mm_storeu_si128((__m128i *)(void *)p, mirt__narrow_avx2(x)); }
+MIRT__INLINE void mirt__store_half_some_avx2(uint16_t *p, __m256 x, int64_t count) {
+    uint16_t eight[8];
+    mirt__store_half_avx2(eight, x);
+    memcpy(p, eight, (size_t)count * sizeof *p);
 }
 MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live, int64_t count) {
     __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
@@ -7755,59 +8379,475 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    int64_t i = 0;
-    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
-        MIRT__VEC y = MIRT__K(from_u8)(x + i);
-        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
-    }
-    if (i == count) return;
-    uint8_t some[MIRT__LANES] = {0};
-    memcpy(some, x + i, (size_t)(count - i));
-    MIRT__VEC y = MIRT__K(from_u8)(some);
-    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+
+/* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
+    const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
+    MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
+    r = MIRT__K(fma)(whole, MIRT__K(set)(2.12194440e-4f), r);
+    MIRT__VEC q = MIRT__K(fma)(r, MIRT__K(set)(1.9875691500e-4f), MIRT__K(set)(1.3981999507e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(8.3334519073e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(4.1665795894e-2f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(1.6666665459e-1f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
+    return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int32_t some[MIRT__LANES] = {0};
-        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
-        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
-        MIRT__VEC y = MIRT__K(from_i32)(some);
-        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+/* What is below the least normal number is 0. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
+    MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
+    y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
+    y = MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(-87.33654475f)), y, MIRT__K(relu)(x));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(88.72283905f)), MIRT__K(set)(INFINITY), y);
+}
+/* exp(x) - 1, precise near 0, for x up to 80. */
+MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
+}
+/* x, at most `most`. */
+MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
+    const MIRT__VEC limit = MIRT__K(set)(most);
+    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
+    const MIRT__VEC one = MIRT__K(set)(1.0f);
+    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
+    return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
+}
+/* log(1 + exp(x)), with log(1 + e) = 2 artanh(e / (2 + e)). */
+MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(abs)(x)));
+    const MIRT__VEC s = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), t = MIRT__K(mul)(s, s);
+    MIRT__VEC y = MIRT__K(fma)(t, MIRT__K(set)(1.0f / 13), MIRT__K(set)(1.0f / 11));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 9));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 7));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 5));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 3));
+    y = MIRT__K(fma)(MIRT__K(mul)(y, t), s, s);
+    return MIRT__K(add)(MIRT__K(relu)(x), MIRT__K(add)(y, y));
+}
+/* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
+   exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
+MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
+    MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-9.832889e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(2.9043872e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(6.1319424e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.046213266f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(0.12322504f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.20640261f));
+    y = MIRT__K(mul)(*bell, MIRT__K(fma)(y, u, MIRT__K(set)(0.12151395f)));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
+    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+}
+
+/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(relu)(x);
+    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
+    case MIRT_TANH: return MIRT__K(tanh)(x);
+    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
+    case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
+    case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
+    case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
+    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    default: return x;
     }
 }
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
-    if (reader->dtype == MIRT_UINT8) {
-        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
-    } else if (reader->dtype == MIRT_INT32) {
-        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
-    } else if (!reader->affine) {
-        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+/* g times the activation's derivative at its input u. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    MIRT__VEC s, bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
+    case MIRT_SIGMOID:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
+    case MIRT_TANH:
+        s = MIRT__K(tanh)(u);
+        return MIRT__K(mul)(g, MIRT__K(sub)(one, MIRT__K(mul)(s, s)));
+    case MIRT_SILU:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_GELU:
+        s = MIRT__K(normal)(u, &bell);
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = kind == MIRT_HARD_SIGMOID ? one : u;
+        s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
+        return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
+    case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    default: return g;
+    }
+}
+
+/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
+#define MIRT__ANY MIRT__ACTIVATION_COUNT
+#define MIRT__FOR_KIND(kind, call) \
+    switch (kind) { \
+    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
+    case MIRT_RELU: call(MIRT_RELU); break; \
+    case MIRT_RELU6: call(MIRT_RELU6); break; \
+    case MIRT_SILU: call(MIRT_SILU); break; \
+    default: call(MIRT__ANY); break; \
+    }
+static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
+}
+/* Of a layer; where the loop is for any, the activation is `actual`. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+}
+/* What is read into strips, and what happens to outputs on their way to memory. */
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
+    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
+    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+    return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+}
+
+/* Numbers of any dtype, with the affine function of the reader. */
+#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const int64_t n = count - i; \
+        const type *from = (const type *)reader->data + at + i; \
+        MIRT__VEC x; \
+        if (n < MIRT__LANES) load_tail \
+        else x = load_whole(from); \
+        if (affine) x = MIRT__K(fma)(x, scale, offset); \
+        MIRT__K(store_up_to)(to + i, x, n); \
+    } \
+    break;
+#define MIRT__READ_SOME(type, load_whole) \
+    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
+static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const bool affine = reader->affine;
+    switch ((int)reader->dtype) {
+    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
+    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
+    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
+    default:
+        if (!affine) {
+            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+            break;
+        }
+        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+    }
+}
+#undef MIRT__READ_PLAIN
+#undef MIRT__READ_SOME
+
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+typedef struct MIRT__K(strip) {
+    const mirt__source *source;
+    float *to;
+    int64_t at, row, pixels, columns;
+} MIRT__K(strip);
+
+/* Four pixels side by side have one vector of each column's numbers. */
+#define MIRT__FOUR_PIXELS(read_vector) \
+    for (; p + 4 <= s->pixels; p += 4) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
+    } \
+    for (; p < s->pixels; p++) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) \
+    }
+#define MIRT__STORE_PIXEL(i, y) \
+    if (whole) MIRT__K(store)(to + i * s->row, y); \
+    else MIRT__K(store_some)(to + i * s->row, y, n);
+
+#define MIRT__READ_NORM(i) { \
+        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
+        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+    }
+MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *x = source->from.data;
+    const mirt_activation_kind actual = source->from.norm->activation;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
+}
+MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_NORM
+
+#define MIRT__READ_BACK(i) { \
+        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
+        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
+        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
+        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
+    }
+MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *dy = source->from.data, *z = source->from.back->z;
+    const mirt_activation_kind actual = source->from.back->norm.activation;
+    const bool sums = source->less != NULL;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
+}
+MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_BACK
+#undef MIRT__FOUR_PIXELS
+#undef MIRT__STORE_PIXEL
+
+#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
+#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
+static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    if (reader->dtype == MIRT__BFLOAT16) {
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
     } else {
-        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-        const float *x = (const float *)reader->data + at;
-        for (int64_t i = 0; i < count; i += MIRT__LANES) {
-            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+    }
+}
+#undef MIRT__READ_FLOATS
+#undef MIRT__READ_HALVES
+/* The slope is mostly taken already where dy was made. */
+static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
+    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
+    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
+    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
+    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
+}
+
+/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+    const mirt__reader *reader = &s->source->from;
+    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const float *gate = reader->gate + image * reader->channels + channel;
+    float *to = s->to;
+    for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
+        for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
+            const int64_t n = s->columns - j;
+            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+        }
+        if (--left == 0) {
+            left = reader->gate_pixels;
+            gate += reader->channels;
         }
     }
 }
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
-    if (with_bias) x = MIRT__K(add)(x, bias);
+#define MIRT__GATED 4096 /* floats that are read before they are gated */
+static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
+    const mirt__reader *reader = &source->from;
+    if (!reader->norm && !reader->gate && !reader->back) {
+        MIRT__K(read_plain)(to, reader, at, count);
+        return;
+    }
+    const int64_t c = reader->channels, channel = at % c;
+    const bool pixels = channel == 0 && count % c == 0;
+    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
+    mirt__source moved = *source;
+    MIRT__K(strip) s;
+    s.source = &moved;
+    s.row = c;
+    s.columns = pixels ? c : count;
+    if (channel > 0 && source->mean) {
+        moved.mean += channel;
+        moved.factor += channel;
+        moved.offset += channel;
+        if (source->less) {
+            moved.less += channel;
+            moved.part += channel;
+        }
+    }
+    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+        s.pixels = left < most ? left : most;
+        s.to = to;
+        s.at = at;
+        if (reader->back) MIRT__K(read_back)(&s);
+        else if (reader->norm) MIRT__K(read_norm)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
+        to += s.pixels * c;
+        at += s.pixels * c;
+    }
+}
+#undef MIRT__GATED
+
+/* x times the derivative of an activation that made `mask`. */
+MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
-    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
-    if (!with_mask) return x;
-    switch (epilogue->mask_activation) {
+    switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
     case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
     }
+}
+
+/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
+   or backward of the slope. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
+    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
+}
+MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
+                                         const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const mirt_activation_kind kind, const bool whole) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
+    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
+    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
+    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
+    MIRT__VEC shift = zero, first = zero, second = zero;
+    float *y = (float *)f->y + j, *sum = f->sum + j;
+    uint16_t *y_half = (uint16_t *)f->y + j;
+    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
+    if (norm) {
+        mean = MIRT__K(load_column)(f->mean + j, n, whole);
+        factor = MIRT__K(load_column)(f->factor + j, n, whole);
+        offset = MIRT__K(load_column)(f->offset + j, n, whole);
+    }
+    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
+    if (slope) {
+        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
+        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
+    }
+    if (sums != MIRT__SUMS_NONE && !fresh) {
+        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
+        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
+        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        if (bias) x = MIRT__K(add)(x, beta);
+        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
+        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (gradient) {
+            first = MIRT__K(add)(first, x);
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
+        } else if (sums == MIRT__SUMS_MOMENTS) {
+            if (i == 0 && fresh) shift = x;
+            const MIRT__VEC d = MIRT__K(sub)(x, shift);
+            first = MIRT__K(add)(first, d);
+            second = MIRT__K(fma)(d, d, second);
+        }
+        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
+        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
+        else if (whole) MIRT__K(store)(y + at[i], x);
+        else MIRT__K(store_some)(y + at[i], x, n);
+    }
+    if (sums == MIRT__SUMS_NONE) return;
+    if (!gradient) {
+        MIRT__K(store_up_to)(sum, shift, n);
+        sum += f->sum_row;
+    }
+    MIRT__K(store_up_to)(sum, first, n);
+    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
+}
+MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
+                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
+    }
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+}
+
+#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
+#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
+#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
+    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
+        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
+    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
+        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
+    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
+        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
+    } else if (e->sums == MIRT__SUMS_NONE) {
+        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
+    } else if (e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
+    } else {
+        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    }
+}
+#undef MIRT__FINISH_FORWARD
+#undef MIRT__FINISH_SLOPE
+#undef MIRT__FINISH_ANY
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
@@ -8091,7 +9131,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
@@ -8147,6 +9187,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
+#undef MIRT__ANY
+#undef MIRT__FOR_KIND
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -8218,6 +9260,25 @@ MIRT__INLINE float32x4_t mirt__from_u8_neon(const uint8_t *p) {
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
 }
 MIRT__INLINE float32x4_t mirt__from_i32_neon(const int32_t *p) { return vcvtq_f32_s32(vld1q_s32(p)); }
+MIRT__INLINE float32x4_t mirt__raise_neon(float32x4_t x, float32x4_t n) {
+    return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(x), vshlq_n_u32(vreinterpretq_u32_f32(n), 23)));
+}
+MIRT__INLINE uint32x4_t mirt__rounded_neon(float32x4_t x) {
+    const uint32x4_t bits = vreinterpretq_u32_f32(x), odd = vandq_u32(vshrq_n_u32(bits, 16), vdupq_n_u32(1));
+    return vbslq_u32(vceqq_f32(x, x), vaddq_u32(vaddq_u32(bits, odd), vdupq_n_u32(0x7FFF)), vorrq_u32(bits, vdupq_n_u32(0x400000)));
+}
+MIRT__INLINE float32x4_t mirt__load_half_neon(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+MIRT__INLINE float32x4_t mirt__load_half_some_neon(const uint16_t *p, int64_t count) {
+    uint16_t four[4] = {0};
+    memcpy(four, p, (size_t)count * sizeof *p);
+    return mirt__load_half_neon(four);
+}
+MIRT__INLINE void mirt__store_half_neon(uint16_t *p, float32x4_t x) { vst1_u16(p, vshrn_n_u32(mirt__rounded_neon(x), 16)); }
+MIRT__INLINE void mirt__store_half_some_neon(uint16_t *p, float32x4_t x, int64_t count) {
+    uint16_t four[4];
+    mirt__store_half_neon(four, x);
+    memcpy(p, four, (size_t)count * sizeof *p);
+}
 MIRT__INLINE void mirt__store_place_neon(uint8_t *p, uint32x4_t right, uint32x4_t right_below, uint32x4_t below,
                                          uint32x4_t live, int64_t count) {
     uint32x4_t place = vbslq_u32(below, vsubq_u32(vdupq_n_u32(2), right_below), vshrq_n_u32(right, 31));
@@ -8433,59 +9494,475 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    int64_t i = 0;
-    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
-        MIRT__VEC y = MIRT__K(from_u8)(x + i);
-        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
-    }
-    if (i == count) return;
-    uint8_t some[MIRT__LANES] = {0};
-    memcpy(some, x + i, (size_t)(count - i));
-    MIRT__VEC y = MIRT__K(from_u8)(some);
-    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+
+/* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
+    const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
+    MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
+    r = MIRT__K(fma)(whole, MIRT__K(set)(2.12194440e-4f), r);
+    MIRT__VEC q = MIRT__K(fma)(r, MIRT__K(set)(1.9875691500e-4f), MIRT__K(set)(1.3981999507e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(8.3334519073e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(4.1665795894e-2f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(1.6666665459e-1f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
+    return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int32_t some[MIRT__LANES] = {0};
-        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
-        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
-        MIRT__VEC y = MIRT__K(from_i32)(some);
-        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+/* What is below the least normal number is 0. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
+    MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
+    y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
+    y = MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(-87.33654475f)), y, MIRT__K(relu)(x));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(88.72283905f)), MIRT__K(set)(INFINITY), y);
+}
+/* exp(x) - 1, precise near 0, for x up to 80. */
+MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
+}
+/* x, at most `most`. */
+MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
+    const MIRT__VEC limit = MIRT__K(set)(most);
+    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
+    const MIRT__VEC one = MIRT__K(set)(1.0f);
+    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
+    return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
+}
+/* log(1 + exp(x)), with log(1 + e) = 2 artanh(e / (2 + e)). */
+MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(abs)(x)));
+    const MIRT__VEC s = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), t = MIRT__K(mul)(s, s);
+    MIRT__VEC y = MIRT__K(fma)(t, MIRT__K(set)(1.0f / 13), MIRT__K(set)(1.0f / 11));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 9));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 7));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 5));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 3));
+    y = MIRT__K(fma)(MIRT__K(mul)(y, t), s, s);
+    return MIRT__K(add)(MIRT__K(relu)(x), MIRT__K(add)(y, y));
+}
+/* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
+   exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
+MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
+    MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-9.832889e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(2.9043872e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(6.1319424e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.046213266f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(0.12322504f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.20640261f));
+    y = MIRT__K(mul)(*bell, MIRT__K(fma)(y, u, MIRT__K(set)(0.12151395f)));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
+    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+}
+
+/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(relu)(x);
+    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
+    case MIRT_TANH: return MIRT__K(tanh)(x);
+    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
+    case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
+    case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
+    case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
+    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    default: return x;
     }
 }
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
-    if (reader->dtype == MIRT_UINT8) {
-        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
-    } else if (reader->dtype == MIRT_INT32) {
-        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
-    } else if (!reader->affine) {
-        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+/* g times the activation's derivative at its input u. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    MIRT__VEC s, bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
+    case MIRT_SIGMOID:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
+    case MIRT_TANH:
+        s = MIRT__K(tanh)(u);
+        return MIRT__K(mul)(g, MIRT__K(sub)(one, MIRT__K(mul)(s, s)));
+    case MIRT_SILU:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_GELU:
+        s = MIRT__K(normal)(u, &bell);
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = kind == MIRT_HARD_SIGMOID ? one : u;
+        s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
+        return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
+    case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    default: return g;
+    }
+}
+
+/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
+#define MIRT__ANY MIRT__ACTIVATION_COUNT
+#define MIRT__FOR_KIND(kind, call) \
+    switch (kind) { \
+    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
+    case MIRT_RELU: call(MIRT_RELU); break; \
+    case MIRT_RELU6: call(MIRT_RELU6); break; \
+    case MIRT_SILU: call(MIRT_SILU); break; \
+    default: call(MIRT__ANY); break; \
+    }
+static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
+}
+/* Of a layer; where the loop is for any, the activation is `actual`. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+}
+/* What is read into strips, and what happens to outputs on their way to memory. */
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
+    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
+    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+    return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+}
+
+/* Numbers of any dtype, with the affine function of the reader. */
+#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const int64_t n = count - i; \
+        const type *from = (const type *)reader->data + at + i; \
+        MIRT__VEC x; \
+        if (n < MIRT__LANES) load_tail \
+        else x = load_whole(from); \
+        if (affine) x = MIRT__K(fma)(x, scale, offset); \
+        MIRT__K(store_up_to)(to + i, x, n); \
+    } \
+    break;
+#define MIRT__READ_SOME(type, load_whole) \
+    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
+static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const bool affine = reader->affine;
+    switch ((int)reader->dtype) {
+    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
+    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
+    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
+    default:
+        if (!affine) {
+            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+            break;
+        }
+        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+    }
+}
+#undef MIRT__READ_PLAIN
+#undef MIRT__READ_SOME
+
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+typedef struct MIRT__K(strip) {
+    const mirt__source *source;
+    float *to;
+    int64_t at, row, pixels, columns;
+} MIRT__K(strip);
+
+/* Four pixels side by side have one vector of each column's numbers. */
+#define MIRT__FOUR_PIXELS(read_vector) \
+    for (; p + 4 <= s->pixels; p += 4) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
+    } \
+    for (; p < s->pixels; p++) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) \
+    }
+#define MIRT__STORE_PIXEL(i, y) \
+    if (whole) MIRT__K(store)(to + i * s->row, y); \
+    else MIRT__K(store_some)(to + i * s->row, y, n);
+
+#define MIRT__READ_NORM(i) { \
+        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
+        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+    }
+MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *x = source->from.data;
+    const mirt_activation_kind actual = source->from.norm->activation;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
+}
+MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_NORM
+
+#define MIRT__READ_BACK(i) { \
+        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
+        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
+        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
+        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
+    }
+MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *dy = source->from.data, *z = source->from.back->z;
+    const mirt_activation_kind actual = source->from.back->norm.activation;
+    const bool sums = source->less != NULL;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
+}
+MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_BACK
+#undef MIRT__FOUR_PIXELS
+#undef MIRT__STORE_PIXEL
+
+#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
+#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
+static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    if (reader->dtype == MIRT__BFLOAT16) {
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
     } else {
-        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-        const float *x = (const float *)reader->data + at;
-        for (int64_t i = 0; i < count; i += MIRT__LANES) {
-            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+    }
+}
+#undef MIRT__READ_FLOATS
+#undef MIRT__READ_HALVES
+/* The slope is mostly taken already where dy was made. */
+static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
+    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
+    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
+    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
+    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
+}
+
+/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+    const mirt__reader *reader = &s->source->from;
+    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const float *gate = reader->gate + image * reader->channels + channel;
+    float *to = s->to;
+    for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
+        for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
+            const int64_t n = s->columns - j;
+            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+        }
+        if (--left == 0) {
+            left = reader->gate_pixels;
+            gate += reader->channels;
         }
     }
 }
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
-    if (with_bias) x = MIRT__K(add)(x, bias);
+#define MIRT__GATED 4096 /* floats that are read before they are gated */
+static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
+    const mirt__reader *reader = &source->from;
+    if (!reader->norm && !reader->gate && !reader->back) {
+        MIRT__K(read_plain)(to, reader, at, count);
+        return;
+    }
+    const int64_t c = reader->channels, channel = at % c;
+    const bool pixels = channel == 0 && count % c == 0;
+    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
+    mirt__source moved = *source;
+    MIRT__K(strip) s;
+    s.source = &moved;
+    s.row = c;
+    s.columns = pixels ? c : count;
+    if (channel > 0 && source->mean) {
+        moved.mean += channel;
+        moved.factor += channel;
+        moved.offset += channel;
+        if (source->less) {
+            moved.less += channel;
+            moved.part += channel;
+        }
+    }
+    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+        s.pixels = left < most ? left : most;
+        s.to = to;
+        s.at = at;
+        if (reader->back) MIRT__K(read_back)(&s);
+        else if (reader->norm) MIRT__K(read_norm)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
+        to += s.pixels * c;
+        at += s.pixels * c;
+    }
+}
+#undef MIRT__GATED
+
+/* x times the derivative of an activation that made `mask`. */
+MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
-    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
-    if (!with_mask) return x;
-    switch (epilogue->mask_activation) {
+    switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
     case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
     }
+}
+
+/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
+   or backward of the slope. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
+    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
+}
+MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
+                                         const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const mirt_activation_kind kind, const bool whole) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
+    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
+    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
+    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
+    MIRT__VEC shift = zero, first = zero, second = zero;
+    float *y = (float *)f->y + j, *sum = f->sum + j;
+    uint16_t *y_half = (uint16_t *)f->y + j;
+    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
+    if (norm) {
+        mean = MIRT__K(load_column)(f->mean + j, n, whole);
+        factor = MIRT__K(load_column)(f->factor + j, n, whole);
+        offset = MIRT__K(load_column)(f->offset + j, n, whole);
+    }
+    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
+    if (slope) {
+        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
+        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
+    }
+    if (sums != MIRT__SUMS_NONE && !fresh) {
+        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
+        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
+        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        if (bias) x = MIRT__K(add)(x, beta);
+        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
+        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (gradient) {
+            first = MIRT__K(add)(first, x);
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
+        } else if (sums == MIRT__SUMS_MOMENTS) {
+            if (i == 0 && fresh) shift = x;
+            const MIRT__VEC d = MIRT__K(sub)(x, shift);
+            first = MIRT__K(add)(first, d);
+            second = MIRT__K(fma)(d, d, second);
+        }
+        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
+        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
+        else if (whole) MIRT__K(store)(y + at[i], x);
+        else MIRT__K(store_some)(y + at[i], x, n);
+    }
+    if (sums == MIRT__SUMS_NONE) return;
+    if (!gradient) {
+        MIRT__K(store_up_to)(sum, shift, n);
+        sum += f->sum_row;
+    }
+    MIRT__K(store_up_to)(sum, first, n);
+    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
+}
+MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
+                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
+    }
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+}
+
+#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
+#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
+#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
+    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
+        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
+    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
+        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
+    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
+        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
+    } else if (e->sums == MIRT__SUMS_NONE) {
+        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
+    } else if (e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
+    } else {
+        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    }
+}
+#undef MIRT__FINISH_FORWARD
+#undef MIRT__FINISH_SLOPE
+#undef MIRT__FINISH_ANY
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
@@ -8769,7 +10246,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
@@ -8825,6 +10302,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
+#undef MIRT__ANY
+#undef MIRT__FOR_KIND
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -8907,6 +10386,25 @@ MIRT__INLINE mirt__vector_plain mirt__from_i32_plain(const int32_t *p) {
     mirt__vector_plain x = {(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
     return x;
 }
+typedef uint32_t mirt__bits_plain __attribute__((vector_size(16)));
+MIRT__INLINE mirt__vector_plain mirt__raise_plain(mirt__vector_plain x, mirt__vector_plain n) {
+    return (mirt__vector_plain)((mirt__bits_plain)x + ((mirt__bits_plain)n << 23));
+}
+MIRT__INLINE mirt__bits_plain mirt__rounded_plain(mirt__vector_plain x) {
+    const mirt__bits_plain bits = (mirt__bits_plain)x, up = bits + (bits >> 16 & 1) + 0x7FFF, none = (mirt__bits_plain)(x != x);
+    return (none & (bits | 0x400000)) | (~none & up);
+}
+MIRT__INLINE mirt__vector_plain mirt__load_half_some_plain(const uint16_t *p, int64_t count) {
+    mirt__bits_plain x = {0, 0, 0, 0};
+    for (int i = 0; i < count; i++) x[i] = (uint32_t)p[i] << 16;
+    return (mirt__vector_plain)x;
+}
+MIRT__INLINE void mirt__store_half_some_plain(uint16_t *p, mirt__vector_plain x, int64_t count) {
+    const mirt__bits_plain bits = mirt__rounded_plain(x);
+    for (int i = 0; i < count; i++) p[i] = (uint16_t)(bits[i] >> 16);
+}
+MIRT__INLINE mirt__vector_plain mirt__load_half_plain(const uint16_t *p) { return mirt__load_half_some_plain(p, 4); }
+MIRT__INLINE void mirt__store_half_plain(uint16_t *p, mirt__vector_plain x) { mirt__store_half_some_plain(p, x, 4); }
 MIRT__INLINE void mirt__store_place_plain(uint8_t *p, mirt__mask_plain right, mirt__mask_plain right_below,
                                           mirt__mask_plain below, mirt__mask_plain live, int64_t count) {
     const mirt__mask_plain four = {4, 4, 4, 4}, place = (below & (2 - right_below)) | (~below & -right);
@@ -9121,59 +10619,475 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-MIRT__INLINE void MIRT__K(read_bytes)(float *to, const uint8_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    int64_t i = 0;
-    for (; i + MIRT__LANES <= count; i += MIRT__LANES) {
-        MIRT__VEC y = MIRT__K(from_u8)(x + i);
-        MIRT__K(store)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y);
-    }
-    if (i == count) return;
-    uint8_t some[MIRT__LANES] = {0};
-    memcpy(some, x + i, (size_t)(count - i));
-    MIRT__VEC y = MIRT__K(from_u8)(some);
-    MIRT__K(store_some)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, count - i);
+/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+
+/* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
+    const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
+    MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
+    r = MIRT__K(fma)(whole, MIRT__K(set)(2.12194440e-4f), r);
+    MIRT__VEC q = MIRT__K(fma)(r, MIRT__K(set)(1.9875691500e-4f), MIRT__K(set)(1.3981999507e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(8.3334519073e-3f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(4.1665795894e-2f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(1.6666665459e-1f));
+    q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
+    return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-MIRT__INLINE void MIRT__K(read_words)(float *to, const int32_t *x, int64_t count, const mirt__reader *reader) {
-    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-    for (int64_t i = 0; i < count; i += MIRT__LANES) {
-        int32_t some[MIRT__LANES] = {0};
-        const int64_t n = count - i < MIRT__LANES ? count - i : MIRT__LANES;
-        memcpy(some, x + i, (size_t)n * sizeof(int32_t));
-        MIRT__VEC y = MIRT__K(from_i32)(some);
-        MIRT__K(store_up_to)(to + i, reader->affine ? MIRT__K(fma)(y, scale, offset) : y, n);
+/* What is below the least normal number is 0. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
+    MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
+    y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
+    y = MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(-87.33654475f)), y, MIRT__K(relu)(x));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(set)(88.72283905f)), MIRT__K(set)(INFINITY), y);
+}
+/* exp(x) - 1, precise near 0, for x up to 80. */
+MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
+    return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
+}
+/* x, at most `most`. */
+MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
+    const MIRT__VEC limit = MIRT__K(set)(most);
+    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
+    const MIRT__VEC one = MIRT__K(set)(1.0f);
+    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
+    return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
+}
+/* log(1 + exp(x)), with log(1 + e) = 2 artanh(e / (2 + e)). */
+MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(abs)(x)));
+    const MIRT__VEC s = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), t = MIRT__K(mul)(s, s);
+    MIRT__VEC y = MIRT__K(fma)(t, MIRT__K(set)(1.0f / 13), MIRT__K(set)(1.0f / 11));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 9));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 7));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 5));
+    y = MIRT__K(fma)(y, t, MIRT__K(set)(1.0f / 3));
+    y = MIRT__K(fma)(MIRT__K(mul)(y, t), s, s);
+    return MIRT__K(add)(MIRT__K(relu)(x), MIRT__K(add)(y, y));
+}
+/* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
+   exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
+MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
+    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
+    const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
+    *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
+    MIRT__VEC y = MIRT__K(fma)(u, MIRT__K(set)(5.3161413e-5f), MIRT__K(set)(1.1501417e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-3.3901236e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-9.832889e-4f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(2.9043872e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(6.1319424e-3f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.046213266f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(0.12322504f));
+    y = MIRT__K(fma)(y, u, MIRT__K(set)(-0.20640261f));
+    y = MIRT__K(mul)(*bell, MIRT__K(fma)(y, u, MIRT__K(set)(0.12151395f)));
+    return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
+    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+}
+
+/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(relu)(x);
+    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
+    case MIRT_TANH: return MIRT__K(tanh)(x);
+    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
+    case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
+    case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
+    case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
+    case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    default: return x;
     }
 }
-static void MIRT__K(read)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
-    if (reader->dtype == MIRT_UINT8) {
-        MIRT__K(read_bytes)(to, (const uint8_t *)reader->data + at, count, reader);
-    } else if (reader->dtype == MIRT_INT32) {
-        MIRT__K(read_words)(to, (const int32_t *)reader->data + at, count, reader);
-    } else if (!reader->affine) {
-        memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+/* g times the activation's derivative at its input u. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
+    const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
+    MIRT__VEC s, bell;
+    switch (kind) {
+    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
+    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
+    case MIRT_SIGMOID:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
+    case MIRT_TANH:
+        s = MIRT__K(tanh)(u);
+        return MIRT__K(mul)(g, MIRT__K(sub)(one, MIRT__K(mul)(s, s)));
+    case MIRT_SILU:
+        s = MIRT__K(sigmoid)(u);
+        return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(add)(one, MIRT__K(mul)(u, MIRT__K(sub)(one, s)))));
+    case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, scale));
+    case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
+    case MIRT_GELU:
+        s = MIRT__K(normal)(u, &bell);
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+        s = kind == MIRT_HARD_SIGMOID ? one : u;
+        s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
+        return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
+    case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    default: return g;
+    }
+}
+
+/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
+#define MIRT__ANY MIRT__ACTIVATION_COUNT
+#define MIRT__FOR_KIND(kind, call) \
+    switch (kind) { \
+    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
+    case MIRT_RELU: call(MIRT_RELU); break; \
+    case MIRT_RELU6: call(MIRT_RELU6); break; \
+    case MIRT_SILU: call(MIRT_SILU); break; \
+    default: call(MIRT__ANY); break; \
+    }
+static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
+}
+static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
+}
+/* Of a layer; where the loop is for any, the activation is `actual`. */
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
+    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
+    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+}
+/* What is read into strips, and what happens to outputs on their way to memory. */
+
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
+    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
+    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+    return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
+}
+MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+}
+
+/* Numbers of any dtype, with the affine function of the reader. */
+#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const int64_t n = count - i; \
+        const type *from = (const type *)reader->data + at + i; \
+        MIRT__VEC x; \
+        if (n < MIRT__LANES) load_tail \
+        else x = load_whole(from); \
+        if (affine) x = MIRT__K(fma)(x, scale, offset); \
+        MIRT__K(store_up_to)(to + i, x, n); \
+    } \
+    break;
+#define MIRT__READ_SOME(type, load_whole) \
+    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
+static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
+    const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
+    const bool affine = reader->affine;
+    switch ((int)reader->dtype) {
+    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
+    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
+    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
+    default:
+        if (!affine) {
+            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
+            break;
+        }
+        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+    }
+}
+#undef MIRT__READ_PLAIN
+#undef MIRT__READ_SOME
+
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+typedef struct MIRT__K(strip) {
+    const mirt__source *source;
+    float *to;
+    int64_t at, row, pixels, columns;
+} MIRT__K(strip);
+
+/* Four pixels side by side have one vector of each column's numbers. */
+#define MIRT__FOUR_PIXELS(read_vector) \
+    for (; p + 4 <= s->pixels; p += 4) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
+    } \
+    for (; p < s->pixels; p++) { \
+        const int64_t at = s->at + p * s->row + j; \
+        float *to = s->to + p * s->row + j; \
+        read_vector(0) \
+    }
+#define MIRT__STORE_PIXEL(i, y) \
+    if (whole) MIRT__K(store)(to + i * s->row, y); \
+    else MIRT__K(store_some)(to + i * s->row, y, n);
+
+#define MIRT__READ_NORM(i) { \
+        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
+        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+    }
+MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *x = source->from.data;
+    const mirt_activation_kind actual = source->from.norm->activation;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
+}
+MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_NORM
+
+#define MIRT__READ_BACK(i) { \
+        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
+        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
+        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
+        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
+    }
+MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
+                                            const bool whole) {
+    const mirt__source *source = s->source;
+    const void *dy = source->from.data, *z = source->from.back->z;
+    const mirt_activation_kind actual = source->from.back->norm.activation;
+    const bool sums = source->less != NULL;
+    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
+    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
+    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
+    int64_t p = 0;
+    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
+}
+MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
+    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
+}
+#undef MIRT__READ_BACK
+#undef MIRT__FOUR_PIXELS
+#undef MIRT__STORE_PIXEL
+
+#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
+#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
+static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    if (reader->dtype == MIRT__BFLOAT16) {
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
     } else {
-        const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
-        const float *x = (const float *)reader->data + at;
-        for (int64_t i = 0; i < count; i += MIRT__LANES) {
-            MIRT__K(store_up_to)(to + i, MIRT__K(fma)(MIRT__K(load_up_to)(x + i, count - i), scale, offset), count - i);
+        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+    }
+}
+#undef MIRT__READ_FLOATS
+#undef MIRT__READ_HALVES
+/* The slope is mostly taken already where dy was made. */
+static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
+    const mirt__reader *reader = &s->source->from;
+    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
+    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
+    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
+    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
+    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
+}
+
+/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
+    const mirt__reader *reader = &s->source->from;
+    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const float *gate = reader->gate + image * reader->channels + channel;
+    float *to = s->to;
+    for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
+        for (int64_t j = 0; j < s->columns; j += MIRT__LANES) {
+            const int64_t n = s->columns - j;
+            MIRT__K(store_up_to)(to + j, MIRT__K(mul)(MIRT__K(load_up_to)(to + j, n), MIRT__K(load_up_to)(gate + j, n)), n);
+        }
+        if (--left == 0) {
+            left = reader->gate_pixels;
+            gate += reader->channels;
         }
     }
 }
 
-MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
-                                              bool with_bias, bool with_mask) {
-    if (with_bias) x = MIRT__K(add)(x, bias);
+#define MIRT__GATED 4096 /* floats that are read before they are gated */
+static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
+    const mirt__reader *reader = &source->from;
+    if (!reader->norm && !reader->gate && !reader->back) {
+        MIRT__K(read_plain)(to, reader, at, count);
+        return;
+    }
+    const int64_t c = reader->channels, channel = at % c;
+    const bool pixels = channel == 0 && count % c == 0;
+    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
+    mirt__source moved = *source;
+    MIRT__K(strip) s;
+    s.source = &moved;
+    s.row = c;
+    s.columns = pixels ? c : count;
+    if (channel > 0 && source->mean) {
+        moved.mean += channel;
+        moved.factor += channel;
+        moved.offset += channel;
+        if (source->less) {
+            moved.less += channel;
+            moved.part += channel;
+        }
+    }
+    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+        s.pixels = left < most ? left : most;
+        s.to = to;
+        s.at = at;
+        if (reader->back) MIRT__K(read_back)(&s);
+        else if (reader->norm) MIRT__K(read_norm)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
+        to += s.pixels * c;
+        at += s.pixels * c;
+    }
+}
+#undef MIRT__GATED
+
+/* x times the derivative of an activation that made `mask`. */
+MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
-    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(select)(MIRT__K(greater)(x, six), six, x);
-    if (!with_mask) return x;
-    switch (epilogue->mask_activation) {
+    switch (kind) {
     case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(mask, zero), x, zero);
     case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(six, mask), x, zero), zero);
     case MIRT_SIGMOID: return MIRT__K(mul)(x, MIRT__K(mul)(mask, MIRT__K(sub)(one, mask)));
     case MIRT_TANH: return MIRT__K(mul)(x, MIRT__K(sub)(one, MIRT__K(mul)(mask, mask)));
     default: return x;
     }
+}
+
+/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
+   or backward of the slope. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
+    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
+}
+MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
+                                         const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const mirt_activation_kind kind, const bool whole) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
+    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
+    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
+    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    const MIRT__VEC zero = MIRT__K(zero)();
+    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
+    MIRT__VEC shift = zero, first = zero, second = zero;
+    float *y = (float *)f->y + j, *sum = f->sum + j;
+    uint16_t *y_half = (uint16_t *)f->y + j;
+    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
+    if (norm) {
+        mean = MIRT__K(load_column)(f->mean + j, n, whole);
+        factor = MIRT__K(load_column)(f->factor + j, n, whole);
+        offset = MIRT__K(load_column)(f->offset + j, n, whole);
+    }
+    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
+    if (slope) {
+        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
+        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
+    }
+    if (sums != MIRT__SUMS_NONE && !fresh) {
+        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
+        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
+        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        if (bias) x = MIRT__K(add)(x, beta);
+        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
+        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (gradient) {
+            first = MIRT__K(add)(first, x);
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
+        } else if (sums == MIRT__SUMS_MOMENTS) {
+            if (i == 0 && fresh) shift = x;
+            const MIRT__VEC d = MIRT__K(sub)(x, shift);
+            first = MIRT__K(add)(first, d);
+            second = MIRT__K(fma)(d, d, second);
+        }
+        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
+        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
+        else if (whole) MIRT__K(store)(y + at[i], x);
+        else MIRT__K(store_some)(y + at[i], x, n);
+    }
+    if (sums == MIRT__SUMS_NONE) return;
+    if (!gradient) {
+        MIRT__K(store_up_to)(sum, shift, n);
+        sum += f->sum_row;
+    }
+    MIRT__K(store_up_to)(sum, first, n);
+    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
+}
+MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
+                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
+    }
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+}
+
+#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
+#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
+#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
+    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
+        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
+    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
+        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
+    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
+        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
+    } else if (e->sums == MIRT__SUMS_NONE) {
+        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
+    } else if (e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
+    } else {
+        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    }
+}
+#undef MIRT__FINISH_FORWARD
+#undef MIRT__FINISH_SLOPE
+#undef MIRT__FINISH_ANY
+
+MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
+                                              bool with_bias, bool with_mask) {
+    if (with_bias) x = MIRT__K(add)(x, bias);
+    if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
 static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
@@ -9457,7 +11371,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
@@ -9513,6 +11427,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
+#undef MIRT__ANY
+#undef MIRT__FOR_KIND
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -9714,6 +11630,7 @@ static bool mirt__gemm_needs_read(const mirt__reader *reader) {
 /* Some columns of c for a weight gradient whose a must be read: k in blocks. */
 static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
     const mirt__gemm *args = job->args;
+    const mirt__source source = mirt__source_of(&args->a, NULL);
     const int64_t m = p->m;
     float *const c = p->c;
     const float *const b = p->b, *const mask = p->mask;
@@ -9729,7 +11646,7 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
         do {
             run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
             for (int64_t q = 0; q < run.length; q++) {
-                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &args->a, (k + q) * args->a_col + i + ci, p->m);
+                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
             }
             p->b = b + k * args->b_row;
             p->fresh = k == 0;
@@ -9773,7 +11690,8 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
         p.a_step = args->a_col;
         mirt__product_run(job->simd, &p);
     } else if (args->a_col == 1) {
-        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &args->a, (i + r) * args->a_row, args->k);
+        const mirt__source source = mirt__source_of(&args->a, NULL);
+        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &source, (i + r) * args->a_row, args->k);
         p.a = strip;
         p.a_x = args->k;
         p.a_step = 1;
@@ -10104,8 +12022,9 @@ static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job,
 static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
+    const mirt__source source = mirt__source_of(reader, NULL);
     if (from == column && end == column + columns && columns == w && row >= 0 && row + rows <= h) {
-        simd->read(to, reader, (image * h + row) * w * c, rows * w * c);
+        simd->read(to, &source, (image * h + row) * w * c, rows * w * c);
         return;
     }
     for (int64_t y = row; y < row + rows; y++, to += columns * c) {
@@ -10115,7 +12034,7 @@ static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *re
         }
         const int64_t before = from - column, inside = end - from, after = columns - before - inside;
         if (before > 0) memset(to, 0, (size_t)(before * c) * sizeof(float));
-        simd->read(to + before * c, reader, ((image * h + y) * w + from) * c, inside * c);
+        simd->read(to + before * c, &source, ((image * h + y) * w + from) * c, inside * c);
         if (after > 0) memset(to + (before + inside) * c, 0, (size_t)(after * c) * sizeof(float));
     }
 }

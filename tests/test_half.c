@@ -104,7 +104,8 @@ static void check_tiles(const mirt__words *words) {
                 mirt__reader reader;
                 memset(&reader, 0, sizeof reader);
                 reader.data = a;
-                for (int i = 0; i < 14; i++) words->read_words(strip + i * 150, &reader, i * 300, 300, 1);
+                const mirt__source source = mirt__source_of(&reader, NULL);
+                for (int i = 0; i < 14; i++) words->read_words(strip + i * 150, &source, i * 300, 300, 1);
                 words->copy_rows(panel, b, 64, 150, 64);
                 for (int i = 0; i < rows; i++) {
                     tile.a[i] = strip + i * 150;
@@ -151,10 +152,11 @@ static void check_reads(const mirt__words *words) {
         reader.affine = dtype == 2;
         reader.scale = 0.5f;
         reader.offset = 0.25f;
+        const mirt__source source = mirt__source_of(&reader, NULL);
         for (int i = 0; i < MIRT__COUNT(channels); i++) {
             const int64_t n = channels[i], wide = (n + 1) / 2, pixels = n > 200 ? 7 : 43, first = 2 * n;
             memset(strip, 0xff, sizeof strip);
-            words->read_words(strip, &reader, first, n, pixels);
+            words->read_words(strip, &source, first, n, pixels);
             for (int64_t p = 0; p < pixels; p++) {
                 for (int64_t c = 0; c < 2 * wide; c++) {
                     const float from = c < n ? x[first + p * n + c] : 0.0f;
@@ -167,7 +169,7 @@ static void check_reads(const mirt__words *words) {
                 for (int part = 0; part < 2; part++) {
                     const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels, next = lonely ? -1 : 9 * n + skip;
                     memset(strip, 0xff, sizeof strip);
-                    words->read_pairs(strip, &reader, first + skip, next, n, count);
+                    words->read_pairs(strip, &source, first + skip, next, n, count);
                     for (int64_t j = 0; j < 2 * count; j++) {
                         const float from = j % 2 == 0 ? x[first + skip + j / 2] : lonely ? 0.0f : x[next + j / 2];
                         const float want = j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);

@@ -43,50 +43,6 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
-/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
-   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
-   floats; the pointers say float, but nothing reads one as a number. */
-typedef struct mirt__words {
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
-    int tall;                                     /* rows of a tile of two vectors, at most; of others: as in mirt__simd */
-    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
-    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
-    void (*read_words)(float *to, const mirt__reader *reader, int64_t at, int64_t channels, int64_t pixels);
-    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
-    void (*read_pairs)(float *to, const mirt__reader *reader, int64_t at, int64_t next, int64_t channels, int64_t count);
-} mirt__words;
-
-typedef struct mirt__simd {
-    int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
-    int pool_vectors;         /* vectors of channels in pool_row */
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
-    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
-    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
-    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* `count` elements of the reader from element `at` on, as floats */
-    void (*read)(float *to, const mirt__reader *reader, int64_t at, int64_t count);
-    /* The epilogue on rows of c; mask[i] belongs to c[i]. */
-    void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
-                   int64_t rows, int64_t columns);
-    /* sum[j] (+)= the chain over p of b[p * b_row + j] */
-    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
-    void (*pool_row)(const mirt__pool_row *row);
-    /* For each window and k the values at the window's four places, side by side. */
-    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
-    void (*pool_windows)(const mirt__pool_windows *windows);
-    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
-    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
-    /* dk[t][j] += x[t][j] * dy[j], fused */
-    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
-    void (*accumulate)(float *into, const float *from, int64_t count);
-    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
-    void (*round)(float *x, int64_t count);
-    const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
-} mirt__simd;
-
 /* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
 typedef struct mirt__source {
     mirt__reader from;
@@ -106,6 +62,70 @@ typedef struct mirt__finishing {
     int64_t sum_row;  /* floats between these rows */
     bool fresh;       /* `sum` has no values yet */
 } mirt__finishing;
+
+/* Room for a source's columns, and what a reader comes to, made in it; `floats` may be NULL where that is 0. */
+MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader);
+MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats);
+/* Likewise of an output y with an epilogue, all its columns; `sum` and what belongs to it is the caller's. */
+MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
+/* The same for the columns from number j on; `sum` as it was. */
+MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j);
+
+/* The sums that chunks of rows left, in ascending order, as the epilogue's: chunk i has `rows` rows, the last of each
+   `period` chunks `last_rows`; its rows of sums are at part + i * chunk_floats, sum_row apart. Columns [begin, end). */
+typedef struct mirt__chunk_sums {
+    const float *part;
+    int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
+} mirt__chunk_sums;
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
+
+/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
+   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
+   floats; the pointers say float, but nothing reads one as a number. */
+typedef struct mirt__words {
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
+    int tall;                                     /* rows of a tile of two vectors, at most; of others: as in mirt__simd */
+    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
+    void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
+    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
+    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count);
+} mirt__words;
+
+typedef struct mirt__simd {
+    int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
+    int pool_vectors;         /* vectors of channels in pool_row */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
+    void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
+    void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
+    /* Elements [at, at + count) of the source, as floats; with norm, gate or back whole pixels, or within one */
+    void (*read)(float *to, const mirt__source *source, int64_t at, int64_t count);
+    /* The epilogue on rows of c; mask[i] belongs to c[i]. */
+    void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
+                   int64_t rows, int64_t columns);
+    /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from number at[i] on (c[i] may be
+       where these lie), and is added to the sums. */
+    void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows, int64_t columns);
+    /* sum[j] (+)= the chain over p of b[p * b_row + j] */
+    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
+    void (*pool_row)(const mirt__pool_row *row);
+    /* For each window and k the values at the window's four places, side by side. */
+    void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
+    void (*pool_windows)(const mirt__pool_windows *windows);
+    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
+    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
+    /* dk[t][j] += x[t][j] * dy[j], fused */
+    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
+    void (*accumulate)(float *into, const float *from, int64_t count);
+    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
+    void (*round)(float *x, int64_t count);
+    const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
+} mirt__simd;
 
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);

@@ -48,8 +48,9 @@ static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job,
 static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
+    const mirt__source source = mirt__source_of(reader, NULL);
     if (from == column && end == column + columns && columns == w && row >= 0 && row + rows <= h) {
-        simd->read(to, reader, (image * h + row) * w * c, rows * w * c);
+        simd->read(to, &source, (image * h + row) * w * c, rows * w * c);
         return;
     }
     for (int64_t y = row; y < row + rows; y++, to += columns * c) {
@@ -59,7 +60,7 @@ static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *re
         }
         const int64_t before = from - column, inside = end - from, after = columns - before - inside;
         if (before > 0) memset(to, 0, (size_t)(before * c) * sizeof(float));
-        simd->read(to + before * c, reader, ((image * h + y) * w + from) * c, inside * c);
+        simd->read(to + before * c, &source, ((image * h + y) * w + from) * c, inside * c);
         if (after > 0) memset(to + (before + inside) * c, 0, (size_t)(after * c) * sizeof(float));
     }
 }

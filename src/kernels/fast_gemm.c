@@ -161,6 +161,7 @@ static bool mirt__gemm_needs_read(const mirt__reader *reader) {
 /* Some columns of c for a weight gradient whose a must be read: k in blocks. */
 static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
     const mirt__gemm *args = job->args;
+    const mirt__source source = mirt__source_of(&args->a, NULL);
     const int64_t m = p->m;
     float *const c = p->c;
     const float *const b = p->b, *const mask = p->mask;
@@ -176,7 +177,7 @@ static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p,
         do {
             run.length = mirt__fast_min(MIRT__BLOCK_K, args->k - k);
             for (int64_t q = 0; q < run.length; q++) {
-                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &args->a, (k + q) * args->a_col + i + ci, p->m);
+                job->simd->read(strip + q * MIRT__GRAD_COLUMNS, &source, (k + q) * args->a_col + i + ci, p->m);
             }
             p->b = b + k * args->b_row;
             p->fresh = k == 0;
@@ -220,7 +221,8 @@ static void mirt__gemm_task(void *arg, int64_t task, int member) {
         p.a_step = args->a_col;
         mirt__product_run(job->simd, &p);
     } else if (args->a_col == 1) {
-        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &args->a, (i + r) * args->a_row, args->k);
+        const mirt__source source = mirt__source_of(&args->a, NULL);
+        for (int64_t r = 0; r < p.m; r++) job->simd->read(strip + r * args->k, &source, (i + r) * args->a_row, args->k);
         p.a = strip;
         p.a_x = args->k;
         p.a_step = 1;

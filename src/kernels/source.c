@@ -1,0 +1,121 @@
+/* Readers and epilogues made ready: what their normalizations come to in each column, and the sums of columns. */
+
+#include "fast.h"
+
+#ifndef MIRT__REAL_DOUBLE
+#include "optimize_begin.inc"
+
+static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
+
+/* mean, factor and offset, one after the other; returns the end. */
+static float *mirt__source_scaling(const mirt__scaling *s, int64_t n, float *to) {
+    memcpy(to, s->mean, (size_t)n * sizeof(float));
+    for (int64_t j = 0; j < n; j++) {
+        to[n + j] = (s->gamma ? s->gamma[j] : 1) * mirt__source_inverse(s, j);
+        to[2 * n + j] = s->beta ? s->beta[j] : 0;
+    }
+    return to + 3 * n;
+}
+
+MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader) {
+    return reader->norm ? (size_t)reader->channels * 3 : reader->back ? (size_t)reader->channels * 5 : 0;
+}
+
+MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats) {
+    const mirt__norm_back *back = reader->back;
+    const int64_t n = reader->channels;
+    mirt__source s;
+    memset(&s, 0, sizeof s);
+    s.from = *reader;
+    if (!reader->norm && !back) return s;
+    float *less = mirt__source_scaling(back ? &back->norm : reader->norm, n, floats);
+    s.mean = floats;
+    s.factor = floats + n;
+    s.offset = floats + 2 * n;
+    if (!back || !back->sum[0]) return s;
+    for (int64_t j = 0; j < n; j++) {
+        less[j] = (float)((double)back->sum[0][j] / back->count);
+        less[n + j] = (float)((double)back->sum[1][j] / back->count) * mirt__source_inverse(&back->norm, j);
+    }
+    s.less = less;
+    s.part = less + n;
+    return s;
+}
+
+MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns) {
+    return (size_t)columns * 3 * ((epilogue->norm != NULL) + (epilogue->slope != NULL));
+}
+
+MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats) {
+    mirt__finishing f;
+    memset(&f, 0, sizeof f);
+    f.epilogue = epilogue;
+    f.y = y;
+    f.dtype = dtype;
+    f.bias = epilogue->bias;
+    f.sum_row = columns;
+    if (epilogue->norm) {
+        f.mean = floats;
+        f.factor = floats + columns;
+        f.offset = floats + 2 * columns;
+        floats = mirt__source_scaling(epilogue->norm, columns, floats);
+    }
+    if (epilogue->slope) {
+        f.slope_mean = floats;
+        f.slope_factor = floats + columns;
+        f.slope_offset = floats + 2 * columns;
+        mirt__source_scaling(epilogue->slope, columns, floats);
+    }
+    return f;
+}
+
+MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j) {
+    mirt__finishing f = *all;
+    if (f.bias) f.bias += j;
+    if (f.mean) {
+        f.mean += j;
+        f.factor += j;
+        f.offset += j;
+    }
+    if (f.slope_mean) {
+        f.slope_mean += j;
+        f.slope_factor += j;
+        f.slope_offset += j;
+    }
+    return f;
+}
+
+/* Two sets of samples become one with each chunk (Chan et al. 1983). */
+static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t j) {
+    double mean = 0, squares = 0, count = 0;
+    for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+        const float *part = s->part + chunk * s->chunk_floats + j;
+        const double rows = (double)((chunk + 1) % s->period ? s->rows : s->last_rows), sum = (double)part[s->sum_row] / rows;
+        const double delta = (double)part[0] + sum - mean, total = count + rows;
+        mean += delta * (rows / total);
+        squares += (double)part[2 * s->sum_row] - sum * (double)part[s->sum_row] + delta * delta * (count * rows / total);
+        count = total;
+    }
+    e->sum[0][j] = (float)mean;
+    e->sum[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
+}
+
+MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; j++) {
+        if (e->sums == MIRT__SUMS_MOMENTS) {
+            mirt__source_moments(e, s, j);
+            continue;
+        }
+        double sum = 0, product = 0;
+        for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+            const float *part = s->part + chunk * s->chunk_floats + j;
+            sum += (double)part[0];
+            product += (double)part[s->sum_row];
+        }
+        e->sum[0][j] = (float)sum;
+        e->sum[1][j] = (float)(product / sqrt((double)e->slope->variance[j] + (double)e->slope->epsilon));
+    }
+}
+
+#include "optimize_end.inc"
+#endif
