@@ -252,8 +252,8 @@
    header. With gcc it optimizes its kernels itself; with clang compile it at -O2
    or above. -march is never needed: the processor is asked at run time.
 
-   Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512, avx512bf16,
-   reference) picks the kernels, MIRT_CORES the number of cores to pretend.
+   Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
+   avx512bf16, reference) picks the kernels, MIRT_CORES the number of cores to pretend.
 */
 #ifndef MIRRORTRAIN_H
 #define MIRRORTRAIN_H
