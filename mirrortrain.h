@@ -3168,6 +3168,22 @@ typedef struct mirt__conv_blocks {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+
+/* One filter for each channel, few taps: vectors of channels instead of products. */
+#define MIRT__MAX_TAPS 64
+MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape);
+/* How that work is cut: units are blocks of rows of an image. Rings hold the rows of x and dy that are at work, between
+   columns of zeros. */
+typedef struct mirt__depth_cut {
+    int64_t blocks, block_rows;                /* of an image: how many, rows of y of each */
+    int64_t sum_pixels, sum_rows, sum_pieces;  /* column sums: at most so many pixels, rows of y, or pieces of a row of y */
+    int64_t grad_pieces, grad_rows, grad_sums; /* of dx: likewise; chunks of a unit */
+    int64_t x_rows, x_before, x_columns, dy_rows, dy_before, dy_columns;
+    int64_t images, parts;                     /* dkernel: of a partial sum, whose units follow each other */
+    int64_t scratch_floats, shared_floats;
+} mirt__depth_cut;
+MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *shape);
+
 /* Where output o of `out` reads an axis of `in` (mirt__resize): between `low` and `high`, which are
    equal at the edges, `part` of the way up; for the nearest input, low, and part 0. */
 typedef struct mirt__between {
@@ -3292,8 +3308,15 @@ typedef struct mirt__pool_row {
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
 
-/* Taps of a kernel that a depthwise convolution takes one by one. */
-#define MIRT__MAX_TAPS 64
+/* `count` places side by side, x_step apart in x and y_step in y, of `n` channels each: what every tap sees at the first
+   place, and its numbers. */
+typedef struct mirt__taps_row {
+    int taps;
+    const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
+    float *dk[MIRT__MAX_TAPS];
+    float *y;
+    int64_t count, n, x_step, y_step;
+} mirt__taps_row;
 
 /* Weight gradient of windows: block holds, for each window and k, the four values that the
    window's four places see. */
@@ -3379,10 +3402,10 @@ typedef struct mirt__simd {
     /* For each window and k the values at the window's four places, side by side. */
     void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
-    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
-    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
-    /* dk[t][j] += x[t][j] * dy[j], fused */
-    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
+    /* y = the chain over the taps of x times k, in each channel */
+    void (*taps_row)(const mirt__taps_row *row);
+    /* dk = the chain from dk on over the places of x times y */
+    void (*taps_row_grad)(const mirt__taps_row *row);
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
@@ -3394,8 +3417,6 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
-/* One filter for each channel, all channels of a tap side by side: fast_depthwise.c takes these convolutions. */
-MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape, const mirt__reader *x);
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
@@ -3579,7 +3600,44 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
+MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
+    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
+}
+
+/* Few images are cut into blocks of 8 rows or more, so that there are some 16 units. */
+MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
+    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w, c = s->ci;
+    const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w), high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
+    const int64_t rows = mirt__shapes_max(s->rows, 1), height = mirt__shapes_max(s->oh, 1);
+    mirt__depth_cut cut;
+    cut.sum_pixels = MIRT__REDUCE_CHUNK;
+    cut.sum_rows = mirt__shapes_max(cut.sum_pixels / mirt__shapes_max(s->ow, 1), 1);
+    cut.sum_pieces = mirt__shapes_max((s->ow + cut.sum_pixels - 1) / cut.sum_pixels, 1);
+    cut.grad_rows = mirt__shapes_max(cut.sum_pixels / mirt__shapes_max(s->w, 1), 1);
+    cut.grad_pieces = mirt__shapes_max((s->w + cut.sum_pixels - 1) / cut.sum_pixels, 1);
+    cut.blocks = mirt__shapes_min(mirt__shapes_max(16 / rows, 1), (height + 7) / 8);
+    cut.block_rows = ((height + cut.blocks - 1) / cut.blocks + cut.sum_rows - 1) / cut.sum_rows * cut.sum_rows;
+    cut.blocks = (height + cut.block_rows - 1) / cut.block_rows;
+    const int64_t most = cut.blocks == 1 ? s->h : mirt__shapes_max(cut.block_rows * s->stride_h, s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+    cut.grad_sums = (most + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.x_rows = reach_h + 1;
+    cut.x_before = s->pad_left;
+    cut.x_columns = s->pad_left + mirt__shapes_max(s->w, (s->ow - 1) * s->stride_w + reach_w + 1 - s->pad_left);
+    cut.dy_rows = reach_h / s->stride_h + 2;
+    cut.dy_before = mirt__shapes_max(-low, 0);
+    cut.dy_columns = cut.dy_before + mirt__shapes_max(s->ow, high + 1);
+    cut.images = (rows + 63) / 64;
+    cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
+    /* As much as fewer rows would take, too. */
+    const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
+    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces, grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.scratch_floats = (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
+    cut.shared_floats = parts * mirt__conv_partial_floats(s) + (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
+    return cut;
+}
+
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
     const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
     /* conv_pool keeps all of k for the last columns, and an offset for each k. */
@@ -3601,6 +3659,7 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
 }
 
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
     const int64_t chunk = mirt__conv_chunk_rows(s);
     const int64_t parts = s->rows / chunk + (s->rows % chunk != 0);
     return parts < 2 ? 0 : mirt__align_up((size_t)(parts * mirt__conv_partial_floats(s)) * sizeof(mirt__real));
@@ -7565,25 +7624,94 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-static void MIRT__K(taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        MIRT__VEC sum = MIRT__K(zero)();
-        if (n - j >= MIRT__LANES) {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load)(x[t] + j), MIRT__K(load)(k[t] + j), sum);
-            MIRT__K(store)(y + j, sum);
-        } else {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load_some)(x[t] + j, n - j), MIRT__K(load_some)(k[t] + j, n - j), sum);
-            MIRT__K(store_some)(y + j, sum, n - j);
-        }
+/* Depthwise convolutions: vectors of channels, tap by tap. */
+
+/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+#define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+#define MIRT__PLACE_ADD(i) \
+    if (places > i) { \
+        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+        x += step; \
     }
+#define MIRT__PLACE_STORE(i) \
+    if (places > i) { \
+        if (whole) MIRT__K(store)(y, s##i); \
+        else MIRT__K(store_some)(y, s##i, n); \
+        y += row->y_step; \
+    }
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+    const int64_t step = row->x_step, from = at * step + j;
+    float *y = row->y + at * row->y_step + j;
+    MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
+    for (int t = 0; t < row->taps; t++) {
+        const float *x = row->x[t] + from;
+        const MIRT__VEC tap = whole ? MIRT__K(load)(row->k[t] + j) : MIRT__K(load_some)(row->k[t] + j, n);
+        MIRT__EACH_PLACE(MIRT__PLACE_ADD)
+    }
+    MIRT__EACH_PLACE(MIRT__PLACE_STORE)
+}
+#undef MIRT__EACH_PLACE
+#undef MIRT__PLACE_CLEAR
+#undef MIRT__PLACE_ADD
+#undef MIRT__PLACE_STORE
+
+static void MIRT__K(taps_row)(const mirt__taps_row *row) {
+    const int64_t whole = row->n - row->n % MIRT__LANES;
+    int64_t i = 0;
+    for (; i + 8 <= row->count; i += 8) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+    }
+    for (; i + 4 <= row->count; i += 4) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
+    }
+    for (; i < row->count; i++) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 1, true);
+    }
+    for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
 
-static void MIRT__K(taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        const MIRT__VEC g = MIRT__K(load_up_to)(dy + j, n - j);
-        for (int t = 0; t < count; t++) {
-            const MIRT__VEC sum = MIRT__K(fma)(MIRT__K(load_up_to)(x[t] + j, n - j), g, MIRT__K(load_up_to)(dk[t] + j, n - j));
-            MIRT__K(store_up_to)(dk[t] + j, sum, n - j);
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) \
+    const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
+    float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
+    MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP_STORE(t) \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
+        else MIRT__K(store_some)(k##t, s##t, n); \
+    }
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+    const float *y = row->y + j;
+    int64_t at = 0;
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    for (int64_t i = 0; i < row->count; i++) {
+        const MIRT__VEC g = whole ? MIRT__K(load)(y) : MIRT__K(load_some)(y, n);
+        MIRT__EACH_TAP(MIRT__TAP)
+        at += row->x_step;
+        y += row->y_step;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+}
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
+
+/* 25 taps are five times five; others go in nines first. */
+static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
+    for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
+        const int64_t n = row->n - j;
+        for (int first = 0, left = row->taps; left > 0;) {
+            int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
+            if (n < MIRT__LANES) taps = 1;
+            if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
+            else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
+            else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
+            else MIRT__K(taps_grad_of)(row, first, j, n, 1, false);
+            first += taps;
+            left -= taps;
         }
     }
 }
@@ -7667,7 +7795,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -7976,7 +8104,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -9031,25 +9159,94 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-static void MIRT__K(taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        MIRT__VEC sum = MIRT__K(zero)();
-        if (n - j >= MIRT__LANES) {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load)(x[t] + j), MIRT__K(load)(k[t] + j), sum);
-            MIRT__K(store)(y + j, sum);
-        } else {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load_some)(x[t] + j, n - j), MIRT__K(load_some)(k[t] + j, n - j), sum);
-            MIRT__K(store_some)(y + j, sum, n - j);
-        }
+/* Depthwise convolutions: vectors of channels, tap by tap. */
+
+/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+#define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+#define MIRT__PLACE_ADD(i) \
+    if (places > i) { \
+        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+        x += step; \
     }
+#define MIRT__PLACE_STORE(i) \
+    if (places > i) { \
+        if (whole) MIRT__K(store)(y, s##i); \
+        else MIRT__K(store_some)(y, s##i, n); \
+        y += row->y_step; \
+    }
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+    const int64_t step = row->x_step, from = at * step + j;
+    float *y = row->y + at * row->y_step + j;
+    MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
+    for (int t = 0; t < row->taps; t++) {
+        const float *x = row->x[t] + from;
+        const MIRT__VEC tap = whole ? MIRT__K(load)(row->k[t] + j) : MIRT__K(load_some)(row->k[t] + j, n);
+        MIRT__EACH_PLACE(MIRT__PLACE_ADD)
+    }
+    MIRT__EACH_PLACE(MIRT__PLACE_STORE)
+}
+#undef MIRT__EACH_PLACE
+#undef MIRT__PLACE_CLEAR
+#undef MIRT__PLACE_ADD
+#undef MIRT__PLACE_STORE
+
+static void MIRT__K(taps_row)(const mirt__taps_row *row) {
+    const int64_t whole = row->n - row->n % MIRT__LANES;
+    int64_t i = 0;
+    for (; i + 8 <= row->count; i += 8) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+    }
+    for (; i + 4 <= row->count; i += 4) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
+    }
+    for (; i < row->count; i++) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 1, true);
+    }
+    for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
 
-static void MIRT__K(taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        const MIRT__VEC g = MIRT__K(load_up_to)(dy + j, n - j);
-        for (int t = 0; t < count; t++) {
-            const MIRT__VEC sum = MIRT__K(fma)(MIRT__K(load_up_to)(x[t] + j, n - j), g, MIRT__K(load_up_to)(dk[t] + j, n - j));
-            MIRT__K(store_up_to)(dk[t] + j, sum, n - j);
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) \
+    const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
+    float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
+    MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP_STORE(t) \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
+        else MIRT__K(store_some)(k##t, s##t, n); \
+    }
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+    const float *y = row->y + j;
+    int64_t at = 0;
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    for (int64_t i = 0; i < row->count; i++) {
+        const MIRT__VEC g = whole ? MIRT__K(load)(y) : MIRT__K(load_some)(y, n);
+        MIRT__EACH_TAP(MIRT__TAP)
+        at += row->x_step;
+        y += row->y_step;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+}
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
+
+/* 25 taps are five times five; others go in nines first. */
+static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
+    for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
+        const int64_t n = row->n - j;
+        for (int first = 0, left = row->taps; left > 0;) {
+            int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
+            if (n < MIRT__LANES) taps = 1;
+            if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
+            else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
+            else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
+            else MIRT__K(taps_grad_of)(row, first, j, n, 1, false);
+            first += taps;
+            left -= taps;
         }
     }
 }
@@ -9133,7 +9330,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -10146,25 +10343,94 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-static void MIRT__K(taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        MIRT__VEC sum = MIRT__K(zero)();
-        if (n - j >= MIRT__LANES) {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load)(x[t] + j), MIRT__K(load)(k[t] + j), sum);
-            MIRT__K(store)(y + j, sum);
-        } else {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load_some)(x[t] + j, n - j), MIRT__K(load_some)(k[t] + j, n - j), sum);
-            MIRT__K(store_some)(y + j, sum, n - j);
-        }
+/* Depthwise convolutions: vectors of channels, tap by tap. */
+
+/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+#define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+#define MIRT__PLACE_ADD(i) \
+    if (places > i) { \
+        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+        x += step; \
     }
+#define MIRT__PLACE_STORE(i) \
+    if (places > i) { \
+        if (whole) MIRT__K(store)(y, s##i); \
+        else MIRT__K(store_some)(y, s##i, n); \
+        y += row->y_step; \
+    }
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+    const int64_t step = row->x_step, from = at * step + j;
+    float *y = row->y + at * row->y_step + j;
+    MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
+    for (int t = 0; t < row->taps; t++) {
+        const float *x = row->x[t] + from;
+        const MIRT__VEC tap = whole ? MIRT__K(load)(row->k[t] + j) : MIRT__K(load_some)(row->k[t] + j, n);
+        MIRT__EACH_PLACE(MIRT__PLACE_ADD)
+    }
+    MIRT__EACH_PLACE(MIRT__PLACE_STORE)
+}
+#undef MIRT__EACH_PLACE
+#undef MIRT__PLACE_CLEAR
+#undef MIRT__PLACE_ADD
+#undef MIRT__PLACE_STORE
+
+static void MIRT__K(taps_row)(const mirt__taps_row *row) {
+    const int64_t whole = row->n - row->n % MIRT__LANES;
+    int64_t i = 0;
+    for (; i + 8 <= row->count; i += 8) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+    }
+    for (; i + 4 <= row->count; i += 4) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
+    }
+    for (; i < row->count; i++) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 1, true);
+    }
+    for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
 
-static void MIRT__K(taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        const MIRT__VEC g = MIRT__K(load_up_to)(dy + j, n - j);
-        for (int t = 0; t < count; t++) {
-            const MIRT__VEC sum = MIRT__K(fma)(MIRT__K(load_up_to)(x[t] + j, n - j), g, MIRT__K(load_up_to)(dk[t] + j, n - j));
-            MIRT__K(store_up_to)(dk[t] + j, sum, n - j);
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) \
+    const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
+    float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
+    MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP_STORE(t) \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
+        else MIRT__K(store_some)(k##t, s##t, n); \
+    }
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+    const float *y = row->y + j;
+    int64_t at = 0;
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    for (int64_t i = 0; i < row->count; i++) {
+        const MIRT__VEC g = whole ? MIRT__K(load)(y) : MIRT__K(load_some)(y, n);
+        MIRT__EACH_TAP(MIRT__TAP)
+        at += row->x_step;
+        y += row->y_step;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+}
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
+
+/* 25 taps are five times five; others go in nines first. */
+static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
+    for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
+        const int64_t n = row->n - j;
+        for (int first = 0, left = row->taps; left > 0;) {
+            int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
+            if (n < MIRT__LANES) taps = 1;
+            if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
+            else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
+            else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
+            else MIRT__K(taps_grad_of)(row, first, j, n, 1, false);
+            first += taps;
+            left -= taps;
         }
     }
 }
@@ -10248,7 +10514,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -11271,25 +11537,94 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-static void MIRT__K(taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        MIRT__VEC sum = MIRT__K(zero)();
-        if (n - j >= MIRT__LANES) {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load)(x[t] + j), MIRT__K(load)(k[t] + j), sum);
-            MIRT__K(store)(y + j, sum);
-        } else {
-            for (int t = 0; t < count; t++) sum = MIRT__K(fma)(MIRT__K(load_some)(x[t] + j, n - j), MIRT__K(load_some)(k[t] + j, n - j), sum);
-            MIRT__K(store_some)(y + j, sum, n - j);
-        }
+/* Depthwise convolutions: vectors of channels, tap by tap. */
+
+/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+#define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+#define MIRT__PLACE_ADD(i) \
+    if (places > i) { \
+        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+        x += step; \
     }
+#define MIRT__PLACE_STORE(i) \
+    if (places > i) { \
+        if (whole) MIRT__K(store)(y, s##i); \
+        else MIRT__K(store_some)(y, s##i, n); \
+        y += row->y_step; \
+    }
+MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t n, const int places, const bool whole) {
+    const int64_t step = row->x_step, from = at * step + j;
+    float *y = row->y + at * row->y_step + j;
+    MIRT__EACH_PLACE(MIRT__PLACE_CLEAR)
+    for (int t = 0; t < row->taps; t++) {
+        const float *x = row->x[t] + from;
+        const MIRT__VEC tap = whole ? MIRT__K(load)(row->k[t] + j) : MIRT__K(load_some)(row->k[t] + j, n);
+        MIRT__EACH_PLACE(MIRT__PLACE_ADD)
+    }
+    MIRT__EACH_PLACE(MIRT__PLACE_STORE)
+}
+#undef MIRT__EACH_PLACE
+#undef MIRT__PLACE_CLEAR
+#undef MIRT__PLACE_ADD
+#undef MIRT__PLACE_STORE
+
+static void MIRT__K(taps_row)(const mirt__taps_row *row) {
+    const int64_t whole = row->n - row->n % MIRT__LANES;
+    int64_t i = 0;
+    for (; i + 8 <= row->count; i += 8) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+    }
+    for (; i + 4 <= row->count; i += 4) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
+    }
+    for (; i < row->count; i++) {
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 1, true);
+    }
+    for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
 
-static void MIRT__K(taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n) {
-    for (int64_t j = 0; j < n; j += MIRT__LANES) {
-        const MIRT__VEC g = MIRT__K(load_up_to)(dy + j, n - j);
-        for (int t = 0; t < count; t++) {
-            const MIRT__VEC sum = MIRT__K(fma)(MIRT__K(load_up_to)(x[t] + j, n - j), g, MIRT__K(load_up_to)(dk[t] + j, n - j));
-            MIRT__K(store_up_to)(dk[t] + j, sum, n - j);
+#define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define MIRT__TAP_LOAD(t) \
+    const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
+    float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
+    MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
+#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+#define MIRT__TAP_STORE(t) \
+    if (taps > t) { \
+        if (whole) MIRT__K(store)(k##t, s##t); \
+        else MIRT__K(store_some)(k##t, s##t, n); \
+    }
+MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
+    const float *y = row->y + j;
+    int64_t at = 0;
+    MIRT__EACH_TAP(MIRT__TAP_LOAD)
+    for (int64_t i = 0; i < row->count; i++) {
+        const MIRT__VEC g = whole ? MIRT__K(load)(y) : MIRT__K(load_some)(y, n);
+        MIRT__EACH_TAP(MIRT__TAP)
+        at += row->x_step;
+        y += row->y_step;
+    }
+    MIRT__EACH_TAP(MIRT__TAP_STORE)
+}
+#undef MIRT__EACH_TAP
+#undef MIRT__TAP_LOAD
+#undef MIRT__TAP
+#undef MIRT__TAP_STORE
+
+/* 25 taps are five times five; others go in nines first. */
+static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
+    for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
+        const int64_t n = row->n - j;
+        for (int first = 0, left = row->taps; left > 0;) {
+            int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
+            if (n < MIRT__LANES) taps = 1;
+            if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
+            else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
+            else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
+            else MIRT__K(taps_grad_of)(row, first, j, n, 1, false);
+            first += taps;
+            left -= taps;
         }
     }
 }
@@ -11373,7 +11708,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps), MIRT__K(taps_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -11782,7 +12117,8 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* >>section kernels/fast_depthwise.c */
 
-/* Depthwise convolutions: vectors of channels, tap by tap. */
+/* Depthwise convolutions. Rows of an image go through rings of rows that are read once, normalized and padded with
+   columns of zeros; rows of zeros are left out. Backward makes dx and dkernel in one pass. */
 
 #ifndef MIRT__REAL_DOUBLE
 
@@ -11801,157 +12137,329 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
+#define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
+
 typedef struct mirt__depth_job {
     const mirt__simd *simd;
     const mirt__conv *s;
-    const float *from, *kernel; /* x of the forward call, dy of the input gradient */
-    float *to;
-    const mirt__epilogue *epilogue; /* or NULL */
-    bool back;
-    const mirt__conv_weight_grad *weight_grad;
-    int64_t chunk, parts, partial_stride, column_tasks;
-    float *partial;
+    const mirt__where *where;
+    mirt__depth_cut cut;
+    mirt__source x, dy;
+    const float *kernel;
+    mirt__finishing out; /* of y or dx */
+    bool finish;         /* there is more to do than to store floats */
+    float *dkernel, *db; /* NULL: not wanted */
+    float *parts, *sums, *columns;
+    int64_t tree_parts;
 } mirt__depth_job;
 
-MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s, const mirt__reader *x) {
-    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS && x->dtype == MIRT_FLOAT32 && !x->affine;
+/* The rows of an image around the one at work: row r lies at place r % rows. */
+typedef struct mirt__depth_ring {
+    const mirt__source *source;
+    float *floats;
+    int64_t h, w, c, rows, before, columns;
+    int64_t next; /* the rows below have been read */
+} mirt__depth_ring;
+
+static float *mirt__depth_row(const mirt__depth_ring *ring, int64_t r) {
+    return ring->floats + r % ring->rows * ring->columns * ring->c;
 }
 
-/* The taps within the image that output (oy, ox) sees: places of the pixel in the image, and numbers of the tap. */
-static int mirt__depthwise_taps(const mirt__conv *s, int64_t oy, int64_t ox, int64_t *pixel, int *tap) {
-    int count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        const int64_t y = oy * s->stride_h - s->pad_top + (int64_t)ky * s->dilation_h;
-        for (int kx = 0; y >= 0 && y < s->h && kx < s->kw; kx++) {
-            const int64_t x = ox * s->stride_w - s->pad_left + (int64_t)kx * s->dilation_w;
-            if (x < 0 || x >= s->w) continue;
-            pixel[count] = y * s->w + x;
-            tap[count++] = ky * s->kw + kx;
+static void mirt__depth_open(mirt__depth_ring *ring) {
+    const int64_t after = ring->columns - ring->before - ring->w;
+    for (int64_t r = 0; r < ring->rows; r++) {
+        float *row = mirt__depth_row(ring, r);
+        memset(row, 0, (size_t)(ring->before * ring->c) * sizeof(float));
+        memset(row + (ring->before + ring->w) * ring->c, 0, (size_t)(after * ring->c) * sizeof(float));
+    }
+}
+
+static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE ? MIRT__DEPTH_PIECE / c : 1; }
+
+/* Rows [from, end) of the image are there, of those within it. */
+static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int64_t image, int64_t from, int64_t end) {
+    const int64_t c = ring->c, step = mirt__depth_piece(c);
+    if (ring->next < from) ring->next = from;
+    for (; ring->next < end && ring->next < ring->h; ring->next++) {
+        float *to = mirt__depth_row(ring, ring->next) + ring->before * c;
+        for (int64_t x = 0; x < ring->w; x += step) {
+            const int64_t pixels = ring->w - x < step ? ring->w - x : step;
+            simd->read(to + x * c, ring->source, ((image * ring->h + ring->next) * ring->w + x) * c, pixels * c);
         }
     }
-    return count;
+}
+
+/* `pixels` pixels of a row, number `at` of the whole output on, in `row`; sum: of their chunk. */
+static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, float *sum, bool fresh) {
+    const int64_t c = job->s->co, step = mirt__depth_piece(c);
+    mirt__finishing f = job->out;
+    float *from[MIRT__DEPTH_PIECE];
+    int64_t to[MIRT__DEPTH_PIECE];
+    f.sum = sum;
+    for (int64_t x = 0; x < pixels; x += step) {
+        const int64_t count = pixels - x < step ? pixels - x : step;
+        for (int64_t i = 0; i < count; i++) {
+            from[i] = row + (x + i) * c;
+            to[i] = (at + x + i) * c;
+        }
+        f.fresh = fresh && x == 0;
+        job->simd->finish_rows(&f, from, to, count, c);
+    }
+}
+
+/* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
+static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t line, int64_t sum_rows,
+                                   int64_t pieces, float *sum) {
+    const int64_t floats = (job->out.epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * job->s->co, most = pieces > 1 ? job->cut.sum_pixels : width;
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
+        mirt__depth_finish(job, row + x * job->s->co, at + x, pixels, sum ? sum + (line / sum_rows * pieces + piece) * floats : NULL,
+                           line % sum_rows == 0);
+    }
+}
+
+/* What output row oy sees. */
+static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, mirt__taps_row *row) {
+    const mirt__conv *s = job->s;
+    row->taps = 0;
+    row->count = s->ow;
+    row->n = s->ci;
+    row->x_step = s->stride_w * s->ci;
+    row->y_step = s->ci;
+    for (int ky = 0; ky < s->kh; ky++) {
+        const int64_t y = oy * s->stride_h - s->pad_top + (int64_t)ky * s->dilation_h;
+        if (y < 0 || y >= s->h) continue;
+        for (int kx = 0; kx < s->kw; kx++, row->taps++) {
+            row->x[row->taps] = mirt__depth_row(x, y) + kx * s->dilation_w * s->ci;
+            row->k[row->taps] = job->kernel + ((int64_t)ky * s->kw + kx) * s->ci;
+        }
+    }
+}
+
+/* A thread's scratch: the rings of x and dy, and a row. */
+static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__depth_ring *x, mirt__depth_ring *dy) {
+    const mirt__conv *s = job->s;
+    const mirt__depth_cut *cut = &job->cut;
+    float *floats = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    const mirt__depth_ring of_x = {&job->x, floats, s->h, s->w, s->ci, cut->x_rows, cut->x_before, cut->x_columns, 0};
+    floats += cut->x_rows * cut->x_columns * s->ci;
+    const mirt__depth_ring of_dy = {&job->dy, floats, s->oh, s->ow, s->ci, cut->dy_rows, cut->dy_before, cut->dy_columns, 0};
+    *x = of_x;
+    *dy = of_dy;
+    return floats + cut->dy_rows * cut->dy_columns * s->ci;
+}
+
+static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const mirt__conv *s = job->s;
+    const mirt__depth_cut *cut = &job->cut;
+    const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
+    const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
+    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * 3 * s->co;
+    mirt__depth_ring x, dy;
+    mirt__taps_row row;
+    float *spare = mirt__depth_scratch(job, member, &x, &dy);
+    mirt__depth_open(&x);
+    for (int64_t y = first; y < end; y++) {
+        const int64_t top = y * s->stride_h - s->pad_top, at = (image * s->oh + y) * s->ow;
+        mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
+        mirt__depth_taps(job, &x, y, &row);
+        row.y = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->co : spare;
+        job->simd->taps_row(&row);
+        if (job->finish) mirt__depth_finish_row(job, row.y, at, s->ow, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
+    }
 }
 
 /* The output that input place `at` reaches through a tap; -1 when there is none. */
-static int64_t mirt__depthwise_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
+static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
     const int64_t distance = at + pad - (int64_t)tap * dilation;
     return distance >= 0 && distance % stride == 0 && distance / stride < outputs ? distance / stride : -1;
 }
 
-/* Likewise the outputs that input (y, x) reaches. */
-static int mirt__depthwise_taps_back(const mirt__conv *s, int64_t y, int64_t x, int64_t *pixel, int *tap) {
-    int count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        const int64_t oy = mirt__depthwise_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
-        for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
-            const int64_t ox = mirt__depthwise_reached(x, s->pad_left, kx, s->dilation_w, s->stride_w, s->ow);
-            if (ox < 0) continue;
-            pixel[count] = oy * s->ow + ox;
-            tap[count++] = ky * s->kw + kx;
+/* Row y of dx, the columns of one phase of the stride after the other: those of a phase have the same taps. */
+static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx) {
+    const mirt__conv *s = job->s;
+    const int64_t c = s->ci;
+    mirt__taps_row row;
+    row.n = row.x_step = c;
+    row.y_step = s->stride_w * c;
+    for (int phase = 0; phase < s->stride_w && phase < s->w; phase++) {
+        row.taps = 0;
+        row.count = (s->w - phase + s->stride_w - 1) / s->stride_w;
+        row.y = dx + phase * c;
+        for (int ky = 0; ky < s->kh; ky++) {
+            const int64_t oy = mirt__depth_reached(y, s->pad_top, ky, s->dilation_h, s->stride_h, s->oh);
+            for (int kx = 0; oy >= 0 && kx < s->kw; kx++) {
+                const int64_t distance = phase + s->pad_left - (int64_t)kx * s->dilation_w, ox = mirt__floor_div(distance, s->stride_w);
+                if (ox * s->stride_w != distance) continue;
+                row.x[row.taps] = mirt__depth_row(dy, oy) + (dy->before + ox) * c;
+                row.k[row.taps++] = job->kernel + ((int64_t)ky * s->kw + kx) * c;
+            }
         }
+        job->simd->taps_row(&row);
     }
-    return count;
 }
 
-/* One line of the output or, for the input gradient, of the input. */
-static void mirt__depthwise_task(void *arg, int64_t task, int member) {
+/* Adds row `oy` to a partial sum. */
+static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh) {
+    const int64_t c = job->s->ci;
+    mirt__taps_row row;
+    mirt__depth_taps(job, x, oy, &row);
+    row.y = mirt__depth_row(dy, oy) + dy->before * c;
+    for (int t = 0; t < row.taps; t++) row.dk[t] = part + (row.k[t] - job->kernel);
+    job->simd->taps_row_grad(&row);
+    if (job->db) job->simd->column_sum(part + (int64_t)job->s->kh * job->s->kw * c, row.y, c, row.count, c, fresh);
+}
+
+static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int member, float *part, bool fresh) {
+    const mirt__conv *s = job->s;
+    const mirt__depth_cut *cut = &job->cut;
+    const int64_t image = unit / cut->blocks, block = unit % cut->blocks, first = block * cut->block_rows;
+    const bool last = block + 1 == cut->blocks;
+    const int64_t end = last ? s->oh : first + cut->block_rows, reach = (int64_t)(s->kh - 1) * s->dilation_h;
+    const int64_t begin_x = block ? first * s->stride_h - s->pad_top : 0, end_x = last ? s->h : end * s->stride_h - s->pad_top;
+    const int64_t behind = mirt__floor_div(begin_x + s->pad_top - reach + s->stride_h - 1, s->stride_h);
+    mirt__depth_ring x, dy;
+    float *spare = mirt__depth_scratch(job, member, &x, &dy), *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
+    int64_t line = begin_x > 0 ? begin_x : 0;
+    const int64_t top_line = line;
+    if (job->dkernel) mirt__depth_open(&x);
+    mirt__depth_open(&dy);
+    if (sums) memset(sums, 0, (size_t)(cut->grad_sums * 2 * s->ci) * sizeof(float));
+    for (int64_t y = first; y < end; y++) {
+        mirt__depth_read(job->simd, &dy, image, y == first && behind < first ? behind < 0 ? 0 : behind : y, y + 1);
+        if (job->dkernel) {
+            const int64_t top = y * s->stride_h - s->pad_top;
+            mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
+            mirt__depth_weights_row(job, &x, &dy, y, part, fresh);
+            fresh = false;
+        }
+        for (; job->out.y && line < end_x && (y + 1 == end || line + s->pad_top < (y + 1) * s->stride_h); line++) {
+            const int64_t at = (image * s->h + line) * s->w;
+            float *dx = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->ci : spare;
+            mirt__depth_back_row(job, &dy, line, dx);
+            if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
+        }
+    }
+}
+
+/* The units of a partial sum, or of that many images. */
+static void mirt__depth_back_task(void *arg, int64_t task, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const int64_t floats = mirt__conv_partial_floats(job->s), units = job->s->rows * job->cut.blocks;
+    float *part = job->parts + task * floats;
+    const int64_t first = task * job->cut.images, end = units - first < job->cut.images ? units : first + job->cut.images;
+    if (job->dkernel) memset(part, 0, (size_t)floats * sizeof(float));
+    for (int64_t unit = first; unit < end; unit++) mirt__depth_back_unit(job, unit, member, part, unit == first);
+}
+
+static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const mirt__conv *s = job->s;
-    const mirt__epilogue *epilogue = job->epilogue;
-    const int64_t height = job->back ? s->h : s->oh, width = job->back ? s->w : s->ow, c = s->ci;
-    const float *from = job->from + task / height * (job->back ? s->oh * s->ow : s->h * s->w) * c;
-    float *to = job->to + task * width * c;
-    const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
-    int64_t pixel[MIRT__MAX_TAPS];
-    int tap[MIRT__MAX_TAPS];
+    const mirt__depth_cut *cut = &job->cut;
+    const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
+    const int64_t begin = task * MIRT__REDUCE_COLUMNS, end = s->co - begin < MIRT__REDUCE_COLUMNS ? s->co : begin + MIRT__REDUCE_COLUMNS;
+    const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
+    mirt__chunk_sums sums;
     (void)member;
-    for (int64_t i = 0; i < width; i++, to += c) {
-        const int count = job->back ? mirt__depthwise_taps_back(s, task % height, i, pixel, tap) : mirt__depthwise_taps(s, task % height, i, pixel, tap);
-        for (int t = 0; t < count; t++) {
-            x[t] = from + pixel[t] * c;
-            k[t] = job->kernel + tap[t] * c;
-        }
-        job->simd->taps(to, x, k, count, c);
-        if (!epilogue) continue;
-        const float *mask = epilogue->mask ? (const float *)epilogue->mask + (task * width + i) * c : NULL;
-        job->simd->finish(epilogue, epilogue->bias, &to, &mask, 1, c);
-    }
+    sums.part = job->sums;
+    sums.sum_row = s->co;
+    sums.chunk_floats = (moments ? 3 : 2) * s->co;
+    sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
+    sums.period = wide ? cut->sum_pieces : lines;
+    sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
+    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
+    mirt__column_sums_finish(job->out.epilogue, &sums, begin, end);
 }
 
-static void mirt__depthwise_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const void *from, const float *kernel,
-                                  void *to, const mirt__epilogue *epilogue) {
+static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__where *where) {
     memset(job, 0, sizeof *job);
     job->simd = simd;
     job->s = s;
-    job->from = (const float *)from;
-    job->kernel = kernel;
-    job->to = (float *)to;
-    if (epilogue && (epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask)) job->epilogue = epilogue;
+    job->where = where;
+    job->cut = mirt__depth_cut_of(s);
+    job->columns = (float *)where->shared;
+}
+
+static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader *reader) {
+    const mirt__source source = mirt__source_of(reader, job->columns);
+    job->columns += mirt__source_floats(reader);
+    return source;
+}
+
+static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype) {
+    job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
+    job->columns += mirt__finishing_floats(e, job->s->co);
+    job->finish = dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
+}
+
+static void mirt__depth_sums(mirt__depth_job *job) {
+    if (job->sums) mirt__team_for(job->where->team, (job->s->co + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS, mirt__depth_sums_task, job);
 }
 
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
     mirt__depth_job job;
-    mirt__depthwise_start(&job, simd, &args->s, args->x.data, args->kernel, args->y, &args->epilogue);
-    mirt__team_for(where->team, args->s.rows * args->s.oh, mirt__depthwise_task, &job);
+    mirt__depth_start(&job, simd, &args->s, where);
+    job.x = mirt__depth_source(&job, &args->x);
+    job.kernel = args->kernel;
+    mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype);
+    mirt__team_for(where->team, args->s.rows * job.cut.blocks, mirt__depth_forward_task, &job);
+    mirt__depth_sums(&job);
+}
+
+#define MIRT__DEPTH_RANGE 4096
+static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const int64_t floats = mirt__conv_partial_floats(job->s), begin = task * MIRT__DEPTH_RANGE, left = floats - begin;
+    (void)member;
+    mirt__tree(job->parts + begin, job->tree_parts, floats, left < MIRT__DEPTH_RANGE ? left : MIRT__DEPTH_RANGE);
+}
+
+/* Of dx and, where there is x, of dkernel and db. */
+static void mirt__depth_back(mirt__depth_job *job) {
+    const mirt__conv *s = job->s;
+    const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks, parts = (units + job->cut.images - 1) / job->cut.images;
+    if (job->dkernel) {
+        job->parts = job->columns;
+        if (job->sums) job->sums += job->cut.parts * floats;
+    }
+    mirt__team_for(job->where->team, parts, mirt__depth_back_task, job);
+    mirt__depth_sums(job);
+    if (!job->dkernel) return;
+    if (parts == 0) memset(job->parts, 0, (size_t)floats * sizeof(float));
+    job->tree_parts = parts;
+    mirt__team_for(job->where->team, (floats + MIRT__DEPTH_RANGE - 1) / MIRT__DEPTH_RANGE, mirt__depth_tree_task, job);
+    memcpy(job->dkernel, job->parts, (size_t)(floats - s->co) * sizeof(float));
+    if (job->db) memcpy(job->db, job->parts + floats - s->co, (size_t)s->co * sizeof(float));
 }
 
 MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
     mirt__depth_job job;
-    mirt__depthwise_start(&job, simd, &args->s, args->dy.data, args->kernel, args->dx, &args->epilogue);
-    job.back = true;
-    mirt__team_for(where->team, args->s.rows * args->s.h, mirt__depthwise_task, &job);
-}
-
-/* A chunk of images, MIRT__DEPTHWISE_COLUMNS channels. */
-#define MIRT__DEPTHWISE_COLUMNS 128
-static void mirt__depthwise_weight_grad_task(void *arg, int64_t task, int member) {
-    const mirt__depth_job *job = (const mirt__depth_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__conv_weight_grad *args = job->weight_grad;
-    const int64_t chunk = task / job->column_tasks, j = task % job->column_tasks * MIRT__DEPTHWISE_COLUMNS;
-    const int64_t c = s->co, columns = c - j < MIRT__DEPTHWISE_COLUMNS ? c - j : MIRT__DEPTHWISE_COLUMNS;
-    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk, end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
-    const float *x[MIRT__MAX_TAPS], *dy = (const float *)args->dy.data + first * s->oh * s->ow * c + j;
-    float *dk[MIRT__MAX_TAPS], *dkernel = job->partial + chunk * job->partial_stride, *db = dkernel + job->partial_stride - c;
-    int64_t pixel[MIRT__MAX_TAPS];
-    int tap[MIRT__MAX_TAPS];
-    (void)member;
-    if (job->parts == 1) {
-        dkernel = args->dkernel;
-        db = args->db;
+    mirt__depth_start(&job, simd, &args->s, where);
+    job.dy = mirt__depth_source(&job, &args->dy);
+    if (args->x) {
+        job.x = mirt__depth_source(&job, args->x);
+        job.dkernel = args->dkernel;
+        job.db = args->db;
     }
-    for (int64_t t = 0; t < (int64_t)s->kh * s->kw; t++) memset(dkernel + t * c + j, 0, (size_t)columns * sizeof(float));
-    if (db) job->simd->column_sum(db + j, dy, c, (end - first) * s->oh * s->ow, columns, true);
-    for (int64_t image = first; image < end; image++) {
-        for (int64_t o = 0; o < s->oh * s->ow; o++, dy += c) {
-            const int count = mirt__depthwise_taps(s, o / s->ow, o % s->ow, pixel, tap);
-            for (int t = 0; t < count; t++) {
-                x[t] = (const float *)args->x.data + (image * s->h * s->w + pixel[t]) * c + j;
-                dk[t] = dkernel + tap[t] * c + j;
-            }
-            job->simd->taps_grad(dk, x, dy, count, columns);
-        }
-    }
+    job.kernel = args->kernel;
+    mirt__depth_output(&job, &args->epilogue, args->dx, args->dx_dtype);
+    mirt__depth_back(&job);
 }
 
 MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
-    const mirt__conv *s = &args->s;
     mirt__depth_job job;
-    mirt__depthwise_start(&job, simd, s, NULL, NULL, NULL, NULL);
-    job.weight_grad = args;
-    job.chunk = mirt__conv_chunk_rows(s);
-    job.parts = s->rows / job.chunk + (s->rows % job.chunk != 0);
-    if (job.parts < 1) job.parts = 1;
-    job.partial_stride = mirt__conv_partial_floats(s);
-    job.partial = (float *)where->shared;
-    job.column_tasks = (s->co + MIRT__DEPTHWISE_COLUMNS - 1) / MIRT__DEPTHWISE_COLUMNS;
-    mirt__team_for(where->team, job.parts * job.column_tasks, mirt__depthwise_weight_grad_task, &job);
-    if (job.parts == 1) return;
-    mirt__tree(job.partial, job.parts, job.partial_stride, job.partial_stride);
-    memcpy(args->dkernel, job.partial, (size_t)(job.partial_stride - s->co) * sizeof(float));
-    if (args->db) memcpy(args->db, job.partial + job.partial_stride - s->co, (size_t)s->co * sizeof(float));
+    mirt__depth_start(&job, simd, &args->s, where);
+    job.x = mirt__depth_source(&job, &args->x);
+    job.dy = mirt__depth_source(&job, &args->dy);
+    job.dkernel = args->dkernel;
+    job.db = args->db;
+    mirt__depth_back(&job);
 }
-#undef MIRT__DEPTHWISE_COLUMNS
+
+#undef MIRT__DEPTH_PIECE
+#undef MIRT__DEPTH_RANGE
 
 #if defined(__clang__)
 #pragma clang diagnostic pop
@@ -12134,7 +12642,7 @@ static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s, &args->x)) {
+    if (mirt__is_depthwise(&args->s)) {
         mirt__fast_depthwise_forward(simd, args, where);
         return;
     }
@@ -12240,7 +12748,7 @@ static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s, &args->dy)) {
+    if (mirt__is_depthwise(&args->s)) {
         mirt__fast_depthwise_input_grad(simd, args, where);
         return;
     }
@@ -12359,7 +12867,7 @@ static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s, &args->x)) {
+    if (mirt__is_depthwise(&args->s)) {
         mirt__fast_depthwise_weight_grad(simd, args, where);
         return;
     }

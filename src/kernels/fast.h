@@ -30,8 +30,15 @@ typedef struct mirt__pool_row {
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
 
-/* Taps of a kernel that a depthwise convolution takes one by one. */
-#define MIRT__MAX_TAPS 64
+/* `count` places side by side, x_step apart in x and y_step in y, of `n` channels each: what every tap sees at the first
+   place, and its numbers. */
+typedef struct mirt__taps_row {
+    int taps;
+    const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
+    float *dk[MIRT__MAX_TAPS];
+    float *y;
+    int64_t count, n, x_step, y_step;
+} mirt__taps_row;
 
 /* Weight gradient of windows: block holds, for each window and k, the four values that the
    window's four places see. */
@@ -117,10 +124,10 @@ typedef struct mirt__simd {
     /* For each window and k the values at the window's four places, side by side. */
     void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
-    /* y[j] = the chain over t < count of x[t][j] * k[t][j], j < n */
-    void (*taps)(float *y, const float *const *x, const float *const *k, int count, int64_t n);
-    /* dk[t][j] += x[t][j] * dy[j], fused */
-    void (*taps_grad)(float *const *dk, const float *const *x, const float *dy, int count, int64_t n);
+    /* y = the chain over the taps of x times k, in each channel */
+    void (*taps_row)(const mirt__taps_row *row);
+    /* dk = the chain from dk on over the places of x times y */
+    void (*taps_row_grad)(const mirt__taps_row *row);
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
@@ -132,8 +139,6 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
-/* One filter for each channel, all channels of a tap side by side: fast_depthwise.c takes these convolutions. */
-MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape, const mirt__reader *x);
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);

@@ -160,7 +160,7 @@ static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s, &args->x)) {
+    if (mirt__is_depthwise(&args->s)) {
         mirt__fast_depthwise_forward(simd, args, where);
         return;
     }
@@ -266,7 +266,7 @@ static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s, &args->dy)) {
+    if (mirt__is_depthwise(&args->s)) {
         mirt__fast_depthwise_input_grad(simd, args, where);
         return;
     }
@@ -385,7 +385,7 @@ static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s, &args->x)) {
+    if (mirt__is_depthwise(&args->s)) {
         mirt__fast_depthwise_weight_grad(simd, args, where);
         return;
     }

@@ -48,7 +48,44 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
+MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
+    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
+}
+
+/* Few images are cut into blocks of 8 rows or more, so that there are some 16 units. */
+MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
+    const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w, c = s->ci;
+    const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w), high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
+    const int64_t rows = mirt__shapes_max(s->rows, 1), height = mirt__shapes_max(s->oh, 1);
+    mirt__depth_cut cut;
+    cut.sum_pixels = MIRT__REDUCE_CHUNK;
+    cut.sum_rows = mirt__shapes_max(cut.sum_pixels / mirt__shapes_max(s->ow, 1), 1);
+    cut.sum_pieces = mirt__shapes_max((s->ow + cut.sum_pixels - 1) / cut.sum_pixels, 1);
+    cut.grad_rows = mirt__shapes_max(cut.sum_pixels / mirt__shapes_max(s->w, 1), 1);
+    cut.grad_pieces = mirt__shapes_max((s->w + cut.sum_pixels - 1) / cut.sum_pixels, 1);
+    cut.blocks = mirt__shapes_min(mirt__shapes_max(16 / rows, 1), (height + 7) / 8);
+    cut.block_rows = ((height + cut.blocks - 1) / cut.blocks + cut.sum_rows - 1) / cut.sum_rows * cut.sum_rows;
+    cut.blocks = (height + cut.block_rows - 1) / cut.block_rows;
+    const int64_t most = cut.blocks == 1 ? s->h : mirt__shapes_max(cut.block_rows * s->stride_h, s->h - ((cut.blocks - 1) * cut.block_rows * s->stride_h - s->pad_top));
+    cut.grad_sums = (most + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.x_rows = reach_h + 1;
+    cut.x_before = s->pad_left;
+    cut.x_columns = s->pad_left + mirt__shapes_max(s->w, (s->ow - 1) * s->stride_w + reach_w + 1 - s->pad_left);
+    cut.dy_rows = reach_h / s->stride_h + 2;
+    cut.dy_before = mirt__shapes_max(-low, 0);
+    cut.dy_columns = cut.dy_before + mirt__shapes_max(s->ow, high + 1);
+    cut.images = (rows + 63) / 64;
+    cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
+    /* As much as fewer rows would take, too. */
+    const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
+    const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces, grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
+    cut.scratch_floats = (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
+    cut.shared_floats = parts * mirt__conv_partial_floats(s) + (mirt__shapes_max(rows * sums * 3, mirt__shapes_max(rows, 16) * grad_sums * 2) + 16) * c;
+    return cut;
+}
+
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
     const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
     /* conv_pool keeps all of k for the last columns, and an offset for each k. */
@@ -70,6 +107,7 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
 }
 
 MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
     const int64_t chunk = mirt__conv_chunk_rows(s);
     const int64_t parts = s->rows / chunk + (s->rows % chunk != 0);
     return parts < 2 ? 0 : mirt__align_up((size_t)(parts * mirt__conv_partial_floats(s)) * sizeof(mirt__real));

@@ -33,6 +33,22 @@ typedef struct mirt__conv_blocks {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+
+/* One filter for each channel, few taps: vectors of channels instead of products. */
+#define MIRT__MAX_TAPS 64
+MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape);
+/* How that work is cut: units are blocks of rows of an image. Rings hold the rows of x and dy that are at work, between
+   columns of zeros. */
+typedef struct mirt__depth_cut {
+    int64_t blocks, block_rows;                /* of an image: how many, rows of y of each */
+    int64_t sum_pixels, sum_rows, sum_pieces;  /* column sums: at most so many pixels, rows of y, or pieces of a row of y */
+    int64_t grad_pieces, grad_rows, grad_sums; /* of dx: likewise; chunks of a unit */
+    int64_t x_rows, x_before, x_columns, dy_rows, dy_before, dy_columns;
+    int64_t images, parts;                     /* dkernel: of a partial sum, whose units follow each other */
+    int64_t scratch_floats, shared_floats;
+} mirt__depth_cut;
+MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *shape);
+
 /* Where output o of `out` reads an axis of `in` (mirt__resize): between `low` and `high`, which are
    equal at the edges, `part` of the way up; for the nearest input, low, and part 0. */
 typedef struct mirt__between {
