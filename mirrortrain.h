@@ -20125,16 +20125,45 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
     }
 }
 
-/* Tensors that need arena memory, largest first (ties: in order of their birth). */
-static int mirt__plan_order(const void *a, const void *b) {
-    const mirt_tensor *x = *(mirt_tensor *const *)a, *y = *(mirt_tensor *const *)b;
-    if (x->offset != y->offset) return x->offset > y->offset ? -1 : 1;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->slot - y->slot;
-}
-
 static bool mirt__plan_needs_place(const mirt__node *node, int slot) {
     const mirt_tensor *t = node->out[slot];
     return mirt__node_runs(node) && t->space == MIRT__SPACE_NONE && !t->lazy && !(t->uses == 0 && (node->op->optional_outputs >> slot & 1));
+}
+
+static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
+    for (int i = 0; i < program->num_cuts; i++) {
+        if (t->first <= program->cut[i] && program->cut[i] <= t->last) return true;
+    }
+    return false;
+}
+
+/* Whether the kernel of `node` may write output 0 over the input. */
+static bool mirt__plan_overwrites(const mirt__node *node, int input) {
+    if (!mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape) || node->in[input]->dtype != node->out[0]->dtype) return false;
+    switch ((int)node->id) {
+    case MIRT__OP_unary:
+    case MIRT__OP_binary: return true;
+    case MIRT__OP_bias_add:
+    case MIRT__OP_norm_grad_input: return input == 0;
+    case MIRT__OP_normalize: return node->a.residual && input == node->num_in - 1;
+    default: return false;
+    }
+}
+
+/* An output takes the place of an input that dies with the node; `clone` says whose place it has. */
+static void mirt__plan_in_place(const mirt__program *program) {
+    for (int i = 0; i < program->graph.count; i++) {
+        const mirt__node *node = program->graph.node[i];
+        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
+        for (int k = 0; k < node->num_in && mirt__plan_needs_place(node, 0) && !node->out[0]->clone; k++) {
+            mirt_tensor *t = node->out[0], *host = mirt__bytes_of(node->in[k]);
+            if (host->clone) host = host->clone;
+            if (host->last != i || !mirt__plan_overwrites(node, k) || !mirt__plan_needs_place(host->node, host->slot)) continue;
+            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, host)) continue;
+            t->clone = host;
+            host->last = t->last;
+        }
+    }
 }
 
 /* Whether the bytes of every tensor at `rows` rows can be counted with. */
@@ -20149,20 +20178,13 @@ static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
     return true;
 }
 
-static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *t) {
-    for (int i = 0; i < program->num_cuts; i++) {
-        if (t->first <= program->cut[i] && program->cut[i] <= t->last) return true;
-    }
-    return false;
-}
-
 /* The tensors that need a place in `space`: those alive across a cut have their own. */
 static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt_tensor **list) {
     const mirt__graph *graph = &program->graph;
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            if (!mirt__plan_needs_place(graph->node[i], k)) continue;
+            if (!mirt__plan_needs_place(graph->node[i], k) || graph->node[i]->out[k]->clone) continue;
             if (mirt__plan_crosses(program, graph->node[i]->out[k]) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
                 list[n] = graph->node[i]->out[k];
@@ -20174,55 +20196,66 @@ static int mirt__plan_collect(const mirt__program *program, mirt__space space, m
     return n;
 }
 
-static bool mirt__plan_overlap(const mirt_tensor *a, const mirt_tensor *b) { return a->first <= b->last && b->first <= a->last; }
+/* A tensor's bytes over its life, while they are placed. */
+typedef struct mirt__stay {
+    size_t begin, end;
+    mirt_tensor *tensor;
+    int first, last;
+} mirt__stay;
 
-/* The lowest offset where `t` meets no placed tensor that is alive with it. `size` and `place`
-   run beside `list`. */
-static size_t mirt__plan_lowest(mirt_tensor *const *list, const size_t *size, const size_t *place, int placed, const mirt_tensor *t, size_t bytes) {
+/* Largest first (ties: in order of their birth). */
+static int mirt__plan_order(const void *a, const void *b) {
+    const mirt_tensor *x = *(mirt_tensor *const *)a, *y = *(mirt_tensor *const *)b;
+    if (x->offset != y->offset) return x->offset > y->offset ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->slot - y->slot;
+}
+
+/* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by where they
+   begin, and it joins them. */
+static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s, size_t bytes) {
     size_t at = 0;
-    for (int i = 0; i < placed;) {
-        bool hit = mirt__plan_overlap(list[i], t) && at < place[i] + size[i] && place[i] < at + bytes;
-        if (hit) {
-            at = place[i] + size[i];
-            i = 0;
-        } else {
-            i++;
-        }
+    int i;
+    for (i = 0; i < count && stay[i].begin < at + bytes; i++) {
+        if (stay[i].end > at && stay[i].first <= s.last && s.first <= stay[i].last) at = stay[i].end;
     }
-    return at;
+    while (i > 0 && stay[i - 1].begin > at) i--;
+    memmove(&stay[i + 1], &stay[i], (size_t)(count - i) * sizeof *stay);
+    s.begin = at;
+    s.end = at + bytes;
+    stay[i] = s;
 }
 
 /* Places the tensors of `space`, of which *bytes are needed. */
 static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *bytes) {
     int n = mirt__plan_collect(program, space, NULL);
     mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
-    size_t *size = (size_t *)mirt__calloc((size_t)n + 1, 2 * sizeof *size);
-    bool good = list && size;
+    mirt__stay *stay = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *stay);
+    bool good = list && stay;
     if (good) {
-        size_t *place = size + n;
         mirt__plan_collect(program, space, list);
         qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
         for (int i = 0; i < n; i++) {
-            size[i] = list[i]->offset;
-            place[i] = mirt__plan_lowest(list, size, place, i, list[i], size[i]);
-            if (place[i] + size[i] > *bytes) *bytes = place[i] + size[i];
+            mirt__stay s = {0, 0, list[i], list[i]->first, list[i]->last};
+            mirt__plan_lowest(stay, i, s, list[i]->offset);
         }
         for (int i = 0; i < n; i++) {
-            list[i]->space = space;
-            list[i]->offset = place[i];
+            stay[i].tensor->space = space;
+            stay[i].tensor->offset = stay[i].begin;
+            if (stay[i].end > *bytes) *bytes = stay[i].end;
         }
     }
     mirt__free(list);
-    mirt__free(size);
+    mirt__free(stay);
     return good;
 }
 
 static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     for (int i = 0; i < program->graph.count; i++) {
         mirt__node *node = program->graph.node[i];
-        if (node->op->alias) {
-            node->out[0]->space = node->in[0]->space;
-            node->out[0]->offset = node->in[0]->offset;
+        const mirt_tensor *place = node->op->alias ? node->in[0] : node->num_out ? node->out[0]->clone : NULL;
+        if (place) {
+            node->out[0]->space = place->space;
+            node->out[0]->offset = place->offset;
         }
         if (!node->op->workspace || !mirt__node_runs(node)) continue;
         mirt__workspace w = {0, 0};
@@ -20249,6 +20282,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
     mirt__plan_leaves(program, variable_offset);
     if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows) || !mirt__plan_cuts(program)) return false;
     mirt__plan_lifetimes(&program->graph);
+    mirt__plan_in_place(program);
     if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||
         !mirt__plan_space(program, MIRT__SPACE_REPLICA, &program->replica)) {
         return false;
