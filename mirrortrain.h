@@ -2814,7 +2814,7 @@ typedef struct mirt__conv_input_grad {
     mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
 
-/* Chunks of whole images: mirt__conv_chunk_rows images each. db may be NULL. */
+/* Chunks of rows of dy, of all images one after the other (mirt__conv_grad_view). db may be NULL. */
 typedef struct mirt__conv_weight_grad {
     mirt__conv s;
     mirt__reader x, dy;
@@ -3118,7 +3118,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 /* Bytes the calls need; they grow with m, rows. */
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
-MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
+MIRT__LIB size_t mirt__conv_shared(const mirt__conv *shape);                  /* likewise */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
@@ -3143,7 +3143,10 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 #define MIRT__BLOCK_K 512    /* steps of k between spills: a panel of b stays in L2 */
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
 #define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
+#define MIRT__TILE_GROUP 42  /* rows of c that are finished at a time: whole tiles */
+#define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
+#define MIRT__GRAD_CHANNELS 264 /* of x in a block of a weight gradient, about */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
@@ -3168,6 +3171,49 @@ typedef struct mirt__conv_blocks {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+/* How a convolution, or the gradient of its input, goes from the pixels of a source to those of a target. A convolution of
+   single pixels goes over all images as if they were one of width 1. */
+typedef struct mirt__conv_view {
+    mirt__conv s;
+    int64_t h, w, c, target_h, target_w, target_c; /* of an image */
+    int64_t k, n;                   /* of a tap of a group: channels of the source, of the target */
+    int64_t lines, images;          /* rows of the target in a block; whole images in one where it has all rows */
+    int64_t parts, blocks;          /* blocks of an image, of all */
+    int64_t chunks;                 /* of column sums in a block */
+    int64_t row_step, column_step;  /* between the source's pixels that are read */
+    int64_t strip_rows, strip_columns, strip_left; /* of an image in a strip: at most; columns; its first column */
+    int64_t strip;                  /* floats */
+    int64_t sets;                   /* of taps that reach the same pixels of the target: one, or one for each phase of the strides */
+    int64_t runs;                   /* of k in all sets, at most */
+} mirt__conv_view;
+MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
+/* Where things lie in the memory that a call's threads share, in bytes. */
+typedef struct mirt__conv_places {
+    size_t source, finishing, packed, sums, counts, runs, sets, taps, end;
+} mirt__conv_places;
+typedef struct mirt__conv_set {
+    int64_t phase_y, phase_x;  /* of the strides */
+    int64_t run, run_count, k; /* k: steps of all its runs */
+    int64_t packed;            /* its panels, in floats */
+} mirt__conv_set;
+typedef struct mirt__conv_tap {
+    int64_t tap, set, at; /* its first row in the panels of the set */
+} mirt__conv_tap;
+MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *view);
+/* How a weight gradient is cut: chunks of rows of dy (of all images, one after the other), whose sums are added up by a
+   tree; within a chunk blocks of channels of x by columns of dy, for which strips of both are read. */
+typedef struct mirt__conv_grad_view {
+    mirt__conv_view v;
+    int64_t rows, chunk, chunks, chunks_most; /* rows of dy, in a chunk; chunks, which fewer images may not have more of than that */
+    int64_t k, row;                   /* rows of dkernel; floats of one in a sum, groups filled up to whole vectors */
+    int64_t sum;                      /* floats of a chunk's sums: dkernel's, then a row of db's */
+    int64_t channels, columns;        /* in a block, at most, of a group */
+    int64_t x_floats, dy_floats;      /* strips */
+    int64_t runs;
+} mirt__conv_grad_view;
+MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
+/* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
+#define MIRT__SUM_CHUNK 252
 
 /* One filter for each channel, few taps: vectors of channels instead of products. */
 #define MIRT__MAX_TAPS 64
@@ -3285,8 +3331,8 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 
 /* One tile of c in registers: c[i][column + j] (+)= sum over the runs of a[i] times b[j]. */
 typedef struct mirt__tile {
-    const float *a[MIRT__TILE_ROWS];
-    float *c[MIRT__TILE_ROWS];
+    const float *const *a;
+    float *const *c;
     int64_t column;
     const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
     int64_t run_count, a_step;
@@ -3362,6 +3408,7 @@ MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t
 typedef struct mirt__chunk_sums {
     const float *part;
     int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
+    const int32_t *counts; /* or NULL; the rows of each chunk, in place of the last three: where 0, it has no sums */
 } mirt__chunk_sums;
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
 
@@ -3450,6 +3497,44 @@ typedef struct mirt__product {
     float *panel;                   /* scratch of MIRT__PANEL_FLOATS */
 } mirt__product;
 MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
+
+/* Pixels of a source as floats (or words), and zeros around its images. */
+typedef struct mirt__strip {
+    const mirt__simd *simd;
+    const mirt__words *words; /* NULL: floats, */
+    bool round;               /* rounded to bfloat16 */
+    const mirt__source *source;
+    int64_t h, w, c;                       /* of an image */
+    int64_t first, channels;               /* that are read */
+    int64_t left, columns;                 /* of a row of a strip: first column, how many; */
+    int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
+} mirt__strip;
+MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
+
+/* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
+typedef struct mirt__sweep {
+    const mirt__simd *simd;
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* of floats or words */
+    int64_t m, width, lines;               /* row i is place i % width of line i / width % lines of picture i / width / lines */
+    const float *a;
+    int64_t a_x, a_y, a_z, a_step;         /* distance of places, lines, pictures, steps of k within a run */
+    const mirt__run *runs;                 /* cut by mirt__sweep_run_add */
+    int64_t run_count;
+    const float *b;
+    int64_t b_row, b_panel;                /* distance of rows, of panels */
+    int64_t n, begin, end;                 /* columns of a group; panels, numbered through all groups */
+    int64_t a_group;                       /* distance of groups in a */
+    float *c;                              /* NULL: only `finishing` has the outputs */
+    int64_t c_at, c_x, c_y, c_z;           /* in c, or in the outputs of `finishing` */
+    bool fresh, padded;                    /* from zero; columns of c beyond the last may be written, up to whole vectors */
+    const mirt__finishing *finishing;      /* or NULL, if padded; its pointers begin with column 0, its sums with the first chunk */
+    bool finish;                           /* it does more than to copy */
+    int64_t sum_chunk;                     /* floats between the sums of chunks */
+    float *spare;                          /* MIRT__TILE_GROUP * MIRT__PANEL floats, unless padded */
+} mirt__sweep;
+MIRT__LIB void mirt__sweep_run(const mirt__sweep *sweep);
+/* Adds `length` steps of k, `step` apart in a, to the runs, which have *k; `a` as in mirt__run. */
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step);
 
 #endif
 
@@ -3600,6 +3685,98 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
+static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
+
+/* Rows of the source that `lines` rows of the target reach. */
+static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t lines) {
+    const int64_t reach = (int64_t)(v->s.kh - 1) * v->s.dilation_h;
+    if (back) return (lines - 1 + reach) / v->s.stride_h + 2;
+    return reach == 0 ? lines : (lines - 1) * v->s.stride_h + reach + 1;
+}
+
+static void mirt__view_blocks(mirt__conv_view *v, bool back) {
+    const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
+    const int64_t line = mirt__shapes_max(v->strip_columns * v->c, 1), step = back ? v->s.stride_h : 1;
+    const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbours are cut in small blocks of many channels */
+    int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
+    while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__STRIP) most--;
+    v->images = 1;
+    if (most >= height) {
+        const int64_t image = mirt__view_rows(v, back, height) * line;
+        v->lines = height;
+        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__STRIP / image);
+        v->images = mirt__shapes_max(mirt__shapes_min(v->images, v->s.rows), 1);
+    } else if (flat > 1 && most >= MIRT__TILE_GROUP) {
+        v->lines = most - most % MIRT__TILE_GROUP;
+    } else {
+        v->lines = mirt__shapes_parts(height, mirt__shapes_parts(height, most));
+        v->lines = mirt__shapes_min(mirt__shapes_parts(v->lines, step) * step, height);
+    }
+    v->parts = mirt__shapes_parts(v->target_h, v->lines);
+    v->blocks = v->images > 1 ? mirt__shapes_parts(v->s.rows, v->images) : v->s.rows * v->parts;
+    v->strip_rows = mirt__view_rows(v, back, v->lines);
+    v->strip = v->images * v->strip_rows * v->strip_columns * v->c;
+    const int64_t phase = mirt__shapes_parts(v->lines, step) * mirt__shapes_parts(width, back ? v->s.stride_w : 1);
+    v->chunks = v->sets * mirt__shapes_parts(v->images * phase, MIRT__SUM_CHUNK);
+}
+
+MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back) {
+    mirt__conv_view v;
+    memset(&v, 0, sizeof v);
+    v.s = *shape;
+    mirt__conv *s = &v.s;
+    const int64_t taps = (int64_t)s->kh * s->kw;
+    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 && s->pad_left == 0) {
+        s->h = s->oh = s->rows * s->h * s->w;
+        s->rows = s->w = s->ow = 1;
+    }
+    const int64_t reach_w = (int64_t)(s->kw - 1) * s->dilation_w;
+    const int64_t g = s->groups;
+    v.h = back ? s->oh : s->h;
+    v.w = back ? s->ow : s->w;
+    v.c = back ? s->co : s->ci;
+    v.target_h = back ? s->h : s->oh;
+    v.target_w = back ? s->w : s->ow;
+    v.target_c = back ? s->ci : s->co;
+    v.k = v.c / g;
+    v.n = v.target_c / g;
+    v.sets = back ? (int64_t)s->stride_h * s->stride_w : 1;
+    v.runs = taps + taps * v.k / MIRT__BLOCK_K + v.sets;
+    v.row_step = v.column_step = 1;
+    if (back) {
+        v.strip_left = mirt__floor_div(s->pad_left - reach_w, s->stride_w);
+        v.strip_columns = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) - v.strip_left + 1;
+    } else {
+        if (s->kh == 1) v.row_step = s->stride_h;
+        if (s->kw == 1) v.column_step = s->stride_w;
+        v.strip_left = -s->pad_left;
+        v.strip_columns = s->kw == 1 ? s->ow : (s->ow - 1) * s->stride_w + reach_w + 1;
+    }
+    mirt__view_blocks(&v, back);
+    return v;
+}
+
+static size_t mirt__shapes_place(size_t *end, int64_t count, size_t size) {
+    const size_t place = *end;
+    *end += mirt__align_up((size_t)count * size);
+    return place;
+}
+
+MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
+    mirt__conv_places p;
+    const int64_t taps = (int64_t)v->s.kh * v->s.kw, panels = v->s.groups * mirt__shapes_parts(v->n, MIRT__PANEL);
+    p.end = 0;
+    p.source = mirt__shapes_place(&p.end, 5 * v->c, sizeof(mirt__real));
+    p.finishing = mirt__shapes_place(&p.end, 6 * v->target_c, sizeof(mirt__real));
+    p.packed = mirt__shapes_place(&p.end, taps * v->k * panels * MIRT__PANEL, sizeof(mirt__real));
+    p.sums = mirt__shapes_place(&p.end, v->blocks * v->chunks * 3 * v->target_c, sizeof(mirt__real));
+    p.counts = mirt__shapes_place(&p.end, v->blocks * v->chunks, sizeof(int32_t));
+    p.runs = mirt__shapes_place(&p.end, v->runs, sizeof(mirt__run));
+    p.sets = mirt__shapes_place(&p.end, v->sets, sizeof(mirt__conv_set));
+    p.taps = mirt__shapes_place(&p.end, taps, sizeof(mirt__conv_tap));
+    return p;
+}
+
 MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
@@ -3636,17 +3813,6 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     return cut;
 }
 
-MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
-    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
-    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
-    const int64_t k = (int64_t)s->kh * s->kw * s->ci;
-    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
-    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
-    const int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) +
-                           mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
-    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
-}
-
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
     return (int64_t)s->kh * s->kw * (s->ci / s->groups) * s->co + s->co;
 }
@@ -3658,11 +3824,61 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
 }
 
-MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *s) {
+/* A vector of any instruction set has at most so many floats. */
+#define MIRT__VECTOR 16
+MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
+    mirt__conv_grad_view g;
+    memset(&g, 0, sizeof g);
+    g.v = mirt__conv_view_of(shape, false);
+    const mirt__conv *s = &g.v.s;
+    const int64_t ci = g.v.k, co = g.v.n, reach = (int64_t)(s->kh - 1) * s->dilation_h;
+    g.k = (int64_t)s->kh * s->kw * ci;
+    g.row = s->groups * mirt__shapes_parts(co, MIRT__VECTOR) * MIRT__VECTOR;
+    g.sum = (g.k + 1) * g.row;
+    /* Enough chunks to share the work, as long as they are worth an addition, and all sums take a few MB. */
+    g.rows = s->rows * s->oh;
+    const int64_t pixels = g.rows * s->ow;
+    int64_t chunks = mirt__shapes_max(mirt__shapes_min(pixels / 128, 4), pixels / 1024);
+    chunks = mirt__shapes_min(chunks, mirt__shapes_min((1 << 20) / g.sum, 16));
+    g.chunks_most = mirt__shapes_max(chunks, 1);
+    g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
+    g.chunk += g.chunk % 2; /* pixels go in pairs where these are words */
+    g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
+    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
+    g.channels = mirt__shapes_min(g.channels, ci);
+    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, 4 * MIRT__PANEL)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__shapes_min(g.columns, co);
+    g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
+    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
+    g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole lines of the cache */
+    return g;
+}
+#undef MIRT__VECTOR
+
+MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
-    const int64_t chunk = mirt__conv_chunk_rows(s);
-    const int64_t parts = s->rows / chunk + (s->rows % chunk != 0);
-    return parts < 2 ? 0 : mirt__align_up((size_t)(parts * mirt__conv_partial_floats(s)) * sizeof(mirt__real));
+    const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
+    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
+    const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s), parts = mirt__shapes_parts(s->rows, chunk);
+    const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* conv_pool's and those of single channels */
+    size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
+    if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
+    if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
+    return most;
+}
+
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
+    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci;
+    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
+    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
+    const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
+    int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
+    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
+    floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
+    floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
+    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
 }
 
 static void mirt__tree_node(mirt__real *part, int64_t lo, int64_t hi, int64_t stride, int64_t count) {
@@ -6575,37 +6791,59 @@ MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t
     return f;
 }
 
+static double mirt__source_rows(const mirt__chunk_sums *s, int64_t chunk) {
+    if (s->counts) return (double)s->counts[chunk];
+    return (double)((chunk + 1) % s->period ? s->rows : s->last_rows);
+}
+
+#define MIRT__SOURCE_COLUMNS 64
 /* Two sets of samples become one with each chunk (Chan et al. 1983). */
-static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t j) {
-    double mean = 0, squares = 0, count = 0;
+static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
+    double mean[MIRT__SOURCE_COLUMNS], squares[MIRT__SOURCE_COLUMNS], count = 0;
+    for (int64_t j = 0; j < n; j++) mean[j] = squares[j] = 0;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
-        const float *part = s->part + chunk * s->chunk_floats + j;
-        const double rows = (double)((chunk + 1) % s->period ? s->rows : s->last_rows), sum = (double)part[s->sum_row] / rows;
-        const double delta = (double)part[0] + sum - mean, total = count + rows;
-        mean += delta * (rows / total);
-        squares += (double)part[2 * s->sum_row] - sum * (double)part[s->sum_row] + delta * delta * (count * rows / total);
-        count = total;
+        const double rows = mirt__source_rows(s, chunk);
+        if (rows == 0) continue;
+        const float *shift = s->part + chunk * s->chunk_floats + begin, *sum = shift + s->sum_row, *square = sum + s->sum_row;
+        const double share = 1 / rows, part = rows / (count + rows), both = count * part;
+        for (int64_t j = 0; j < n; j++) {
+            const double average = (double)sum[j] * share, delta = (double)shift[j] + average - mean[j];
+            mean[j] += delta * part;
+            squares[j] += (double)square[j] - average * (double)sum[j] + delta * delta * both;
+        }
+        count += rows;
     }
-    e->sum[0][j] = (float)mean;
-    e->sum[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
+    for (int64_t j = 0; j < n; j++) {
+        e->sum[0][begin + j] = (float)mean[j];
+        e->sum[1][begin + j] = (float)(squares[j] < 0 || count == 0 ? 0 : squares[j] / count);
+    }
+}
+
+static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
+    double sum[MIRT__SOURCE_COLUMNS], product[MIRT__SOURCE_COLUMNS];
+    for (int64_t j = 0; j < n; j++) sum[j] = product[j] = 0;
+    for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+        const float *part = s->part + chunk * s->chunk_floats + begin;
+        if (mirt__source_rows(s, chunk) == 0) continue;
+        for (int64_t j = 0; j < n; j++) {
+            sum[j] += (double)part[j];
+            product[j] += (double)part[s->sum_row + j];
+        }
+    }
+    for (int64_t j = 0; j < n; j++) {
+        e->sum[0][begin + j] = (float)sum[j];
+        e->sum[1][begin + j] = (float)(product[j] / sqrt((double)e->slope->variance[begin + j] + (double)e->slope->epsilon));
+    }
 }
 
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; j++) {
-        if (e->sums == MIRT__SUMS_MOMENTS) {
-            mirt__source_moments(e, s, j);
-            continue;
-        }
-        double sum = 0, product = 0;
-        for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
-            const float *part = s->part + chunk * s->chunk_floats + j;
-            sum += (double)part[0];
-            product += (double)part[s->sum_row];
-        }
-        e->sum[0][j] = (float)sum;
-        e->sum[1][j] = (float)(product / sqrt((double)e->slope->variance[j] + (double)e->slope->epsilon));
+    for (int64_t n; begin < end; begin += n) {
+        n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
+        if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
+        else mirt__source_gradients(e, s, begin, n);
     }
 }
+#undef MIRT__SOURCE_COLUMNS
 
 #if defined(__clang__)
 #pragma clang diagnostic pop
@@ -11868,10 +12106,12 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
 /* The columns of a tile that do not fill their vectors, by way of scratch. */
 static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
     mirt__tile edge = *tile;
+    float *c[MIRT__TILE_ROWS];
+    edge.c = c;
     edge.column = 0;
     for (int64_t i = 0; i < rows; i++) {
-        edge.c[i] = spare + i * MIRT__PANEL;
-        if (!tile->fresh) memcpy(edge.c[i], tile->c[i] + tile->column, (size_t)columns * sizeof(float));
+        c[i] = spare + i * MIRT__PANEL;
+        if (!tile->fresh) memcpy(c[i], tile->c[i] + tile->column, (size_t)columns * sizeof(float));
     }
     simd->tile[kind][rows - 1](&edge);
     for (int64_t i = 0; i < rows; i++) {
@@ -11898,27 +12138,31 @@ static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t ro
 }
 
 /* All rows of c, `columns` from j on, one block of k. */
-static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, mirt__tile *tile, int64_t j, int64_t columns,
+static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, const mirt__tile *block, int64_t j, int64_t columns,
                             bool last) {
-    const float *mask[MIRT__TILE_ROWS];
+    const float *a[MIRT__TILE_ROWS], *mask[MIRT__TILE_ROWS];
+    float *c[MIRT__TILE_ROWS];
     float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
     const int64_t tiles = (p->m + simd->rows - 1) / simd->rows;
     int64_t line = 0, place = 0, left = p->m;
+    mirt__tile tile = *block;
+    tile.a = a;
+    tile.c = c;
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t rows = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
         left -= rows;
         for (int64_t i = 0; i < rows; i++) {
             const int64_t at = line * p->c_y + place * p->c_x + j;
-            tile->a[i] = p->a + line * p->a_y + place * p->a_x;
-            tile->c[i] = p->c + at;
+            a[i] = p->a + line * p->a_y + place * p->a_x;
+            c[i] = p->c + at;
             mask[i] = p->mask ? p->mask + at : NULL;
             if (++place == p->width) {
                 place = 0;
                 line++;
             }
         }
-        mirt__fast_tile(simd, tile, rows, columns, spare);
-        if (last && p->epilogue) simd->finish(p->epilogue, p->bias ? p->bias + j : NULL, tile->c, mask, rows, columns);
+        mirt__fast_tile(simd, &tile, rows, columns, spare);
+        if (last && p->epilogue) simd->finish(p->epilogue, p->bias ? p->bias + j : NULL, c, mask, rows, columns);
     }
 }
 
@@ -12470,10 +12714,191 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 #endif
 
+/* >>section kernels/fast_sweep.c */
+
+/* The core of convolutions: strips of their inputs, and products of a block of rows with panels of weights. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+/* Pixels that follow each other, from number `at` on. */
+static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
+    if (s->words) {
+        s->words->read_words(to, s->source, at * s->c, s->c, pixels);
+        return;
+    }
+    if (s->channels == s->c) s->simd->read(to, s->source, at * s->c, pixels * s->c);
+    for (int64_t i = 0; s->channels < s->c && i < pixels; i++) {
+        s->simd->read(to + i * s->pixel, s->source, (at + i) * s->c + s->first, s->channels);
+    }
+    if (s->round) s->simd->round(to, pixels * s->channels);
+}
+
+/* `rows` rows of an image from `row` on, zero outside of the image. */
+MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row, int64_t rows, float *to) {
+    const int64_t step = s->column_step, columns = s->columns, pixel = s->pixel;
+    int64_t from = s->left < 0 ? mirt__floor_div(step - 1 - s->left, step) : 0; /* columns inside: [from, end) */
+    int64_t end = s->left < s->w ? (s->w - 1 - s->left) / step + 1 : 0;
+    if (end > columns) end = columns;
+    if (from > end) from = end;
+    if (s->left == 0 && step == 1 && columns == s->w && s->row_step == 1 && row >= 0 && row + rows <= s->h) {
+        mirt__strip_read(s, to, (image * s->h + row) * s->w, rows * s->w);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++, to += columns * pixel) {
+        const int64_t y = row + r * s->row_step;
+        if (y < 0 || y >= s->h || from == end) {
+            memset(to, 0, (size_t)(columns * pixel) * sizeof(float));
+            continue;
+        }
+        const int64_t at = (image * s->h + y) * s->w + s->left;
+        if (from > 0) memset(to, 0, (size_t)(from * pixel) * sizeof(float));
+        if (step == 1) mirt__strip_read(s, to + from * pixel, at + from, end - from);
+        for (int64_t i = from; step > 1 && i < end; i++) mirt__strip_read(s, to + i * pixel, at + i * step, 1);
+        if (end < columns) memset(to + end * pixel, 0, (size_t)((columns - end) * pixel) * sizeof(float));
+    }
+}
+
+/* A run's `b` is the number of its block of k: all blocks but the last have MIRT__BLOCK_K steps. */
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step) {
+    while (length > 0) {
+        const int64_t room = MIRT__BLOCK_K - *k % MIRT__BLOCK_K, take = length < room ? length : room;
+        runs[*count].a = a;
+        runs[*count].b = *k / MIRT__BLOCK_K;
+        runs[(*count)++].length = take;
+        a += take * step;
+        *k += take;
+        length -= take;
+    }
+}
+
+/* The places of `rows` rows from row i on. */
+static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float **a, int64_t *at) {
+    int64_t place = i % s->width, line = i / s->width, picture = line / s->lines;
+    line %= s->lines;
+    while (rows > 0) {
+        const float *from = s->a + picture * s->a_z + line * s->a_y + place * s->a_x;
+        int64_t to = s->c_at + picture * s->c_z + line * s->c_y + place * s->c_x;
+        int64_t along = s->width - place < rows ? s->width - place : rows;
+        rows -= along;
+        for (; along > 0; along--) {
+            *a++ = from;
+            *at++ = to;
+            from += s->a_x;
+            to += s->c_x;
+        }
+        place = 0;
+        if (++line == s->lines) {
+            line = 0;
+            picture++;
+        }
+    }
+}
+
+/* Rows of one group of tiles, one block of k, one or more vectors of columns. */
+static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c) {
+    int64_t most = MIRT__TILE_ROWS;
+    while (!s->tile[kind][most - 1]) most--;
+    const int64_t tiles = (rows + most - 1) / most;
+    for (int64_t t = 0, left = rows; t < tiles; t++) {
+        const int64_t count = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
+        tile->a = a;
+        tile->c = c;
+        s->tile[kind][count - 1](tile);
+        a += count;
+        c += count;
+        left -= count;
+    }
+}
+
+/* A group of rows and one panel. */
+static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c) {
+    mirt__tile tile;
+    tile.a_step = s->a_step;
+    tile.b_row = s->b_row;
+    const int lanes = s->simd->lanes;
+    int64_t wide;
+    for (int64_t j = 0; j < columns; j += wide) {
+        int kind = 2;
+        /* No vector may be without a column. */
+        while (((int64_t)lanes << kind) - lanes >= columns - j || !s->tile[kind][0]) kind--;
+        wide = (int64_t)lanes << kind;
+        tile.column = j;
+        tile.fresh = s->fresh;
+        int64_t run = 0;
+        do {
+            tile.runs = s->runs + run;
+            tile.run_count = 0;
+            if (run < s->run_count) tile.b = b + s->runs[run].b * MIRT__BLOCK_K * s->b_row + j;
+            while (run < s->run_count && s->runs[run].b == tile.runs->b) {
+                tile.run_count++;
+                run++;
+            }
+            mirt__sweep_tiles(s, &tile, kind, rows, a, c);
+            tile.fresh = false;
+        } while (run < s->run_count);
+    }
+}
+
+static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
+    const int64_t per_group = (s->n + MIRT__PANEL - 1) / MIRT__PANEL, j = panel % per_group * MIRT__PANEL;
+    const int64_t columns = s->n - j < MIRT__PANEL ? s->n - j : MIRT__PANEL, column = panel / per_group * s->n + j;
+    const float *a[MIRT__TILE_GROUP];
+    float *c[MIRT__TILE_GROUP];
+    int64_t at[MIRT__TILE_GROUP], rows;
+    /* Into place, or by way of the spare rows and the finishing. */
+    const bool place = s->c && (s->padded || columns % s->simd->lanes == 0);
+    mirt__finishing f;
+    if (s->finishing) f = mirt__finishing_at(s->finishing, column);
+    for (int64_t i = 0; i < s->m; i += rows) {
+        rows = s->m - i < MIRT__TILE_GROUP ? s->m - i : MIRT__TILE_GROUP;
+        mirt__sweep_rows(s, i, rows, a, at);
+        for (int64_t r = 0; r < rows; r++) {
+            a[r] += panel / per_group * s->a_group;
+            at[r] += column;
+            c[r] = place ? s->c + at[r] : s->spare + r * MIRT__PANEL;
+        }
+        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c);
+        if (place && !s->finish) continue;
+        if (s->finishing->sum) {
+            f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
+            f.fresh = s->finishing->fresh && i % MIRT__SUM_CHUNK == 0;
+        }
+        s->simd->finish_rows(&f, c, at, rows, columns);
+    }
+}
+
+MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
+    for (int64_t panel = s->begin; panel < s->end; panel++) mirt__sweep_panel(s, panel);
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
 /* >>section kernels/fast_conv.c */
 
-/* Convolutions as products: a kernel's taps are runs of k in the input, or in a strip of it that
-   has been read, converted and padded into scratch. */
+/* Convolutions and the gradients of their inputs as products: the weights are packed into panels once, a kernel's taps are
+   runs of k in the source, or in a strip of it that has been read, converted and padded into scratch. */
 
 #ifndef MIRT__REAL_DOUBLE
 
@@ -12494,30 +12919,603 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 typedef struct mirt__conv_job {
     const mirt__simd *simd;
+    const mirt__where *where;
+    mirt__conv_view v;
+    bool back, direct;     /* direct: no strip is needed */
+    bool round;            /* numbers rounded to bfloat16 are multiplied as floats */
+    const mirt__words *words; /* or as words; NULL */
+    mirt__strip strip;
+    const float *kernel;
+    mirt__source x;
+    mirt__finishing finishing;
+    bool finish;           /* the epilogue does something */
+    int64_t pixel, k;      /* floats (or words) of a pixel in a strip, of a tap of a group */
+    int64_t pitch;         /* between the source's rows, where k runs */
+    float *packed, *sums;
+    int32_t *counts;
+    mirt__run *runs;
+    mirt__conv_set *sets;
+    mirt__conv_tap *taps;
+    int64_t panels, splits, sum_floats;
+} mirt__conv_job;
+
+/* Places of the target in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
+typedef struct mirt__conv_phase {
+    int64_t first, count; /* place of the first, how many, `stride` apart */
+    int64_t output;       /* the output that tap 0 of the first would belong to */
+} mirt__conv_phase;
+
+static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_t pad, int64_t stride, int64_t phase) {
+    mirt__conv_phase places;
+    const int64_t skip = (phase - (begin + pad) % stride + stride) % stride;
+    places.first = begin + skip;
+    places.count = count > skip ? (count - skip + stride - 1) / stride : 0;
+    places.output = (places.first + pad) / stride;
+    return places;
+}
+
+/* Whether the tap reaches this phase; *by outputs it lies before tap 0's. */
+static bool mirt__conv_tap_offset(int64_t phase, int tap, int dilation, int stride, int64_t *by) {
+    const int64_t distance = phase - (int64_t)tap * dilation;
+    *by = mirt__floor_div(distance, stride);
+    return *by * stride == distance;
+}
+
+/* The taps of one set, and their runs. */
+static void mirt__conv_set_taps(mirt__conv_job *job, mirt__conv_set *set, int64_t *taps, int64_t *runs) {
+    const mirt__conv *s = &job->v.s;
+    const bool joined = !job->back && s->groups == 1 && s->dilation_w == 1; /* a row of taps is one run */
+    int64_t by_y = 0, by_x = 0, rows = 0;
+    set->run = *runs;
+    set->k = 0;
+    for (int ky = 0; ky < s->kh; ky++) {
+        if (!job->back) by_y = (int64_t)ky * s->dilation_h;
+        else if (!mirt__conv_tap_offset(set->phase_y, ky, s->dilation_h, s->stride_h, &by_y)) continue;
+        for (int kx = 0; kx < s->kw; kx++) {
+            if (!job->back) by_x = (int64_t)kx * s->dilation_w;
+            else if (!mirt__conv_tap_offset(set->phase_x, kx, s->dilation_w, s->stride_w, &by_x)) continue;
+            mirt__conv_tap *tap = &job->taps[(*taps)++];
+            tap->tap = (int64_t)ky * s->kw + kx;
+            tap->set = set - job->sets;
+            tap->at = rows;
+            rows += job->k;
+            if (!joined) mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch + by_x * job->pixel, job->k, 1);
+        }
+        if (joined) mirt__sweep_run_add(job->runs, runs, &set->k, by_y * job->pitch, s->kw * job->k, 1);
+    }
+    set->run_count = *runs - set->run;
+}
+
+static void mirt__conv_sets(mirt__conv_job *job) {
+    int64_t taps = 0, runs = 0, packed = 0;
+    for (int64_t i = 0; i < job->v.sets; i++) {
+        mirt__conv_set *set = &job->sets[i];
+        set->phase_y = i / job->v.s.stride_w;
+        set->phase_x = i % job->v.s.stride_w;
+        set->packed = packed;
+        mirt__conv_set_taps(job, set, &taps, &runs);
+        packed += set->k * job->panels * MIRT__PANEL;
+    }
+}
+
+/* One panel of a tap's weights. */
+static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv_view *v = &job->v;
+    const mirt__conv_tap *tap = &job->taps[task / job->panels];
+    const mirt__conv_set *set = &job->sets[tap->set];
+    const int64_t panel = task % job->panels, per_group = job->panels / v->s.groups, g = panel / per_group;
+    const int64_t j = panel % per_group * MIRT__PANEL, columns = v->n - j < MIRT__PANEL ? v->n - j : MIRT__PANEL, co = v->s.co;
+    float *to = job->packed + set->packed + (panel * set->k + tap->at) * MIRT__PANEL;
+    (void)member;
+    if (job->back) {
+        const float *from = job->kernel + (tap->tap * v->n + j) * co + g * v->k;
+        (job->words ? job->words->transpose : job->simd->transpose)(to, from, co, v->k, columns);
+    } else {
+        const float *from = job->kernel + tap->tap * v->k * co + g * v->n + j;
+        (job->words ? job->words->copy_rows : job->simd->copy_rows)(to, from, co, v->k, columns);
+    }
+    const int64_t rest = columns % job->simd->lanes ? job->simd->lanes - columns % job->simd->lanes : 0;
+    for (int64_t p = 0; rest > 0 && p < job->k; p++) memset(to + p * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+    for (int64_t p = 0; job->round && p < job->k; p++) job->simd->round(to + p * MIRT__PANEL, columns);
+}
+
+/* A block of the target's rows. */
+typedef struct mirt__conv_block {
+    int64_t image, images, y, lines;
+    const float *x;            /* the source's pixel in row `top`, column strip_left */
+    int64_t top, image_floats; /* distance of images there */
+} mirt__conv_block;
+
+static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+    const mirt__conv_view *v = &job->v;
+    const mirt__conv *s = &v->s;
+    mirt__conv_block b;
+    b.image = v->images > 1 ? number * v->images : number / v->parts;
+    b.images = s->rows - b.image < v->images ? s->rows - b.image : v->images;
+    b.y = number % v->parts * v->lines;
+    b.lines = v->target_h - b.y < v->lines ? v->target_h - b.y : v->lines;
+    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h;
+    int64_t rows;
+    if (job->back) {
+        b.top = mirt__floor_div(b.y + s->pad_top - reach, s->stride_h);
+        rows = (b.y + b.lines - 1 + s->pad_top) / s->stride_h - b.top + 1;
+    } else {
+        b.top = b.y * s->stride_h - s->pad_top;
+        rows = s->kh == 1 ? b.lines : (b.lines - 1) * s->stride_h + reach + 1;
+    }
+    if (job->direct) {
+        b.x = (const float *)job->x.from.data + (b.image * v->h + b.top) * v->w * job->pixel;
+        b.image_floats = v->h * v->w * job->pixel;
+        return b;
+    }
+    b.x = strip;
+    b.image_floats = v->strip_rows * job->pitch;
+    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, rows, strip + i * b.image_floats);
+    return b;
+}
+
+/* The places of a block that have the same taps. */
+static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number, mirt__finishing *f,
+                               int32_t *counts) {
+    const mirt__conv_view *v = &job->v;
+    const mirt__conv *s = &v->s;
+    const mirt__conv_set *set = &job->sets[number];
+    mirt__conv_phase py = {b->y, b->lines, 0}, px = {0, v->target_w, 0};
+    if (job->back) {
+        py = mirt__conv_phase_of(b->y, b->lines, s->pad_top, s->stride_h, set->phase_y);
+        px = mirt__conv_phase_of(0, v->target_w, s->pad_left, s->stride_w, set->phase_x);
+        sweep->a = b->x + (py.output - b->top) * job->pitch + (px.output - v->strip_left) * job->pixel;
+    } else {
+        sweep->a = b->x;
+    }
+    sweep->m = b->images * py.count * px.count;
+    sweep->width = px.count;
+    sweep->lines = py.count;
+    sweep->runs = job->runs + set->run;
+    sweep->run_count = set->run_count;
+    sweep->b = job->packed + set->packed;
+    sweep->b_panel = set->k * MIRT__PANEL;
+    sweep->c_at = ((b->image * v->target_h + py.first) * v->target_w + px.first) * v->target_c;
+    if (sweep->a_y == sweep->width * sweep->a_x && sweep->c_y == sweep->width * sweep->c_x) { /* one long line */
+        sweep->width *= sweep->lines;
+        sweep->lines = 1;
+    }
+    const int64_t chunks = v->chunks / v->sets, first = number * chunks;
+    for (int64_t i = 0; counts && i < chunks; i++) {
+        const int64_t left = sweep->m - i * MIRT__SUM_CHUNK;
+        counts[first + i] = (int32_t)(left < 0 ? 0 : left < MIRT__SUM_CHUNK ? left : MIRT__SUM_CHUNK);
+    }
+    float *sum = f->sum;
+    if (sum) f->sum += first * job->sum_floats;
+    if (sweep->m > 0) mirt__sweep_run(sweep);
+    f->sum = sum;
+}
+
+static void mirt__conv_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const mirt__conv_view *v = &job->v;
+    const mirt__conv *s = &v->s;
+    const int64_t block = task / job->splits, split = task % job->splits;
+    float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    const mirt__conv_block b = mirt__conv_block_of(job, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL);
+    /* A strip has only the pixels that are needed, where taps are single. */
+    const int64_t step_y = job->back || (!job->direct && s->kh == 1) ? 1 : s->stride_h;
+    const int64_t step_x = job->back || (!job->direct && s->kw == 1) ? 1 : s->stride_w;
+    mirt__finishing f = job->finishing;
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->words ? job->words->tile : job->simd->tile;
+    sweep.a_x = step_x * job->pixel;
+    sweep.a_y = step_y * job->pitch;
+    sweep.a_z = b.image_floats;
+    sweep.a_step = 1;
+    sweep.a_group = job->pixel / s->groups;
+    sweep.b_row = MIRT__PANEL;
+    sweep.n = v->n;
+    sweep.begin = job->panels * split / job->splits;
+    sweep.end = job->panels * (split + 1) / job->splits;
+    sweep.c = f.dtype == MIRT_FLOAT32 ? (float *)f.y : NULL;
+    sweep.c_x = (job->back ? s->stride_w : 1) * v->target_c;
+    sweep.c_y = (job->back ? s->stride_h : 1) * v->target_w * v->target_c;
+    sweep.c_z = v->target_h * v->target_w * v->target_c;
+    sweep.fresh = true;
+    sweep.spare = scratch;
+    sweep.finishing = &f;
+    sweep.finish = job->finish;
+    sweep.sum_chunk = job->sum_floats;
+    f.fresh = true;
+    if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
+    for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
+}
+
+static void mirt__conv_sums_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const int64_t n = job->v.target_c, begin = task * MIRT__REDUCE_COLUMNS;
+    mirt__chunk_sums sums;
+    (void)member;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job->sums;
+    sums.counts = job->counts;
+    sums.chunks = job->v.blocks * job->v.chunks;
+    sums.chunk_floats = job->sum_floats;
+    sums.sum_row = n;
+    mirt__column_sums_finish(job->finishing.epilogue, &sums, begin, begin + MIRT__REDUCE_COLUMNS < n ? begin + MIRT__REDUCE_COLUMNS : n);
+}
+
+/* Whether blocks may be multiplied where they lie. */
+static bool mirt__conv_is_direct(const mirt__conv_job *job) {
+    const mirt__conv_view *v = &job->v;
+    const mirt__conv *s = &v->s;
+    const mirt__reader *x = &job->x.from;
+    if (x->affine || x->norm || x->gate || x->back || job->round) return false;
+    if (job->words ? x->dtype != MIRT__BFLOAT16 || v->c % 2 : x->dtype != MIRT_FLOAT32) return false;
+    if (s->pad_top != 0 || s->pad_left != 0) return false;
+    if (job->back) return s->kh == 1 && v->strip_left == 0 && v->strip_columns == v->w && (s->h - 1) / s->stride_h < v->h;
+    return (s->oh - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h < v->h &&
+           (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
+}
+
+/* Everything but the data of the two directions. */
+static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
+                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__where *where) {
+    mirt__conv_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.v = mirt__conv_view_of(s, back);
+    job.back = back;
+    job.kernel = kernel;
+    const mirt__conv_view *v = &job.v;
+    if (half && simd->words && (v->s.groups == 1 || v->k % 2 == 0)) job.words = simd->words;
+    job.round = half && !job.words;
+    job.pixel = job.words ? (v->c + 1) / 2 : v->c;
+    job.k = job.words ? (v->k + 1) / 2 : v->k;
+    const mirt__conv_places places = mirt__conv_places_of(v);
+    char *shared = (char *)where->shared;
+    job.x = mirt__source_of(x, (float *)(void *)(shared + places.source));
+    job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
+    job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
+                 epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
+    job.direct = mirt__conv_is_direct(&job);
+    job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
+    job.strip.simd = simd;
+    job.strip.words = job.words;
+    job.strip.round = job.round;
+    job.strip.source = &job.x;
+    job.strip.h = v->h;
+    job.strip.w = v->w;
+    job.strip.c = job.strip.channels = v->c;
+    job.strip.left = v->strip_left;
+    job.strip.columns = v->strip_columns;
+    job.strip.row_step = v->row_step;
+    job.strip.column_step = v->column_step;
+    job.strip.pixel = job.pixel;
+    job.packed = (float *)(void *)(shared + places.packed);
+    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + places.sums);
+    job.counts = (int32_t *)(void *)(shared + places.counts);
+    job.runs = (mirt__run *)(void *)(shared + places.runs);
+    job.sets = (mirt__conv_set *)(void *)(shared + places.sets);
+    job.taps = (mirt__conv_tap *)(void *)(shared + places.taps);
+    job.panels = v->s.groups * ((v->n + MIRT__PANEL - 1) / MIRT__PANEL);
+    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    mirt__conv_sets(&job);
+    if (v->blocks > 0) {
+        const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
+        job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
+        if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
+        mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
+        mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
+    }
+    if (job.sums) {
+        const int64_t ranges = (v->target_c + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
+        mirt__team_for(where->team, ranges, mirt__conv_sums_task, &job);
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s)) mirt__fast_depthwise_forward(simd, args, where);
+    else mirt__conv_run(simd, &args->s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+}
+
+MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    if (mirt__is_depthwise(&args->s)) mirt__fast_depthwise_input_grad(simd, args, where);
+    else mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/fast_conv_grad.c */
+
+/* Weight gradients of convolutions: products of strips of x, transposed, with strips of dy. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+typedef struct mirt__grad_job {
+    const mirt__simd *simd;
+    const mirt__where *where;
+    const mirt__conv_weight_grad *args;
+    mirt__conv_grad_view g;
+    mirt__source x, dy;
+    mirt__strip x_strip, dy_strip;
+    float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
+    int64_t channel_parts, column_parts; /* blocks of a group */
+    int64_t channels, columns;           /* in one */
+} mirt__grad_job;
+
+/* One block's strips, and where a task is in its chunk. */
+typedef struct mirt__grad_block {
+    mirt__strip x_strip, dy_strip;
+    float *x, *dy;
+    mirt__run *runs;
+    int64_t run_count, pixels;
+} mirt__grad_block;
+
+/* Reads rows of dy from number *row on, below `end`, with what they see of x, as long as there is room. */
+static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
+    const mirt__conv *s = &job->g.v.s;
+    const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
+    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
+    const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
+    int64_t x_used = 0, k = 0;
+    mirt__run all = {0, 0, 0};
+    b->run_count = b->pixels = 0;
+    do {
+        const int64_t image = *row / s->oh, y = *row % s->oh;
+        int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
+        /* How many fit: at least one in an empty strip. */
+        const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
+        int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
+        if (fit > dy_room / s->ow) fit = dy_room / s->ow;
+        if (fit > (MIRT__BLOCK_PIXELS - b->pixels) / s->ow) fit = (MIRT__BLOCK_PIXELS - b->pixels) / s->ow;
+        if (fit < 1 && b->pixels == 0) fit = 1;
+        if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* a small rest would only be cut off */
+        if (rows > fit) rows = fit;
+        const int64_t x_rows = (rows - 1) * step + reach + 1;
+        mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
+        mirt__strip_rows(dy, image, y, rows, b->dy + b->pixels * dy->pixel);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t at = x_used + r * step * pitch;
+            if (all.length > 0 && all.a + all.length * a_step == at) {
+                all.length += s->ow;
+                continue;
+            }
+            mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
+            all.a = at;
+            all.length = s->ow;
+        }
+        x_used += x_rows * pitch;
+        b->pixels += rows * s->ow;
+        *row += rows;
+    } while (*row < end);
+    mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
+}
+
+/* A chunk, some channels of x and some columns of dy. */
+static void mirt__grad_task(void *arg, int64_t task, int member) {
+    const mirt__grad_job *job = (const mirt__grad_job *)arg;
+    const mirt__conv_grad_view *g = &job->g;
+    const mirt__conv *s = &g->v.s;
+    const int64_t ci = g->v.k, co = g->v.n, padded = g->row / s->groups;
+    const int64_t j = task % job->column_parts * job->columns, c = task / job->column_parts % job->channel_parts * job->channels;
+    const int64_t group = task / (job->column_parts * job->channel_parts) % s->groups;
+    const int64_t chunk = task / (job->column_parts * job->channel_parts * s->groups);
+    const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
+    char *scratch = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    mirt__grad_block b;
+    b.x_strip = job->x_strip;
+    b.dy_strip = job->dy_strip;
+    b.x_strip.first = group * ci + c;
+    b.x_strip.channels = b.x_strip.pixel = ci - c < job->channels ? ci - c : job->channels;
+    b.dy_strip.first = group * co + j;
+    b.dy_strip.channels = b.dy_strip.pixel = co - j < job->columns ? co - j : job->columns;
+    b.runs = (mirt__run *)(void *)scratch;
+    b.x = (float *)(void *)(scratch + (size_t)g->runs * sizeof(mirt__run));
+    b.dy = b.x + g->x_floats;
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->simd->tile;
+    sweep.m = (int64_t)s->kh * s->kw * b.x_strip.channels;
+    sweep.width = b.x_strip.channels;
+    sweep.lines = s->kw;
+    sweep.a = b.x;
+    sweep.a_x = 1;
+    sweep.a_y = s->dilation_w * b.x_strip.pixel;
+    sweep.a_z = s->dilation_h * b.x_strip.columns * b.x_strip.pixel;
+    sweep.a_step = (b.x_strip.column_step > 1 ? 1 : s->stride_w) * b.x_strip.pixel;
+    sweep.runs = b.runs;
+    sweep.b = b.dy;
+    sweep.b_row = b.dy_strip.pixel;
+    sweep.b_panel = MIRT__PANEL;
+    sweep.n = b.dy_strip.channels;
+    sweep.end = (sweep.n + MIRT__PANEL - 1) / MIRT__PANEL;
+    sweep.c = job->sums + chunk * g->sum;
+    sweep.c_at = c * g->row + group * padded + j;
+    sweep.c_x = g->row;
+    sweep.c_y = ci * g->row;
+    sweep.c_z = s->kw * ci * g->row;
+    sweep.fresh = sweep.padded = true;
+    for (int64_t row = chunk * g->chunk; row < end; sweep.fresh = false) {
+        mirt__grad_read(job, &b, &row, end);
+        sweep.run_count = b.run_count;
+        mirt__sweep_run(&sweep);
+        if (job->db_sums && c == 0) {
+            float *db = job->db_sums + chunk * g->sum + group * padded + j;
+            job->simd->column_sum(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
+        }
+    }
+}
+
+static void mirt__grad_tree(const mirt__grad_job *job, int64_t lo, int64_t hi, int64_t at, int64_t count) {
+    if (hi - lo < 2) return;
+    int64_t half = 1;
+    while (half * 2 < hi - lo) half *= 2;
+    mirt__grad_tree(job, lo, lo + half, at, count);
+    mirt__grad_tree(job, lo + half, hi, at, count);
+    job->simd->accumulate(job->sums + lo * job->g.sum + at, job->sums + (lo + half) * job->g.sum + at, count);
+}
+
+/* Some rows of dkernel, and db's: the chunks added up. */
+#define MIRT__GRAD_RANGE 8192 /* floats */
+static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
+    const mirt__grad_job *job = (const mirt__grad_job *)arg;
+    const mirt__conv_grad_view *g = &job->g;
+    const int64_t each = MIRT__GRAD_RANGE / g->row + 1, most = g->k + (job->db_sums ? 1 : 0), groups = g->v.s.groups;
+    const int64_t first = task * each, rows = most - first < each ? most - first : each;
+    (void)member;
+    mirt__grad_tree(job, 0, g->chunks, first * g->row, rows * g->row);
+    for (int64_t row = first; row < first + rows; row++) {
+        float *to = row < g->k ? job->args->dkernel + row * g->v.s.co : job->args->db;
+        const float *from = job->sums + row * g->row;
+        for (int64_t i = 0; i < groups; i++) memcpy(to + i * g->v.n, from + i * (g->row / groups), (size_t)g->v.n * sizeof(float));
+    }
+}
+
+/* Smaller blocks where there would be too few for the team. */
+static void mirt__grad_parts(mirt__grad_job *job) {
+    const mirt__conv_grad_view *g = &job->g;
+    const int64_t threads = mirt__team_size(job->where->team), wanted = threads > 1 ? 3 * threads : 1;
+    job->channels = g->channels;
+    job->columns = g->columns;
+    for (;;) {
+        job->channel_parts = (g->v.k + job->channels - 1) / job->channels;
+        job->column_parts = (g->v.n + job->columns - 1) / job->columns;
+        if (g->chunks * g->v.s.groups * job->channel_parts * job->column_parts >= wanted) return;
+        if (job->columns > MIRT__PANEL && job->columns >= job->channels) job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
+        else if (job->channels > 24) job->channels = (job->channels / 2 + 11) / 12 * 12;
+        else return;
+    }
+}
+
+static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c) {
+    mirt__strip strip;
+    memset(&strip, 0, sizeof strip);
+    strip.simd = job->simd;
+    strip.round = job->args->half;
+    strip.source = source;
+    strip.h = h;
+    strip.w = strip.columns = w;
+    strip.c = c;
+    strip.row_step = strip.column_step = 1;
+    return strip;
+}
+
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+    const mirt__conv *s = &args->s;
+    if (mirt__is_depthwise(s)) {
+        mirt__fast_depthwise_weight_grad(simd, args, where);
+        return;
+    }
+    mirt__grad_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.args = args;
+    job.g = mirt__conv_grad_view_of(s);
+    const mirt__conv_view *v = &job.g.v;
+    if (job.g.rows < 1 || s->ow < 1) {
+        memset(args->dkernel, 0, (size_t)(job.g.k * s->co) * sizeof(float));
+        if (args->db) memset(args->db, 0, (size_t)s->co * sizeof(float));
+        return;
+    }
+    float *shared = (float *)where->shared;
+    job.x = mirt__source_of(&args->x, shared);
+    job.dy = mirt__source_of(&args->dy, shared + 5 * s->ci);
+    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci);
+    job.x_strip.left = v->strip_left;
+    job.x_strip.columns = v->strip_columns;
+    job.x_strip.row_step = v->row_step;
+    job.x_strip.column_step = v->column_step;
+    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co);
+    /* A single chunk may be added up where it belongs. */
+    const bool place = job.g.chunks == 1 && job.g.row == s->co;
+    job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);
+    if (args->db) job.db_sums = place ? args->db : job.sums + job.g.k * job.g.row;
+    mirt__grad_parts(&job);
+    mirt__team_for(where->team, job.g.chunks * s->groups * job.channel_parts * job.column_parts, mirt__grad_task, &job);
+    if (place) return;
+    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
+    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+}
+#undef MIRT__GRAD_RANGE
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/fast_conv_pool.c */
+
+/* Convolutions with 2x2 max pooling: window by window, so that what is pooled away is never stored. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+typedef struct mirt__pool_job {
+    const mirt__simd *simd;
     const mirt__conv *s;
     const mirt__where *where;
     mirt__conv_blocks blocks;
     mirt__reader x;
     bool direct; /* no strip is needed */
     int64_t blocks_per_image;
-    const mirt__conv_forward *forward;
-    const mirt__conv_input_grad *input_grad;
-    const mirt__conv_weight_grad *weight_grad;
     const mirt__conv_pool *pool;
     const mirt__conv_pool_weight_grad *pool_grad;
-    int64_t chunk, parts, partial_stride, column_tasks;
+    int64_t chunk, parts, partial_stride;
     float *partial;
-} mirt__conv_job;
+} mirt__pool_job;
 
 /* A thread's scratch. */
-typedef struct mirt__conv_scratch_parts {
+typedef struct mirt__pool_scratch {
     mirt__run *runs;
     float *strip, *panel;
-} mirt__conv_scratch_parts;
+} mirt__pool_scratch;
 
-static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job, int member) {
+static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int member) {
     char *base = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
-    mirt__conv_scratch_parts scratch;
+    mirt__pool_scratch scratch;
     const int64_t strip = job->blocks.forward_floats > job->blocks.grad_floats ? job->blocks.forward_floats : job->blocks.grad_floats;
     scratch.runs = (mirt__run *)(void *)base;
     scratch.strip = (float *)(void *)(base + mirt__align_up((size_t)job->blocks.run_count * sizeof(mirt__run)));
@@ -12527,7 +13525,7 @@ static mirt__conv_scratch_parts mirt__conv_scratch_of(const mirt__conv_job *job,
 
 /* Rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers,
    zero outside of it. */
-static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
+static void mirt__pool_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
     const mirt__source source = mirt__source_of(reader, NULL);
@@ -12548,7 +13546,7 @@ static void mirt__conv_read_strip(const mirt__simd *simd, const mirt__reader *re
 }
 
 /* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
-static const float *mirt__conv_input(const mirt__conv_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
+static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
                                      int64_t *pitch) {
     const mirt__conv *s = job->s;
     if (job->direct) {
@@ -12556,13 +13554,13 @@ static const float *mirt__conv_input(const mirt__conv_job *job, int64_t image, i
         return (const float *)job->x.data + (image * s->h + y * s->stride_h) * s->w * s->ci;
     }
     *pitch = job->blocks.forward_cols * s->ci;
-    mirt__conv_read_strip(job->simd, &job->x, image, s->h, s->w, s->ci, y * s->stride_h - s->pad_top,
+    mirt__pool_read_strip(job->simd, &job->x, image, s->h, s->w, s->ci, y * s->stride_h - s->pad_top,
                           (rows - 1) * s->stride_h + (int64_t)(s->kh - 1) * s->dilation_h + 1, -s->pad_left,
                           job->blocks.forward_cols, strip);
     return strip;
 }
 
-static void mirt__conv_job_init(mirt__conv_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__reader *x,
+static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__reader *x,
                                 const mirt__where *where) {
     memset(job, 0, sizeof *job);
     job->simd = simd;
@@ -12577,191 +13575,8 @@ static void mirt__conv_job_init(mirt__conv_job *job, const mirt__simd *simd, con
                   job->blocks.forward_cols <= s->w;
 }
 
-/* k in runs: a whole row of the kernel where its inputs lie together, otherwise one tap each. */
-static int64_t mirt__conv_runs(const mirt__conv *s, int64_t pitch, mirt__run *runs) {
-    const int64_t cig = s->ci / s->groups;
-    int64_t count = 0;
-    if (s->groups == 1 && s->dilation_w == 1) {
-        for (int ky = 0; ky < s->kh; ky++) {
-            runs[count].a = ky * s->dilation_h * pitch;
-            runs[count].b = ky * s->kw * s->ci * s->co;
-            runs[count++].length = s->kw * s->ci;
-        }
-        return count;
-    }
-    for (int ky = 0; ky < s->kh; ky++) {
-        for (int kx = 0; kx < s->kw; kx++) {
-            runs[count].a = ky * s->dilation_h * pitch + kx * s->dilation_w * s->ci;
-            runs[count].b = ((int64_t)ky * s->kw + kx) * cig * s->co;
-            runs[count++].length = cig;
-        }
-    }
-    return count;
-}
-
-static const mirt__epilogue *mirt__conv_epilogue(const mirt__epilogue *epilogue) {
-    return epilogue->bias || epilogue->activation != MIRT_LINEAR || epilogue->mask ? epilogue : NULL;
-}
-
-static void mirt__conv_forward_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__epilogue *epilogue = &job->forward->epilogue;
-    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
-    const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
-    const int64_t rows = s->oh - y < job->blocks.forward_rows ? s->oh - y : job->blocks.forward_rows;
-    const int64_t cig = s->ci / s->groups, cog = s->co / s->groups;
-    int64_t pitch;
-    const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
-    mirt__product p;
-    memset(&p, 0, sizeof p);
-    p.m = rows * s->ow;
-    p.n = cog;
-    p.width = s->ow;
-    p.a_x = s->stride_w * s->ci;
-    p.a_y = s->stride_h * pitch;
-    p.a_step = 1;
-    p.runs = scratch.runs;
-    p.run_count = mirt__conv_runs(s, pitch, scratch.runs);
-    p.b_row = s->co;
-    p.b_col = 1;
-    p.c_x = s->co;
-    p.c_y = s->ow * s->co;
-    p.fresh = true;
-    p.epilogue = mirt__conv_epilogue(epilogue);
-    p.panel = scratch.panel;
-    const int64_t out = (image * s->oh + y) * s->ow * s->co;
-    for (int64_t g = 0; g < s->groups; g++) {
-        p.a = x + g * cig;
-        p.b = job->forward->kernel + g * cog;
-        p.c = (float *)job->forward->y + out + g * cog;
-        p.bias = epilogue->bias ? epilogue->bias + g * cog : NULL;
-        p.mask = epilogue->mask ? (const float *)epilogue->mask + out + g * cog : NULL;
-        mirt__product_run(job->simd, &p);
-    }
-}
-
-MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) {
-        mirt__fast_depthwise_forward(simd, args, where);
-        return;
-    }
-    mirt__conv_job job;
-    mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
-    job.forward = args;
-    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_forward_task, &job);
-}
-
-/* Places of dx in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
-typedef struct mirt__conv_phase {
-    int64_t first, count; /* place of the first, how many, `stride` apart */
-    int64_t output;       /* the output that tap 0 of the first would belong to */
-} mirt__conv_phase;
-
-static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_t pad, int stride, int phase) {
-    mirt__conv_phase places;
-    const int64_t skip = (phase - (begin + pad) % stride + stride) % stride;
-    places.first = begin + skip;
-    places.count = count > skip ? (count - skip + stride - 1) / stride : 0;
-    places.output = (places.first + pad) / stride;
-    return places;
-}
-
-/* Whether the tap reaches this phase; *by outputs it lies before tap 0's. */
-static bool mirt__conv_tap_offset(int phase, int tap, int dilation, int stride, int64_t *by) {
-    const int64_t distance = phase - (int64_t)tap * dilation;
-    *by = mirt__floor_div(distance, stride);
-    return *by * stride == distance;
-}
-
-/* One phase of a block: gathers, so that every element of dx is one chain over the taps that reach it. */
-static void mirt__conv_input_grad_phase(const mirt__conv_job *job, mirt__product *p, int64_t image, int phase_y, int phase_x,
-                                        const mirt__conv_phase *py, const mirt__conv_phase *px, const float *dy,
-                                        int64_t pitch, mirt__run *runs) {
-    const mirt__conv *s = job->s;
-    const mirt__epilogue *epilogue = &job->input_grad->epilogue;
-    const int64_t cig = s->ci / s->groups, cog = s->co / s->groups;
-    int64_t by_y, by_x, count = 0;
-    for (int ky = 0; ky < s->kh; ky++) {
-        if (!mirt__conv_tap_offset(phase_y, ky, s->dilation_h, s->stride_h, &by_y)) continue;
-        for (int kx = 0; kx < s->kw; kx++) {
-            if (!mirt__conv_tap_offset(phase_x, kx, s->dilation_w, s->stride_w, &by_x)) continue;
-            runs[count].a = by_y * pitch + by_x * s->co;
-            runs[count].b = ((int64_t)ky * s->kw + kx) * cig * s->co;
-            runs[count++].length = cog;
-        }
-    }
-    p->m = py->count * px->count;
-    p->width = px->count;
-    p->runs = runs;
-    p->run_count = count;
-    p->a_y = pitch;
-    const int64_t out = ((image * s->h + py->first) * s->w + px->first) * s->ci;
-    for (int64_t g = 0; g < s->groups; g++) {
-        p->a = dy + g * cog;
-        p->b = job->input_grad->kernel + g * cog;
-        p->c = (float *)job->input_grad->dx + out + g * cig;
-        p->mask = epilogue->mask ? (const float *)epilogue->mask + out + g * cig : NULL;
-        mirt__product_run(job->simd, p);
-    }
-}
-
-static void mirt__conv_input_grad_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
-    const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.grad_rows;
-    const int64_t rows = s->h - y < job->blocks.grad_rows ? s->h - y : job->blocks.grad_rows;
-    /* The outputs that the block's places reach, and their strip of dy. */
-    const int64_t top = mirt__floor_div(y + s->pad_top - (int64_t)(s->kh - 1) * s->dilation_h, s->stride_h);
-    const int64_t bottom = (y + rows - 1 + s->pad_top) / s->stride_h;
-    const int64_t left = mirt__floor_div(s->pad_left - (int64_t)(s->kw - 1) * s->dilation_w, s->stride_w);
-    const int64_t columns = job->blocks.grad_cols;
-    const float *dy = scratch.strip;
-    if (top >= 0 && bottom < s->oh && left == 0 && columns == s->ow) {
-        dy = (const float *)job->input_grad->dy.data + (image * s->oh + top) * s->ow * s->co;
-    } else {
-        mirt__conv_read_strip(job->simd, &job->x, image, s->oh, s->ow, s->co, top, bottom - top + 1, left, columns, scratch.strip);
-    }
-    mirt__product p;
-    memset(&p, 0, sizeof p);
-    p.n = s->ci / s->groups;
-    p.a_x = s->co;
-    p.a_step = 1;
-    p.b_row = 1;
-    p.b_col = s->co;
-    p.c_x = s->stride_w * s->ci;
-    p.c_y = s->stride_h * s->w * s->ci;
-    p.fresh = true;
-    p.epilogue = mirt__conv_epilogue(&job->input_grad->epilogue);
-    p.panel = scratch.panel;
-    for (int phase_y = 0; phase_y < s->stride_h; phase_y++) {
-        const mirt__conv_phase py = mirt__conv_phase_of(y, rows, s->pad_top, s->stride_h, phase_y);
-        for (int phase_x = 0; phase_x < s->stride_w && py.count > 0; phase_x++) {
-            const mirt__conv_phase px = mirt__conv_phase_of(0, s->w, s->pad_left, s->stride_w, phase_x);
-            if (px.count < 1) continue;
-            mirt__conv_input_grad_phase(job, &p, image, phase_y, phase_x, &py, &px,
-                                        dy + ((py.output - top) * columns + px.output - left) * s->co, columns * s->co,
-                                        scratch.runs);
-        }
-    }
-}
-
-MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) {
-        mirt__fast_depthwise_input_grad(simd, args, where);
-        return;
-    }
-    mirt__conv_job job;
-    mirt__conv_job_init(&job, simd, &args->s, NULL, where);
-    job.input_grad = args;
-    job.x = args->dy;
-    job.blocks_per_image = (args->s.h + job.blocks.grad_rows - 1) / job.blocks.grad_rows;
-    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_input_grad_task, &job);
-}
-
 /* A chunk's partial sums: the outputs themselves where one chunk is all. */
-static void mirt__conv_partial(const mirt__conv_job *job, int64_t chunk, float *dkernel, float *db, float **kernel_part,
+static void mirt__pool_partial(const mirt__pool_job *job, int64_t chunk, float *dkernel, float *db, float **kernel_part,
                                float **bias_part) {
     *kernel_part = dkernel;
     *bias_part = db;
@@ -12770,7 +13585,7 @@ static void mirt__conv_partial(const mirt__conv_job *job, int64_t chunk, float *
     if (db) *bias_part = *kernel_part + (job->partial_stride - job->s->co);
 }
 
-static void mirt__conv_chunks_init(mirt__conv_job *job) {
+static void mirt__pool_chunks_init(mirt__pool_job *job) {
     const int64_t rows = job->s->rows;
     job->chunk = mirt__conv_chunk_rows(job->s);
     job->parts = rows / job->chunk + (rows % job->chunk != 0);
@@ -12780,125 +13595,39 @@ static void mirt__conv_chunks_init(mirt__conv_job *job) {
 }
 
 #define MIRT__TREE_RANGE 4096
-static void mirt__conv_tree_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+static void mirt__pool_tree_task(void *arg, int64_t task, int member) {
+    const mirt__pool_job *job = (const mirt__pool_job *)arg;
     const int64_t begin = task * MIRT__TREE_RANGE, left = job->partial_stride - begin;
     (void)member;
     mirt__tree(job->partial + begin, job->parts, job->partial_stride, left < MIRT__TREE_RANGE ? left : MIRT__TREE_RANGE);
 }
 
-static void mirt__conv_chunks_finish(mirt__conv_job *job, float *dkernel, float *db) {
+static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float *db) {
     if (job->parts == 1) return;
     const int64_t bias = job->s->co, kernel = job->partial_stride - bias;
     if (!db) memset(job->partial + kernel, 0, (size_t)bias * sizeof(float));
     for (int64_t part = 1; part < job->parts && !db; part++) {
         memset(job->partial + part * job->partial_stride + kernel, 0, (size_t)bias * sizeof(float));
     }
-    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE, mirt__conv_tree_task, job);
+    mirt__team_for(job->where->team, (job->partial_stride + MIRT__TREE_RANGE - 1) / MIRT__TREE_RANGE, mirt__pool_tree_task, job);
     memcpy(dkernel, job->partial, (size_t)kernel * sizeof(float));
     if (db) memcpy(db, job->partial + kernel, (size_t)bias * sizeof(float));
 }
 #undef MIRT__TREE_RANGE
 
-/* Adds one block of output rows to a chunk's gradient, for `columns` channels of group g from j on. */
-static void mirt__conv_weight_grad_block(const mirt__conv_job *job, mirt__product *p, int64_t g, int64_t j, const float *x,
-                                         int64_t pitch, const float *dy, float *dkernel) {
-    const mirt__conv *s = job->s;
-    const int64_t cig = s->ci / s->groups;
-    p->b = dy + j;
-    p->a_x = 1;
-    if (s->groups == 1 && s->dilation_w == 1) {
-        p->m = (int64_t)s->kh * s->kw * s->ci;
-        p->width = s->kw * s->ci;
-        p->a = x;
-        p->a_y = s->dilation_h * pitch;
-        p->c = dkernel + j;
-        p->c_y = p->width * s->co;
-        mirt__product_run(job->simd, p);
-        return;
-    }
-    p->m = p->width = cig;
-    for (int64_t tap = 0; tap < (int64_t)s->kh * s->kw; tap++) {
-        p->a = x + tap / s->kw * s->dilation_h * pitch + tap % s->kw * s->dilation_w * s->ci + g * cig;
-        p->c = dkernel + tap * cig * s->co + j;
-        mirt__product_run(job->simd, p);
-    }
-}
-
-static void mirt__conv_weight_grad_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__conv_weight_grad *args = job->weight_grad;
-    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
-    const int64_t chunk = task / job->column_tasks, column_task = task % job->column_tasks;
-    const int64_t cog = s->co / s->groups, per_group = job->column_tasks / s->groups;
-    const int64_t g = column_task / per_group, in_group = column_task % per_group * MIRT__PANEL, j = g * cog + in_group;
-    const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk;
-    const int64_t end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
-    float *dkernel, *db;
-    mirt__conv_partial(job, chunk, args->dkernel, args->db, &dkernel, &db);
-    mirt__product p;
-    memset(&p, 0, sizeof p);
-    p.n = cog - in_group < MIRT__PANEL ? cog - in_group : MIRT__PANEL;
-    p.a_step = s->stride_w * s->ci;
-    p.runs = scratch.runs;
-    p.b_row = s->co;
-    p.b_col = 1;
-    p.c_x = s->co;
-    p.panel = scratch.panel;
-    p.fresh = true;
-    for (int64_t image = first; image < end; image++) {
-        for (int64_t y = 0; y < s->oh; y += job->blocks.forward_rows) {
-            const int64_t rows = s->oh - y < job->blocks.forward_rows ? s->oh - y : job->blocks.forward_rows;
-            const float *dy = (const float *)args->dy.data + (image * s->oh + y) * s->ow * s->co;
-            int64_t pitch;
-            const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
-            for (int64_t r = 0; r < rows; r++) {
-                scratch.runs[r].a = r * s->stride_h * pitch;
-                scratch.runs[r].b = r * s->ow * s->co;
-                scratch.runs[r].length = s->ow;
-            }
-            p.run_count = rows;
-            mirt__conv_weight_grad_block(job, &p, g, j, x, pitch, dy, dkernel);
-            if (db) job->simd->column_sum(db + j, dy + j, s->co, rows * s->ow, p.n, p.fresh);
-            p.fresh = false;
-        }
-    }
-}
-
-MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) {
-        mirt__fast_depthwise_weight_grad(simd, args, where);
-        return;
-    }
-    const mirt__conv *s = &args->s;
-    mirt__conv_job job;
-    mirt__conv_job_init(&job, simd, s, &args->x, where);
-    job.weight_grad = args;
-    mirt__conv_chunks_init(&job);
-    if (s->rows < 1 || s->oh < 1 || s->ow < 1) {
-        memset(args->dkernel, 0, (size_t)(job.partial_stride - s->co) * sizeof(float));
-        if (args->db) memset(args->db, 0, (size_t)s->co * sizeof(float));
-        return;
-    }
-    job.column_tasks = (s->co / s->groups + MIRT__PANEL - 1) / MIRT__PANEL * s->groups;
-    mirt__team_for(where->team, job.parts * job.column_tasks, mirt__conv_weight_grad_task, &job);
-    mirt__conv_chunks_finish(&job, args->dkernel, args->db);
-}
-
 /* Where each k of a 1-dilated kernel lies in its patch. */
-static void mirt__conv_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {
+static void mirt__pool_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {
     for (int ky = 0; ky < s->kh; ky++) {
         for (int64_t q = 0; q < s->kw * s->ci; q++) *offset++ = (int32_t)(ky * pitch + q);
     }
 }
 
-static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+static void mirt__pool_task(void *arg, int64_t task, int member) {
+    const mirt__pool_job *job = (const mirt__pool_job *)arg;
     const mirt__conv *s = job->s;
     const mirt__conv_pool *args = job->pool;
     const mirt__simd *simd = job->simd;
-    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const mirt__pool_scratch scratch = mirt__pool_scratch_of(job, member);
     const int64_t image = task / job->blocks_per_image, y = task % job->blocks_per_image * job->blocks.forward_rows;
     const int64_t pooled = s->oh / 2 * 2, rows = pooled - y < job->blocks.forward_rows ? pooled - y : job->blocks.forward_rows;
     const int64_t k = (int64_t)s->kh * s->kw * s->ci, group = (int64_t)simd->pool_vectors * simd->lanes;
@@ -12906,8 +13635,8 @@ static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
     float *panel = scratch.panel + k;
     mirt__pool_row row;
     memset(&row, 0, sizeof row);
-    const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &row.pitch);
-    mirt__conv_offsets(s, row.pitch, offset);
+    const float *x = mirt__pool_input(job, image, y, rows, scratch.strip, &row.pitch);
+    mirt__pool_offsets(s, row.pitch, offset);
     row.ci = s->ci;
     row.windows = s->ow / 2;
     row.k = k;
@@ -12935,18 +13664,18 @@ static void mirt__conv_pool_task(void *arg, int64_t task, int member) {
 }
 
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where) {
-    mirt__conv_job job;
-    mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
+    mirt__pool_job job;
+    mirt__pool_job_init(&job, simd, &args->s, &args->x, where);
     job.pool = args;
     job.blocks_per_image = (args->s.oh / 2 * 2 + job.blocks.forward_rows - 1) / job.blocks.forward_rows;
-    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__conv_pool_task, &job);
+    mirt__team_for(where->team, args->s.rows * job.blocks_per_image, mirt__pool_task, &job);
 }
 
-static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+static void mirt__pool_grad_task(void *arg, int64_t chunk, int member) {
+    const mirt__pool_job *job = (const mirt__pool_job *)arg;
     const mirt__conv *s = job->s;
     const mirt__conv_pool_weight_grad *args = job->pool_grad;
-    const mirt__conv_scratch_parts scratch = mirt__conv_scratch_of(job, member);
+    const mirt__pool_scratch scratch = mirt__pool_scratch_of(job, member);
     const int64_t first = job->parts == 1 ? 0 : chunk * job->chunk;
     const int64_t end = s->rows - first < job->chunk ? s->rows : first + job->chunk;
     const int64_t k = (int64_t)s->kh * s->kw * s->ci, across = s->ow / 2, down = s->oh / 2;
@@ -12954,7 +13683,7 @@ static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
     float *block = scratch.panel + k;
     mirt__pool_windows windows;
     memset(&windows, 0, sizeof windows);
-    mirt__conv_partial(job, chunk, args->dkernel, args->db, &windows.dkernel, &windows.db);
+    mirt__pool_partial(job, chunk, args->dkernel, args->db, &windows.dkernel, &windows.db);
     memset(windows.dkernel, 0, (size_t)(k * s->co) * sizeof(float));
     if (windows.db) memset(windows.db, 0, (size_t)s->co * sizeof(float));
     windows.block = block;
@@ -12964,8 +13693,8 @@ static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
         for (int64_t y = 0; y < down * 2; y += job->blocks.forward_rows) {
             const int64_t rows = down * 2 - y < job->blocks.forward_rows ? down * 2 - y : job->blocks.forward_rows;
             int64_t pitch;
-            const float *x = mirt__conv_input(job, image, y, rows, scratch.strip, &pitch);
-            mirt__conv_offsets(s, pitch, offset);
+            const float *x = mirt__pool_input(job, image, y, rows, scratch.strip, &pitch);
+            mirt__pool_offsets(s, pitch, offset);
             for (int64_t r = 0; r < rows / 2; r += job->blocks.window_rows) {
                 const int64_t lines = rows / 2 - r < job->blocks.window_rows ? rows / 2 - r : job->blocks.window_rows;
                 for (int64_t line = 0; line < lines; line++) {
@@ -12984,12 +13713,12 @@ static void mirt__conv_pool_grad_task(void *arg, int64_t chunk, int member) {
 
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where) {
-    mirt__conv_job job;
-    mirt__conv_job_init(&job, simd, &args->s, &args->x, where);
+    mirt__pool_job job;
+    mirt__pool_job_init(&job, simd, &args->s, &args->x, where);
     job.pool_grad = args;
-    mirt__conv_chunks_init(&job);
-    mirt__team_for(where->team, job.parts, mirt__conv_pool_grad_task, &job);
-    mirt__conv_chunks_finish(&job, args->dkernel, args->db);
+    mirt__pool_chunks_init(&job);
+    mirt__team_for(where->team, job.parts, mirt__pool_grad_task, &job);
+    mirt__pool_chunks_finish(&job, args->dkernel, args->db);
 }
 
 #if defined(__clang__)
@@ -18225,7 +18954,7 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
     out->scratch = mirt__conv_scratch(&s);
-    out->shared = mirt__conv_weight_grad_shared(&s);
+    out->shared = mirt__conv_shared(&s);
 }
 
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {

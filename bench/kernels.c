@@ -119,7 +119,7 @@ static void bench_conv(int64_t rows, int64_t size, int64_t ci, int64_t co, int k
     input.dx = x;
     weight.dkernel = k;
     weight.db = b;
-    scratch(mirt__conv_scratch(&s), mirt__conv_weight_grad_shared(&s));
+    scratch(mirt__conv_scratch(&s), mirt__conv_shared(&s));
     snprintf(name, sizeof name, "conv %dx%dx%d to %d, %dx%d/%d%s", (int)size, (int)size, (int)ci, (int)co, kernel, kernel, stride,
              same ? " same" : "");
     report(name, flops, best(call_forward, &forward));
@@ -156,7 +156,7 @@ static void bench_pool(int64_t rows) {
     weight.which = which;
     weight.dkernel = dk;
     weight.db = b;
-    scratch(mirt__conv_scratch(&s), mirt__conv_weight_grad_shared(&s));
+    scratch(mirt__conv_scratch(&s), mirt__conv_shared(&s));
     const double flops = (double)rows * 26 * 26 * 32 * 18;
     report("conv_pool 28x28x1 uint8 to 32, 64 images", flops, best(call_pool, &forward));
     report("  weight gradient", flops / 4, best(call_pool_grad, &weight));

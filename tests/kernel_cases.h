@@ -162,7 +162,7 @@ static mirt__conv conv_plan(job *j) {
     j->count = j->rows = j->s[C_ROWS];
     mirt__conv c = conv_of(j);
     j->scratch = mirt__conv_scratch(&c);
-    j->shared = mirt__conv_weight_grad_shared(&c);
+    j->shared = mirt__conv_shared(&c);
     return c;
 }
 static int64_t conv_kernel_count(const mirt__conv *c) { return c->kh * c->kw * (c->ci / c->groups) * c->co; }

@@ -321,7 +321,7 @@ static void finish(const call *c, double *sum[2], double *sum_size[2]) {
 static void run(const call *c, const mirt__kernels *k, mirt__team *team, int what) {
     mirt__where where;
     const int size = mirt__team_size(team);
-    const size_t scratch = mirt__conv_scratch(&c->s), shared = mirt__conv_weight_grad_shared(&c->s);
+    const size_t scratch = mirt__conv_scratch(&c->s), shared = mirt__conv_shared(&c->s);
     where.team = team;
     where.scratch_per_thread = scratch;
     where.scratch = malloc(scratch * (size_t)size + 64);

@@ -282,9 +282,9 @@ static void check_gemm_chain(const mirt__kernels *k) {
     ok(differ == 0, "gemm %s: each output is one chain of FMAs in ascending k", k->name);
 }
 
-/* A weight gradient: chains over the images of a chunk, and mirt__tree over the chunks. */
+/* A weight gradient: chains over the rows of a chunk, and mirt__tree over the chunks. */
 static void check_weight_grad_chain(const mirt__kernels *k) {
-    enum { ROWS = 14, H = 6, W = 5, CI = 3, CO = 7, KH = 3, KW = 3, OH = H - KH + 1, OW = W - KW + 1, COUNT = KH * KW * CI * CO };
+    enum { ROWS = 45, H = 6, W = 5, CI = 3, CO = 7, KH = 3, KW = 3, OH = H - KH + 1, OW = W - KW + 1, COUNT = KH * KW * CI * CO };
     static float x[ROWS * H * W * CI], dy[ROWS * OH * OW * CO], dk[COUNT], part[ROWS * COUNT];
     mirt__conv_weight_grad g;
     mirt__where where;
@@ -308,21 +308,21 @@ static void check_weight_grad_chain(const mirt__kernels *k) {
     g.dkernel = dk;
     where.scratch_per_thread = mirt__conv_scratch(&g.s);
     where.scratch = mirt__aligned_alloc(where.scratch_per_thread);
-    where.shared = mirt__aligned_alloc(mirt__conv_weight_grad_shared(&g.s) + 1);
+    where.shared = mirt__aligned_alloc(mirt__conv_shared(&g.s) + 1);
     k->conv_weight_grad(&g, &where);
     mirt__aligned_free(where.scratch);
     mirt__aligned_free(where.shared);
-    int64_t chunk = mirt__conv_chunk_rows(&g.s), chunks = (ROWS + chunk - 1) / chunk;
+    const mirt__conv_grad_view view = mirt__conv_grad_view_of(&g.s);
     for (int i = 0; i < COUNT; i++) {
         int o = i % CO, c = i / CO % CI, kx = i / CO / CI % KW, ky = i / CO / CI / KW;
         for (int p = 0; p < ROWS * OH * OW; p++) {
             int row = p / (OH * OW), oy = p / OW % OH, ox = p % OW;
-            float *sum = &part[row / chunk * COUNT + i];
+            float *sum = &part[(row * OH + oy) / view.chunk * COUNT + i];
             *sum = fmaf(x[((row * H + oy + ky) * W + ox + kx) * CI + c], dy[p * CO + o], *sum);
         }
     }
-    mirt__tree(part, chunks, COUNT, COUNT);
-    ok(chunks > 1 && memcmp(dk, part, sizeof dk) == 0, "conv_weight_grad %s: chains over %d chunks of images, summed by a tree", k->name, (int)chunks);
+    mirt__tree(part, view.chunks, COUNT, COUNT);
+    ok(view.chunks > 1 && memcmp(dk, part, sizeof dk) == 0, "conv_weight_grad %s: chains over %d chunks of rows, summed by a tree", k->name, (int)view.chunks);
 }
 
 /* A reduction: chunks of MIRT__REDUCE_CHUNK in row-major order, and mirt__tree over the chunks. */

@@ -7,8 +7,8 @@
 
 /* One tile of c in registers: c[i][column + j] (+)= sum over the runs of a[i] times b[j]. */
 typedef struct mirt__tile {
-    const float *a[MIRT__TILE_ROWS];
-    float *c[MIRT__TILE_ROWS];
+    const float *const *a;
+    float *const *c;
     int64_t column;
     const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
     int64_t run_count, a_step;
@@ -84,6 +84,7 @@ MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t
 typedef struct mirt__chunk_sums {
     const float *part;
     int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
+    const int32_t *counts; /* or NULL; the rows of each chunk, in place of the last three: where 0, it has no sums */
 } mirt__chunk_sums;
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
 
@@ -172,5 +173,43 @@ typedef struct mirt__product {
     float *panel;                   /* scratch of MIRT__PANEL_FLOATS */
 } mirt__product;
 MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
+
+/* Pixels of a source as floats (or words), and zeros around its images. */
+typedef struct mirt__strip {
+    const mirt__simd *simd;
+    const mirt__words *words; /* NULL: floats, */
+    bool round;               /* rounded to bfloat16 */
+    const mirt__source *source;
+    int64_t h, w, c;                       /* of an image */
+    int64_t first, channels;               /* that are read */
+    int64_t left, columns;                 /* of a row of a strip: first column, how many; */
+    int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
+} mirt__strip;
+MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
+
+/* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
+typedef struct mirt__sweep {
+    const mirt__simd *simd;
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* of floats or words */
+    int64_t m, width, lines;               /* row i is place i % width of line i / width % lines of picture i / width / lines */
+    const float *a;
+    int64_t a_x, a_y, a_z, a_step;         /* distance of places, lines, pictures, steps of k within a run */
+    const mirt__run *runs;                 /* cut by mirt__sweep_run_add */
+    int64_t run_count;
+    const float *b;
+    int64_t b_row, b_panel;                /* distance of rows, of panels */
+    int64_t n, begin, end;                 /* columns of a group; panels, numbered through all groups */
+    int64_t a_group;                       /* distance of groups in a */
+    float *c;                              /* NULL: only `finishing` has the outputs */
+    int64_t c_at, c_x, c_y, c_z;           /* in c, or in the outputs of `finishing` */
+    bool fresh, padded;                    /* from zero; columns of c beyond the last may be written, up to whole vectors */
+    const mirt__finishing *finishing;      /* or NULL, if padded; its pointers begin with column 0, its sums with the first chunk */
+    bool finish;                           /* it does more than to copy */
+    int64_t sum_chunk;                     /* floats between the sums of chunks */
+    float *spare;                          /* MIRT__TILE_GROUP * MIRT__PANEL floats, unless padded */
+} mirt__sweep;
+MIRT__LIB void mirt__sweep_run(const mirt__sweep *sweep);
+/* Adds `length` steps of k, `step` apart in a, to the runs, which have *k; `a` as in mirt__run. */
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step);
 
 #endif

@@ -64,10 +64,12 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
 /* The columns of a tile that do not fill their vectors, by way of scratch. */
 static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
     mirt__tile edge = *tile;
+    float *c[MIRT__TILE_ROWS];
+    edge.c = c;
     edge.column = 0;
     for (int64_t i = 0; i < rows; i++) {
-        edge.c[i] = spare + i * MIRT__PANEL;
-        if (!tile->fresh) memcpy(edge.c[i], tile->c[i] + tile->column, (size_t)columns * sizeof(float));
+        c[i] = spare + i * MIRT__PANEL;
+        if (!tile->fresh) memcpy(c[i], tile->c[i] + tile->column, (size_t)columns * sizeof(float));
     }
     simd->tile[kind][rows - 1](&edge);
     for (int64_t i = 0; i < rows; i++) {
@@ -94,27 +96,31 @@ static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t ro
 }
 
 /* All rows of c, `columns` from j on, one block of k. */
-static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, mirt__tile *tile, int64_t j, int64_t columns,
+static void mirt__fast_rows(const mirt__simd *simd, const mirt__product *p, const mirt__tile *block, int64_t j, int64_t columns,
                             bool last) {
-    const float *mask[MIRT__TILE_ROWS];
+    const float *a[MIRT__TILE_ROWS], *mask[MIRT__TILE_ROWS];
+    float *c[MIRT__TILE_ROWS];
     float *spare = p->panel + MIRT__BLOCK_K * MIRT__PANEL;
     const int64_t tiles = (p->m + simd->rows - 1) / simd->rows;
     int64_t line = 0, place = 0, left = p->m;
+    mirt__tile tile = *block;
+    tile.a = a;
+    tile.c = c;
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t rows = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
         left -= rows;
         for (int64_t i = 0; i < rows; i++) {
             const int64_t at = line * p->c_y + place * p->c_x + j;
-            tile->a[i] = p->a + line * p->a_y + place * p->a_x;
-            tile->c[i] = p->c + at;
+            a[i] = p->a + line * p->a_y + place * p->a_x;
+            c[i] = p->c + at;
             mask[i] = p->mask ? p->mask + at : NULL;
             if (++place == p->width) {
                 place = 0;
                 line++;
             }
         }
-        mirt__fast_tile(simd, tile, rows, columns, spare);
-        if (last && p->epilogue) simd->finish(p->epilogue, p->bias ? p->bias + j : NULL, tile->c, mask, rows, columns);
+        mirt__fast_tile(simd, &tile, rows, columns, spare);
+        if (last && p->epilogue) simd->finish(p->epilogue, p->bias ? p->bias + j : NULL, c, mask, rows, columns);
     }
 }
 

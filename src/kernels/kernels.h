@@ -129,7 +129,7 @@ typedef struct mirt__conv_input_grad {
     mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
 
-/* Chunks of whole images: mirt__conv_chunk_rows images each. db may be NULL. */
+/* Chunks of rows of dy, of all images one after the other (mirt__conv_grad_view). db may be NULL. */
 typedef struct mirt__conv_weight_grad {
     mirt__conv s;
     mirt__reader x, dy;
@@ -433,7 +433,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 /* Bytes the calls need; they grow with m, rows. */
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
-MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *shape);      /* also for conv_pool_weight_grad */
+MIRT__LIB size_t mirt__conv_shared(const mirt__conv *shape);                  /* likewise */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);

@@ -48,6 +48,98 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
+static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
+
+/* Rows of the source that `lines` rows of the target reach. */
+static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t lines) {
+    const int64_t reach = (int64_t)(v->s.kh - 1) * v->s.dilation_h;
+    if (back) return (lines - 1 + reach) / v->s.stride_h + 2;
+    return reach == 0 ? lines : (lines - 1) * v->s.stride_h + reach + 1;
+}
+
+static void mirt__view_blocks(mirt__conv_view *v, bool back) {
+    const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
+    const int64_t line = mirt__shapes_max(v->strip_columns * v->c, 1), step = back ? v->s.stride_h : 1;
+    const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbours are cut in small blocks of many channels */
+    int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
+    while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__STRIP) most--;
+    v->images = 1;
+    if (most >= height) {
+        const int64_t image = mirt__view_rows(v, back, height) * line;
+        v->lines = height;
+        v->images = mirt__shapes_min(MIRT__SUM_CHUNK / (height * width), 2 * MIRT__STRIP / image);
+        v->images = mirt__shapes_max(mirt__shapes_min(v->images, v->s.rows), 1);
+    } else if (flat > 1 && most >= MIRT__TILE_GROUP) {
+        v->lines = most - most % MIRT__TILE_GROUP;
+    } else {
+        v->lines = mirt__shapes_parts(height, mirt__shapes_parts(height, most));
+        v->lines = mirt__shapes_min(mirt__shapes_parts(v->lines, step) * step, height);
+    }
+    v->parts = mirt__shapes_parts(v->target_h, v->lines);
+    v->blocks = v->images > 1 ? mirt__shapes_parts(v->s.rows, v->images) : v->s.rows * v->parts;
+    v->strip_rows = mirt__view_rows(v, back, v->lines);
+    v->strip = v->images * v->strip_rows * v->strip_columns * v->c;
+    const int64_t phase = mirt__shapes_parts(v->lines, step) * mirt__shapes_parts(width, back ? v->s.stride_w : 1);
+    v->chunks = v->sets * mirt__shapes_parts(v->images * phase, MIRT__SUM_CHUNK);
+}
+
+MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back) {
+    mirt__conv_view v;
+    memset(&v, 0, sizeof v);
+    v.s = *shape;
+    mirt__conv *s = &v.s;
+    const int64_t taps = (int64_t)s->kh * s->kw;
+    if (taps == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w && s->pad_top == 0 && s->pad_left == 0) {
+        s->h = s->oh = s->rows * s->h * s->w;
+        s->rows = s->w = s->ow = 1;
+    }
+    const int64_t reach_w = (int64_t)(s->kw - 1) * s->dilation_w;
+    const int64_t g = s->groups;
+    v.h = back ? s->oh : s->h;
+    v.w = back ? s->ow : s->w;
+    v.c = back ? s->co : s->ci;
+    v.target_h = back ? s->h : s->oh;
+    v.target_w = back ? s->w : s->ow;
+    v.target_c = back ? s->ci : s->co;
+    v.k = v.c / g;
+    v.n = v.target_c / g;
+    v.sets = back ? (int64_t)s->stride_h * s->stride_w : 1;
+    v.runs = taps + taps * v.k / MIRT__BLOCK_K + v.sets;
+    v.row_step = v.column_step = 1;
+    if (back) {
+        v.strip_left = mirt__floor_div(s->pad_left - reach_w, s->stride_w);
+        v.strip_columns = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w) - v.strip_left + 1;
+    } else {
+        if (s->kh == 1) v.row_step = s->stride_h;
+        if (s->kw == 1) v.column_step = s->stride_w;
+        v.strip_left = -s->pad_left;
+        v.strip_columns = s->kw == 1 ? s->ow : (s->ow - 1) * s->stride_w + reach_w + 1;
+    }
+    mirt__view_blocks(&v, back);
+    return v;
+}
+
+static size_t mirt__shapes_place(size_t *end, int64_t count, size_t size) {
+    const size_t place = *end;
+    *end += mirt__align_up((size_t)count * size);
+    return place;
+}
+
+MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
+    mirt__conv_places p;
+    const int64_t taps = (int64_t)v->s.kh * v->s.kw, panels = v->s.groups * mirt__shapes_parts(v->n, MIRT__PANEL);
+    p.end = 0;
+    p.source = mirt__shapes_place(&p.end, 5 * v->c, sizeof(mirt__real));
+    p.finishing = mirt__shapes_place(&p.end, 6 * v->target_c, sizeof(mirt__real));
+    p.packed = mirt__shapes_place(&p.end, taps * v->k * panels * MIRT__PANEL, sizeof(mirt__real));
+    p.sums = mirt__shapes_place(&p.end, v->blocks * v->chunks * 3 * v->target_c, sizeof(mirt__real));
+    p.counts = mirt__shapes_place(&p.end, v->blocks * v->chunks, sizeof(int32_t));
+    p.runs = mirt__shapes_place(&p.end, v->runs, sizeof(mirt__run));
+    p.sets = mirt__shapes_place(&p.end, v->sets, sizeof(mirt__conv_set));
+    p.taps = mirt__shapes_place(&p.end, taps, sizeof(mirt__conv_tap));
+    return p;
+}
+
 MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
@@ -84,17 +176,6 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     return cut;
 }
 
-MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
-    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
-    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
-    const int64_t k = (int64_t)s->kh * s->kw * s->ci;
-    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
-    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
-    const int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) +
-                           mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
-    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
-}
-
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
     return (int64_t)s->kh * s->kw * (s->ci / s->groups) * s->co + s->co;
 }
@@ -106,11 +187,61 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
 }
 
-MIRT__LIB size_t mirt__conv_weight_grad_shared(const mirt__conv *s) {
+/* A vector of any instruction set has at most so many floats. */
+#define MIRT__VECTOR 16
+MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
+    mirt__conv_grad_view g;
+    memset(&g, 0, sizeof g);
+    g.v = mirt__conv_view_of(shape, false);
+    const mirt__conv *s = &g.v.s;
+    const int64_t ci = g.v.k, co = g.v.n, reach = (int64_t)(s->kh - 1) * s->dilation_h;
+    g.k = (int64_t)s->kh * s->kw * ci;
+    g.row = s->groups * mirt__shapes_parts(co, MIRT__VECTOR) * MIRT__VECTOR;
+    g.sum = (g.k + 1) * g.row;
+    /* Enough chunks to share the work, as long as they are worth an addition, and all sums take a few MB. */
+    g.rows = s->rows * s->oh;
+    const int64_t pixels = g.rows * s->ow;
+    int64_t chunks = mirt__shapes_max(mirt__shapes_min(pixels / 128, 4), pixels / 1024);
+    chunks = mirt__shapes_min(chunks, mirt__shapes_min((1 << 20) / g.sum, 16));
+    g.chunks_most = mirt__shapes_max(chunks, 1);
+    g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
+    g.chunk += g.chunk % 2; /* pixels go in pairs where these are words */
+    g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
+    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
+    g.channels = mirt__shapes_min(g.channels, ci);
+    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, 4 * MIRT__PANEL)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__shapes_min(g.columns, co);
+    g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
+    g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
+    g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole lines of the cache */
+    return g;
+}
+#undef MIRT__VECTOR
+
+MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
-    const int64_t chunk = mirt__conv_chunk_rows(s);
-    const int64_t parts = s->rows / chunk + (s->rows % chunk != 0);
-    return parts < 2 ? 0 : mirt__align_up((size_t)(parts * mirt__conv_partial_floats(s)) * sizeof(mirt__real));
+    const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
+    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
+    const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s), parts = mirt__shapes_parts(s->rows, chunk);
+    const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* conv_pool's and those of single channels */
+    size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
+    if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
+    if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
+    return most;
+}
+
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
+    if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
+    const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
+    const int64_t k = (int64_t)s->kh * s->kw * s->ci;
+    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
+    const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
+    const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
+    int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
+    const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
+    floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
+    floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
+    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
 }
 
 static void mirt__tree_node(mirt__real *part, int64_t lo, int64_t hi, int64_t stride, int64_t count) {

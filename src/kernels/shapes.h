@@ -8,7 +8,10 @@
 #define MIRT__BLOCK_K 512    /* steps of k between spills: a panel of b stays in L2 */
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
 #define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
+#define MIRT__TILE_GROUP 42  /* rows of c that are finished at a time: whole tiles */
+#define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
+#define MIRT__GRAD_CHANNELS 264 /* of x in a block of a weight gradient, about */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
@@ -33,6 +36,49 @@ typedef struct mirt__conv_blocks {
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
+/* How a convolution, or the gradient of its input, goes from the pixels of a source to those of a target. A convolution of
+   single pixels goes over all images as if they were one of width 1. */
+typedef struct mirt__conv_view {
+    mirt__conv s;
+    int64_t h, w, c, target_h, target_w, target_c; /* of an image */
+    int64_t k, n;                   /* of a tap of a group: channels of the source, of the target */
+    int64_t lines, images;          /* rows of the target in a block; whole images in one where it has all rows */
+    int64_t parts, blocks;          /* blocks of an image, of all */
+    int64_t chunks;                 /* of column sums in a block */
+    int64_t row_step, column_step;  /* between the source's pixels that are read */
+    int64_t strip_rows, strip_columns, strip_left; /* of an image in a strip: at most; columns; its first column */
+    int64_t strip;                  /* floats */
+    int64_t sets;                   /* of taps that reach the same pixels of the target: one, or one for each phase of the strides */
+    int64_t runs;                   /* of k in all sets, at most */
+} mirt__conv_view;
+MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
+/* Where things lie in the memory that a call's threads share, in bytes. */
+typedef struct mirt__conv_places {
+    size_t source, finishing, packed, sums, counts, runs, sets, taps, end;
+} mirt__conv_places;
+typedef struct mirt__conv_set {
+    int64_t phase_y, phase_x;  /* of the strides */
+    int64_t run, run_count, k; /* k: steps of all its runs */
+    int64_t packed;            /* its panels, in floats */
+} mirt__conv_set;
+typedef struct mirt__conv_tap {
+    int64_t tap, set, at; /* its first row in the panels of the set */
+} mirt__conv_tap;
+MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *view);
+/* How a weight gradient is cut: chunks of rows of dy (of all images, one after the other), whose sums are added up by a
+   tree; within a chunk blocks of channels of x by columns of dy, for which strips of both are read. */
+typedef struct mirt__conv_grad_view {
+    mirt__conv_view v;
+    int64_t rows, chunk, chunks, chunks_most; /* rows of dy, in a chunk; chunks, which fewer images may not have more of than that */
+    int64_t k, row;                   /* rows of dkernel; floats of one in a sum, groups filled up to whole vectors */
+    int64_t sum;                      /* floats of a chunk's sums: dkernel's, then a row of db's */
+    int64_t channels, columns;        /* in a block, at most, of a group */
+    int64_t x_floats, dy_floats;      /* strips */
+    int64_t runs;
+} mirt__conv_grad_view;
+MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
+/* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
+#define MIRT__SUM_CHUNK 252
 
 /* One filter for each channel, few taps: vectors of channels instead of products. */
 #define MIRT__MAX_TAPS 64

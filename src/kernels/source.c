@@ -85,37 +85,59 @@ MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t
     return f;
 }
 
+static double mirt__source_rows(const mirt__chunk_sums *s, int64_t chunk) {
+    if (s->counts) return (double)s->counts[chunk];
+    return (double)((chunk + 1) % s->period ? s->rows : s->last_rows);
+}
+
+#define MIRT__SOURCE_COLUMNS 64
 /* Two sets of samples become one with each chunk (Chan et al. 1983). */
-static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t j) {
-    double mean = 0, squares = 0, count = 0;
+static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
+    double mean[MIRT__SOURCE_COLUMNS], squares[MIRT__SOURCE_COLUMNS], count = 0;
+    for (int64_t j = 0; j < n; j++) mean[j] = squares[j] = 0;
     for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
-        const float *part = s->part + chunk * s->chunk_floats + j;
-        const double rows = (double)((chunk + 1) % s->period ? s->rows : s->last_rows), sum = (double)part[s->sum_row] / rows;
-        const double delta = (double)part[0] + sum - mean, total = count + rows;
-        mean += delta * (rows / total);
-        squares += (double)part[2 * s->sum_row] - sum * (double)part[s->sum_row] + delta * delta * (count * rows / total);
-        count = total;
+        const double rows = mirt__source_rows(s, chunk);
+        if (rows == 0) continue;
+        const float *shift = s->part + chunk * s->chunk_floats + begin, *sum = shift + s->sum_row, *square = sum + s->sum_row;
+        const double share = 1 / rows, part = rows / (count + rows), both = count * part;
+        for (int64_t j = 0; j < n; j++) {
+            const double average = (double)sum[j] * share, delta = (double)shift[j] + average - mean[j];
+            mean[j] += delta * part;
+            squares[j] += (double)square[j] - average * (double)sum[j] + delta * delta * both;
+        }
+        count += rows;
     }
-    e->sum[0][j] = (float)mean;
-    e->sum[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
+    for (int64_t j = 0; j < n; j++) {
+        e->sum[0][begin + j] = (float)mean[j];
+        e->sum[1][begin + j] = (float)(squares[j] < 0 || count == 0 ? 0 : squares[j] / count);
+    }
+}
+
+static void mirt__source_gradients(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
+    double sum[MIRT__SOURCE_COLUMNS], product[MIRT__SOURCE_COLUMNS];
+    for (int64_t j = 0; j < n; j++) sum[j] = product[j] = 0;
+    for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
+        const float *part = s->part + chunk * s->chunk_floats + begin;
+        if (mirt__source_rows(s, chunk) == 0) continue;
+        for (int64_t j = 0; j < n; j++) {
+            sum[j] += (double)part[j];
+            product[j] += (double)part[s->sum_row + j];
+        }
+    }
+    for (int64_t j = 0; j < n; j++) {
+        e->sum[0][begin + j] = (float)sum[j];
+        e->sum[1][begin + j] = (float)(product[j] / sqrt((double)e->slope->variance[begin + j] + (double)e->slope->epsilon));
+    }
 }
 
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; j++) {
-        if (e->sums == MIRT__SUMS_MOMENTS) {
-            mirt__source_moments(e, s, j);
-            continue;
-        }
-        double sum = 0, product = 0;
-        for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
-            const float *part = s->part + chunk * s->chunk_floats + j;
-            sum += (double)part[0];
-            product += (double)part[s->sum_row];
-        }
-        e->sum[0][j] = (float)sum;
-        e->sum[1][j] = (float)(product / sqrt((double)e->slope->variance[j] + (double)e->slope->epsilon));
+    for (int64_t n; begin < end; begin += n) {
+        n = end - begin < MIRT__SOURCE_COLUMNS ? end - begin : MIRT__SOURCE_COLUMNS;
+        if (e->sums == MIRT__SUMS_MOMENTS) mirt__source_moments(e, s, begin, n);
+        else mirt__source_gradients(e, s, begin, n);
     }
 }
+#undef MIRT__SOURCE_COLUMNS
 
 #include "optimize_end.inc"
 #endif

@@ -119,7 +119,7 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
     out->scratch = mirt__conv_scratch(&s);
-    out->shared = mirt__conv_weight_grad_shared(&s);
+    out->shared = mirt__conv_shared(&s);
 }
 
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {

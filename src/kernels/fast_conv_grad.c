@@ -1,0 +1,223 @@
+/* Weight gradients of convolutions: products of strips of x, transposed, with strips of dy. */
+
+#include "fast.h"
+
+#ifndef MIRT__REAL_DOUBLE
+
+#include "optimize_begin.inc"
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+typedef struct mirt__grad_job {
+    const mirt__simd *simd;
+    const mirt__where *where;
+    const mirt__conv_weight_grad *args;
+    mirt__conv_grad_view g;
+    mirt__source x, dy;
+    mirt__strip x_strip, dy_strip;
+    float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
+    int64_t channel_parts, column_parts; /* blocks of a group */
+    int64_t channels, columns;           /* in one */
+} mirt__grad_job;
+
+/* One block's strips, and where a task is in its chunk. */
+typedef struct mirt__grad_block {
+    mirt__strip x_strip, dy_strip;
+    float *x, *dy;
+    mirt__run *runs;
+    int64_t run_count, pixels;
+} mirt__grad_block;
+
+/* Reads rows of dy from number *row on, below `end`, with what they see of x, as long as there is room. */
+static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
+    const mirt__conv *s = &job->g.v.s;
+    const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
+    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
+    const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
+    int64_t x_used = 0, k = 0;
+    mirt__run all = {0, 0, 0};
+    b->run_count = b->pixels = 0;
+    do {
+        const int64_t image = *row / s->oh, y = *row % s->oh;
+        int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
+        /* How many fit: at least one in an empty strip. */
+        const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
+        int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
+        if (fit > dy_room / s->ow) fit = dy_room / s->ow;
+        if (fit > (MIRT__BLOCK_PIXELS - b->pixels) / s->ow) fit = (MIRT__BLOCK_PIXELS - b->pixels) / s->ow;
+        if (fit < 1 && b->pixels == 0) fit = 1;
+        if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* a small rest would only be cut off */
+        if (rows > fit) rows = fit;
+        const int64_t x_rows = (rows - 1) * step + reach + 1;
+        mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
+        mirt__strip_rows(dy, image, y, rows, b->dy + b->pixels * dy->pixel);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t at = x_used + r * step * pitch;
+            if (all.length > 0 && all.a + all.length * a_step == at) {
+                all.length += s->ow;
+                continue;
+            }
+            mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
+            all.a = at;
+            all.length = s->ow;
+        }
+        x_used += x_rows * pitch;
+        b->pixels += rows * s->ow;
+        *row += rows;
+    } while (*row < end);
+    mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
+}
+
+/* A chunk, some channels of x and some columns of dy. */
+static void mirt__grad_task(void *arg, int64_t task, int member) {
+    const mirt__grad_job *job = (const mirt__grad_job *)arg;
+    const mirt__conv_grad_view *g = &job->g;
+    const mirt__conv *s = &g->v.s;
+    const int64_t ci = g->v.k, co = g->v.n, padded = g->row / s->groups;
+    const int64_t j = task % job->column_parts * job->columns, c = task / job->column_parts % job->channel_parts * job->channels;
+    const int64_t group = task / (job->column_parts * job->channel_parts) % s->groups;
+    const int64_t chunk = task / (job->column_parts * job->channel_parts * s->groups);
+    const int64_t end = g->rows - chunk * g->chunk < g->chunk ? g->rows : (chunk + 1) * g->chunk;
+    char *scratch = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    mirt__grad_block b;
+    b.x_strip = job->x_strip;
+    b.dy_strip = job->dy_strip;
+    b.x_strip.first = group * ci + c;
+    b.x_strip.channels = b.x_strip.pixel = ci - c < job->channels ? ci - c : job->channels;
+    b.dy_strip.first = group * co + j;
+    b.dy_strip.channels = b.dy_strip.pixel = co - j < job->columns ? co - j : job->columns;
+    b.runs = (mirt__run *)(void *)scratch;
+    b.x = (float *)(void *)(scratch + (size_t)g->runs * sizeof(mirt__run));
+    b.dy = b.x + g->x_floats;
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->simd->tile;
+    sweep.m = (int64_t)s->kh * s->kw * b.x_strip.channels;
+    sweep.width = b.x_strip.channels;
+    sweep.lines = s->kw;
+    sweep.a = b.x;
+    sweep.a_x = 1;
+    sweep.a_y = s->dilation_w * b.x_strip.pixel;
+    sweep.a_z = s->dilation_h * b.x_strip.columns * b.x_strip.pixel;
+    sweep.a_step = (b.x_strip.column_step > 1 ? 1 : s->stride_w) * b.x_strip.pixel;
+    sweep.runs = b.runs;
+    sweep.b = b.dy;
+    sweep.b_row = b.dy_strip.pixel;
+    sweep.b_panel = MIRT__PANEL;
+    sweep.n = b.dy_strip.channels;
+    sweep.end = (sweep.n + MIRT__PANEL - 1) / MIRT__PANEL;
+    sweep.c = job->sums + chunk * g->sum;
+    sweep.c_at = c * g->row + group * padded + j;
+    sweep.c_x = g->row;
+    sweep.c_y = ci * g->row;
+    sweep.c_z = s->kw * ci * g->row;
+    sweep.fresh = sweep.padded = true;
+    for (int64_t row = chunk * g->chunk; row < end; sweep.fresh = false) {
+        mirt__grad_read(job, &b, &row, end);
+        sweep.run_count = b.run_count;
+        mirt__sweep_run(&sweep);
+        if (job->db_sums && c == 0) {
+            float *db = job->db_sums + chunk * g->sum + group * padded + j;
+            job->simd->column_sum(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
+        }
+    }
+}
+
+static void mirt__grad_tree(const mirt__grad_job *job, int64_t lo, int64_t hi, int64_t at, int64_t count) {
+    if (hi - lo < 2) return;
+    int64_t half = 1;
+    while (half * 2 < hi - lo) half *= 2;
+    mirt__grad_tree(job, lo, lo + half, at, count);
+    mirt__grad_tree(job, lo + half, hi, at, count);
+    job->simd->accumulate(job->sums + lo * job->g.sum + at, job->sums + (lo + half) * job->g.sum + at, count);
+}
+
+/* Some rows of dkernel, and db's: the chunks added up. */
+#define MIRT__GRAD_RANGE 8192 /* floats */
+static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
+    const mirt__grad_job *job = (const mirt__grad_job *)arg;
+    const mirt__conv_grad_view *g = &job->g;
+    const int64_t each = MIRT__GRAD_RANGE / g->row + 1, most = g->k + (job->db_sums ? 1 : 0), groups = g->v.s.groups;
+    const int64_t first = task * each, rows = most - first < each ? most - first : each;
+    (void)member;
+    mirt__grad_tree(job, 0, g->chunks, first * g->row, rows * g->row);
+    for (int64_t row = first; row < first + rows; row++) {
+        float *to = row < g->k ? job->args->dkernel + row * g->v.s.co : job->args->db;
+        const float *from = job->sums + row * g->row;
+        for (int64_t i = 0; i < groups; i++) memcpy(to + i * g->v.n, from + i * (g->row / groups), (size_t)g->v.n * sizeof(float));
+    }
+}
+
+/* Smaller blocks where there would be too few for the team. */
+static void mirt__grad_parts(mirt__grad_job *job) {
+    const mirt__conv_grad_view *g = &job->g;
+    const int64_t threads = mirt__team_size(job->where->team), wanted = threads > 1 ? 3 * threads : 1;
+    job->channels = g->channels;
+    job->columns = g->columns;
+    for (;;) {
+        job->channel_parts = (g->v.k + job->channels - 1) / job->channels;
+        job->column_parts = (g->v.n + job->columns - 1) / job->columns;
+        if (g->chunks * g->v.s.groups * job->channel_parts * job->column_parts >= wanted) return;
+        if (job->columns > MIRT__PANEL && job->columns >= job->channels) job->columns = (job->columns / 2 + MIRT__PANEL - 1) / MIRT__PANEL * MIRT__PANEL;
+        else if (job->channels > 24) job->channels = (job->channels / 2 + 11) / 12 * 12;
+        else return;
+    }
+}
+
+static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c) {
+    mirt__strip strip;
+    memset(&strip, 0, sizeof strip);
+    strip.simd = job->simd;
+    strip.round = job->args->half;
+    strip.source = source;
+    strip.h = h;
+    strip.w = strip.columns = w;
+    strip.c = c;
+    strip.row_step = strip.column_step = 1;
+    return strip;
+}
+
+MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where) {
+    const mirt__conv *s = &args->s;
+    if (mirt__is_depthwise(s)) {
+        mirt__fast_depthwise_weight_grad(simd, args, where);
+        return;
+    }
+    mirt__grad_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.args = args;
+    job.g = mirt__conv_grad_view_of(s);
+    const mirt__conv_view *v = &job.g.v;
+    if (job.g.rows < 1 || s->ow < 1) {
+        memset(args->dkernel, 0, (size_t)(job.g.k * s->co) * sizeof(float));
+        if (args->db) memset(args->db, 0, (size_t)s->co * sizeof(float));
+        return;
+    }
+    float *shared = (float *)where->shared;
+    job.x = mirt__source_of(&args->x, shared);
+    job.dy = mirt__source_of(&args->dy, shared + 5 * s->ci);
+    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci);
+    job.x_strip.left = v->strip_left;
+    job.x_strip.columns = v->strip_columns;
+    job.x_strip.row_step = v->row_step;
+    job.x_strip.column_step = v->column_step;
+    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co);
+    /* A single chunk may be added up where it belongs. */
+    const bool place = job.g.chunks == 1 && job.g.row == s->co;
+    job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);
+    if (args->db) job.db_sums = place ? args->db : job.sums + job.g.k * job.g.row;
+    mirt__grad_parts(&job);
+    mirt__team_for(where->team, job.g.chunks * s->groups * job.channel_parts * job.column_parts, mirt__grad_task, &job);
+    if (place) return;
+    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
+    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+}
+#undef MIRT__GRAD_RANGE
+
+#include "optimize_end.inc"
+
+#endif

@@ -1,0 +1,165 @@
+/* The core of convolutions: strips of their inputs, and products of a block of rows with panels of weights. */
+
+#include "fast.h"
+
+#ifndef MIRT__REAL_DOUBLE
+
+#include "optimize_begin.inc"
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+/* Pixels that follow each other, from number `at` on. */
+static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
+    if (s->words) {
+        s->words->read_words(to, s->source, at * s->c, s->c, pixels);
+        return;
+    }
+    if (s->channels == s->c) s->simd->read(to, s->source, at * s->c, pixels * s->c);
+    for (int64_t i = 0; s->channels < s->c && i < pixels; i++) {
+        s->simd->read(to + i * s->pixel, s->source, (at + i) * s->c + s->first, s->channels);
+    }
+    if (s->round) s->simd->round(to, pixels * s->channels);
+}
+
+/* `rows` rows of an image from `row` on, zero outside of the image. */
+MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row, int64_t rows, float *to) {
+    const int64_t step = s->column_step, columns = s->columns, pixel = s->pixel;
+    int64_t from = s->left < 0 ? mirt__floor_div(step - 1 - s->left, step) : 0; /* columns inside: [from, end) */
+    int64_t end = s->left < s->w ? (s->w - 1 - s->left) / step + 1 : 0;
+    if (end > columns) end = columns;
+    if (from > end) from = end;
+    if (s->left == 0 && step == 1 && columns == s->w && s->row_step == 1 && row >= 0 && row + rows <= s->h) {
+        mirt__strip_read(s, to, (image * s->h + row) * s->w, rows * s->w);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++, to += columns * pixel) {
+        const int64_t y = row + r * s->row_step;
+        if (y < 0 || y >= s->h || from == end) {
+            memset(to, 0, (size_t)(columns * pixel) * sizeof(float));
+            continue;
+        }
+        const int64_t at = (image * s->h + y) * s->w + s->left;
+        if (from > 0) memset(to, 0, (size_t)(from * pixel) * sizeof(float));
+        if (step == 1) mirt__strip_read(s, to + from * pixel, at + from, end - from);
+        for (int64_t i = from; step > 1 && i < end; i++) mirt__strip_read(s, to + i * pixel, at + i * step, 1);
+        if (end < columns) memset(to + end * pixel, 0, (size_t)((columns - end) * pixel) * sizeof(float));
+    }
+}
+
+/* A run's `b` is the number of its block of k: all blocks but the last have MIRT__BLOCK_K steps. */
+MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, int64_t a, int64_t length, int64_t step) {
+    while (length > 0) {
+        const int64_t room = MIRT__BLOCK_K - *k % MIRT__BLOCK_K, take = length < room ? length : room;
+        runs[*count].a = a;
+        runs[*count].b = *k / MIRT__BLOCK_K;
+        runs[(*count)++].length = take;
+        a += take * step;
+        *k += take;
+        length -= take;
+    }
+}
+
+/* The places of `rows` rows from row i on. */
+static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float **a, int64_t *at) {
+    int64_t place = i % s->width, line = i / s->width, picture = line / s->lines;
+    line %= s->lines;
+    while (rows > 0) {
+        const float *from = s->a + picture * s->a_z + line * s->a_y + place * s->a_x;
+        int64_t to = s->c_at + picture * s->c_z + line * s->c_y + place * s->c_x;
+        int64_t along = s->width - place < rows ? s->width - place : rows;
+        rows -= along;
+        for (; along > 0; along--) {
+            *a++ = from;
+            *at++ = to;
+            from += s->a_x;
+            to += s->c_x;
+        }
+        place = 0;
+        if (++line == s->lines) {
+            line = 0;
+            picture++;
+        }
+    }
+}
+
+/* Rows of one group of tiles, one block of k, one or more vectors of columns. */
+static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c) {
+    int64_t most = MIRT__TILE_ROWS;
+    while (!s->tile[kind][most - 1]) most--;
+    const int64_t tiles = (rows + most - 1) / most;
+    for (int64_t t = 0, left = rows; t < tiles; t++) {
+        const int64_t count = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
+        tile->a = a;
+        tile->c = c;
+        s->tile[kind][count - 1](tile);
+        a += count;
+        c += count;
+        left -= count;
+    }
+}
+
+/* A group of rows and one panel. */
+static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c) {
+    mirt__tile tile;
+    tile.a_step = s->a_step;
+    tile.b_row = s->b_row;
+    const int lanes = s->simd->lanes;
+    int64_t wide;
+    for (int64_t j = 0; j < columns; j += wide) {
+        int kind = 2;
+        /* No vector may be without a column. */
+        while (((int64_t)lanes << kind) - lanes >= columns - j || !s->tile[kind][0]) kind--;
+        wide = (int64_t)lanes << kind;
+        tile.column = j;
+        tile.fresh = s->fresh;
+        int64_t run = 0;
+        do {
+            tile.runs = s->runs + run;
+            tile.run_count = 0;
+            if (run < s->run_count) tile.b = b + s->runs[run].b * MIRT__BLOCK_K * s->b_row + j;
+            while (run < s->run_count && s->runs[run].b == tile.runs->b) {
+                tile.run_count++;
+                run++;
+            }
+            mirt__sweep_tiles(s, &tile, kind, rows, a, c);
+            tile.fresh = false;
+        } while (run < s->run_count);
+    }
+}
+
+static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
+    const int64_t per_group = (s->n + MIRT__PANEL - 1) / MIRT__PANEL, j = panel % per_group * MIRT__PANEL;
+    const int64_t columns = s->n - j < MIRT__PANEL ? s->n - j : MIRT__PANEL, column = panel / per_group * s->n + j;
+    const float *a[MIRT__TILE_GROUP];
+    float *c[MIRT__TILE_GROUP];
+    int64_t at[MIRT__TILE_GROUP], rows;
+    /* Into place, or by way of the spare rows and the finishing. */
+    const bool place = s->c && (s->padded || columns % s->simd->lanes == 0);
+    mirt__finishing f;
+    if (s->finishing) f = mirt__finishing_at(s->finishing, column);
+    for (int64_t i = 0; i < s->m; i += rows) {
+        rows = s->m - i < MIRT__TILE_GROUP ? s->m - i : MIRT__TILE_GROUP;
+        mirt__sweep_rows(s, i, rows, a, at);
+        for (int64_t r = 0; r < rows; r++) {
+            a[r] += panel / per_group * s->a_group;
+            at[r] += column;
+            c[r] = place ? s->c + at[r] : s->spare + r * MIRT__PANEL;
+        }
+        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c);
+        if (place && !s->finish) continue;
+        if (s->finishing->sum) {
+            f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
+            f.fresh = s->finishing->fresh && i % MIRT__SUM_CHUNK == 0;
+        }
+        s->simd->finish_rows(&f, c, at, rows, columns);
+    }
+}
+
+MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
+    for (int64_t panel = s->begin; panel < s->end; panel++) mirt__sweep_panel(s, panel);
+}
+
+#include "optimize_end.inc"
+
+#endif
