@@ -6901,6 +6901,7 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
 #define MIRT__VECTORS 4
 #define MIRT__POOL_VECTORS 1
 #define MIRT__TRANSPOSE 8
+#define MIRT__COMPACT 0
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
 typedef __m512 mirt__vector_avx512;
@@ -6929,6 +6930,7 @@ MIRT__INLINE __m512 mirt__select_avx512(__mmask16 mask, __m512 yes, __m512 no) {
     return _mm512_mask_blend_ps(mask, no, yes);
 }
 MIRT__INLINE __m512 mirt__max_avx512(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
+MIRT__INLINE __m512 mirt__min_avx512(__m512 a, __m512 b) { return _mm512_min_ps(a, b); }
 MIRT__INLINE __m512 mirt__relu_avx512(__m512 x) { return _mm512_max_ps(_mm512_setzero_ps(), x); }
 MIRT__INLINE __m512 mirt__from_u8_avx512(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
@@ -6943,8 +6945,9 @@ MIRT__INLINE __m512 mirt__raise_avx512(__m512 x, __m512 n) {
 /* Numbers of bfloat16, and the nearest ones (halfway: the even one) to those of x. */
 MIRT__INLINE __m512 mirt__widen_avx512(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
 MIRT__INLINE __m512i mirt__rounded_avx512(__m512 x) {
-    const __m512i bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7FFF));
+    const __m512i bits = _mm512_castps_si512(x), near = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+    const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+    const __m512i up = _mm512_mask_add_epi32(near, odd, near, _mm512_set1_epi32(1));
     return _mm512_mask_or_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
 }
 MIRT__INLINE __m512 mirt__load_half_avx512(const uint16_t *p) { return mirt__widen_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
@@ -7239,18 +7242,13 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
-/* x, at most `most`. */
-MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
-    const MIRT__VEC limit = MIRT__K(set)(most);
-    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
-}
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f);
     return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
     const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
     return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
 }
@@ -7269,7 +7267,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
     const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
@@ -7285,7 +7283,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
 /* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
@@ -7294,7 +7292,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     MIRT__VEC bell;
     switch (kind) {
     case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
@@ -7338,175 +7336,182 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     }
 }
 
-/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
-#define MIRT__ANY MIRT__ACTIVATION_COUNT
-#define MIRT__FOR_KIND(kind, call) \
-    switch (kind) { \
-    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
-    case MIRT_RELU: call(MIRT_RELU); break; \
-    case MIRT_RELU6: call(MIRT_RELU6); break; \
-    case MIRT_SILU: call(MIRT_SILU); break; \
-    default: call(MIRT__ANY); break; \
-    }
+/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
+   MIRT__COMPACT asks for it only for any. */
+typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
+/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
+   low unless it is above `below`, else 0. */
+typedef struct MIRT__K(bend) {
+    MIRT__VEC low, high, below;
+    mirt_activation_kind kind;
+    MIRT__K(how) how;
+} MIRT__K(bend);
+MIRT__INLINE MIRT__K(how) MIRT__K(how_of)(mirt_activation_kind kind) {
+    if (kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6) return MIRT__K(by_clipping);
+    return kind == MIRT_SILU ? MIRT__K(by_silu) : MIRT__K(by_any);
+}
+MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
+    const bool relu = kind == MIRT_RELU || kind == MIRT_RELU6;
+    MIRT__K(bend) b;
+    b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
+    b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.kind = kind;
+    b.how = MIRT__K(how_of)(kind);
+    return b;
+}
+#define MIRT__LAYER_SCALE(kind) ((kind) == MIRT_LEAKY_RELU ? 0.2f : 1.0f)
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
 static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
-/* Of a layer; where the loop is for any, the activation is `actual`. */
-MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
+    x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+/* g times the slope at u; of what is not clipped alone only for `how` any. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (b->kind == MIRT_LINEAR) return g;
+    return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
+#undef MIRT__LAYER_SCALE
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
-MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
-    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
-    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+/* `whole` vectors, or `n` lanes. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
     return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
-    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bool whole) {
+    if (whole) MIRT__K(store)(p, x);
+    else MIRT__K(store_some)(p, x, n);
+}
+/* Elements from number `at` on of floats or of numbers of bfloat16. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
+    const uint16_t *halves = (const uint16_t *)p + at;
+    if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
+    return MIRT__K(load_part)((const float *)p + at, n, whole);
+}
+MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half, int64_t n, const bool whole) {
+    uint16_t *halves = (uint16_t *)p + at;
+    if (half && whole) MIRT__K(store_half)(halves, x);
+    else if (half) MIRT__K(store_half_some)(halves, x, n);
+    else MIRT__K(store_part)((float *)p + at, x, n, whole);
+}
+
+/* Columns of a normalization. */
+typedef struct MIRT__K(norm) {
+    MIRT__VEC mean, factor, offset;
+} MIRT__K(norm);
+MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+    MIRT__K(norm) u;
+    u.mean = MIRT__K(load_part)(mean, n, whole);
+    u.factor = MIRT__K(load_part)(factor, n, whole);
+    u.offset = MIRT__K(load_part)(offset, n, whole);
+    return u;
+}
+MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
 /* Numbers of any dtype, with the affine function of the reader. */
-#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
-    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
-        const int64_t n = count - i; \
-        const type *from = (const type *)reader->data + at + i; \
-        MIRT__VEC x; \
-        if (n < MIRT__LANES) load_tail \
-        else x = load_whole(from); \
-        if (affine) x = MIRT__K(fma)(x, scale, offset); \
-        MIRT__K(store_up_to)(to + i, x, n); \
-    } \
-    break;
-#define MIRT__READ_SOME(type, load_whole) \
-    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
-    switch ((int)reader->dtype) {
-    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
-    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
-    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
-    default:
-        if (!affine) {
-            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
-            break;
+    const int dtype = (int)reader->dtype;
+    const size_t size = mirt__dtype_size(reader->dtype);
+    const char *from = (const char *)reader->data + (size_t)at * size;
+    char some[MIRT__LANES * sizeof(float)];
+    if (dtype == MIRT_FLOAT32 && !affine) {
+        memcpy(to, from, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES, from += MIRT__LANES * size) {
+        const int64_t n = count - i;
+        if (n < MIRT__LANES) {
+            memset(some, 0, sizeof some);
+            memcpy(some, from, (size_t)n * size);
+            from = some;
         }
-        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+        const void *place = from;
+        MIRT__VEC x;
+        if (dtype == MIRT__BFLOAT16) x = MIRT__K(load_half)((const uint16_t *)place);
+        else if (dtype == MIRT_UINT8) x = MIRT__K(from_u8)((const uint8_t *)place);
+        else if (dtype == MIRT_INT32) x = MIRT__K(from_i32)((const int32_t *)place);
+        else x = MIRT__K(load)((const float *)place);
+        if (affine) x = MIRT__K(fma)(x, scale, offset);
+        MIRT__K(store_up_to)(to + i, x, n);
     }
 }
-#undef MIRT__READ_PLAIN
-#undef MIRT__READ_SOME
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* Four pixels side by side have one vector of each column's numbers. */
-#define MIRT__FOUR_PIXELS(read_vector) \
-    for (; p + 4 <= s->pixels; p += 4) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
-    } \
-    for (; p < s->pixels; p++) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) \
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *x = from->from.data;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
+        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
     }
-#define MIRT__STORE_PIXEL(i, y) \
-    if (whole) MIRT__K(store)(to + i * s->row, y); \
-    else MIRT__K(store_some)(to + i * s->row, y, n);
-
-#define MIRT__READ_NORM(i) { \
-        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
-        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+}
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *dy = from->from.data, *z = from->from.back->z;
+    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
+    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
+        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
+        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
+        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
     }
-MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *x = source->from.data;
-    const mirt_activation_kind actual = source->from.norm->activation;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
 }
-MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_NORM
-
-#define MIRT__READ_BACK(i) { \
-        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
-        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
-        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
-        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
-    }
-MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *dy = source->from.data, *z = source->from.back->z;
-    const mirt_activation_kind actual = source->from.back->norm.activation;
-    const bool sums = source->less != NULL;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
-}
-MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_BACK
-#undef MIRT__FOUR_PIXELS
-#undef MIRT__STORE_PIXEL
-
-#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
-#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
-static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+#define MIRT__READ_COLUMNS(read, how) \
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
+static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
-    if (reader->dtype == MIRT__BFLOAT16) {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
+    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    int64_t j = 0;
+    if (reader->back) {
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
+        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
     } else {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
+        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
+        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_FLOATS
-#undef MIRT__READ_HALVES
-/* The slope is mostly taken already where dy was made. */
-static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
-    const mirt__reader *reader = &s->source->from;
-    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
-    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
-    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
-    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
-    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
-}
+#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
-    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const int64_t image = pixel / reader->gate_pixels;
+    int64_t left = (image + 1) * reader->gate_pixels - pixel;
     const float *gate = reader->gate + image * reader->channels + channel;
     float *to = s->to;
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
@@ -7521,16 +7526,14 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     }
 }
 
-#define MIRT__GATED 4096 /* floats that are read before they are gated */
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
     if (!reader->norm && !reader->gate && !reader->back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c;
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
     const bool pixels = channel == 0 && count % c == 0;
-    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
     mirt__source moved = *source;
     MIRT__K(strip) s;
     s.source = &moved;
@@ -7545,19 +7548,17 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
             moved.part += channel;
         }
     }
-    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+    for (int64_t left = pixels ? count / c : 1; left > 0; left -= s.pixels) {
         s.pixels = left < most ? left : most;
         s.to = to;
         s.at = at;
-        if (reader->back) MIRT__K(read_back)(&s);
-        else if (reader->norm) MIRT__K(read_norm)(&s);
-        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
         at += s.pixels * c;
     }
 }
-#undef MIRT__GATED
 
 /* x times the derivative of an activation that made `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
@@ -7572,112 +7573,88 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
-   or backward of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
-    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
-}
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const mirt_activation_kind kind, const bool whole) {
+                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                         const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
-    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
-    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const mirt_activation_kind mask_activation = e->mask_activation;
+    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
     const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
-    MIRT__VEC shift = zero, first = zero, second = zero;
-    float *y = (float *)f->y + j, *sum = f->sum + j;
-    uint16_t *y_half = (uint16_t *)f->y + j;
-    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
-    if (norm) {
-        mean = MIRT__K(load_column)(f->mean + j, n, whole);
-        factor = MIRT__K(load_column)(f->factor + j, n, whole);
-        offset = MIRT__K(load_column)(f->offset + j, n, whole);
-    }
-    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
-    if (slope) {
-        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
-        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
-    }
-    if (sums != MIRT__SUMS_NONE && !fresh) {
-        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
-        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
-        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    MIRT__K(norm) u = {zero, zero, zero}, v = u;
+    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
+    float *sum = f->sum + j;
+    void *y = f->y;
+    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((gradient || moments) && !fresh) {
+        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
+        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
+        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
         if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
-        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (norm) x = MIRT__K(normed)(x, &u);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
+        if (forward) x = MIRT__K(activate)(x, &bend, how);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
         if (gradient) {
             first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
-        } else if (sums == MIRT__SUMS_MOMENTS) {
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
+        } else if (moments) {
             if (i == 0 && fresh) shift = x;
             const MIRT__VEC d = MIRT__K(sub)(x, shift);
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
-        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
-        else if (whole) MIRT__K(store)(y + at[i], x);
-        else MIRT__K(store_some)(y + at[i], x, n);
+        MIRT__K(store_as)(y, place, x, half, n, whole);
     }
-    if (sums == MIRT__SUMS_NONE) return;
-    if (!gradient) {
-        MIRT__K(store_up_to)(sum, shift, n);
-        sum += f->sum_row;
-    }
-    MIRT__K(store_up_to)(sum, first, n);
-    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
-}
-MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
-                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
-    }
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
+    if (!moments && !gradient) return;
+    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
+    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
 }
 
-#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
-#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
-#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+    }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
-    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
-        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
-    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
-        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
-    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
-        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
-    } else if (e->sums == MIRT__SUMS_NONE) {
-        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
-    } else if (e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
-    } else {
-        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    int64_t j = 0;
+    if (rows < 1) return;
+    if (MIRT__COMPACT) {
+        /* all by the last loop */
+    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
+    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
 }
-#undef MIRT__FINISH_FORWARD
-#undef MIRT__FINISH_SLOPE
-#undef MIRT__FINISH_ANY
+#undef MIRT__FINISH_COLUMNS
 
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
@@ -8396,8 +8373,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__ANY
-#undef MIRT__FOR_KIND
+#undef MIRT__COMPACT
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -8425,6 +8401,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__VECTORS 2
 #define MIRT__POOL_VECTORS 2
 #define MIRT__TRANSPOSE 8
+#define MIRT__COMPACT 0
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
 typedef __m256 mirt__vector_avx2;
@@ -8453,6 +8430,7 @@ MIRT__INLINE __m256 mirt__sqrt_avx2(__m256 a) { return _mm256_sqrt_ps(a); }
 MIRT__INLINE __m256 mirt__greater_avx2(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
 MIRT__INLINE __m256 mirt__select_avx2(__m256 mask, __m256 yes, __m256 no) { return _mm256_blendv_ps(no, yes, mask); }
 MIRT__INLINE __m256 mirt__max_avx2(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
+MIRT__INLINE __m256 mirt__min_avx2(__m256 a, __m256 b) { return _mm256_min_ps(a, b); }
 MIRT__INLINE __m256 mirt__relu_avx2(__m256 x) { return _mm256_max_ps(_mm256_setzero_ps(), x); }
 MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
@@ -8774,18 +8752,13 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
-/* x, at most `most`. */
-MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
-    const MIRT__VEC limit = MIRT__K(set)(most);
-    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
-}
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f);
     return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
     const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
     return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
 }
@@ -8804,7 +8777,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
     const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
@@ -8820,7 +8793,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
 /* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
@@ -8829,7 +8802,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     MIRT__VEC bell;
     switch (kind) {
     case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
@@ -8873,175 +8846,182 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     }
 }
 
-/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
-#define MIRT__ANY MIRT__ACTIVATION_COUNT
-#define MIRT__FOR_KIND(kind, call) \
-    switch (kind) { \
-    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
-    case MIRT_RELU: call(MIRT_RELU); break; \
-    case MIRT_RELU6: call(MIRT_RELU6); break; \
-    case MIRT_SILU: call(MIRT_SILU); break; \
-    default: call(MIRT__ANY); break; \
-    }
+/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
+   MIRT__COMPACT asks for it only for any. */
+typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
+/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
+   low unless it is above `below`, else 0. */
+typedef struct MIRT__K(bend) {
+    MIRT__VEC low, high, below;
+    mirt_activation_kind kind;
+    MIRT__K(how) how;
+} MIRT__K(bend);
+MIRT__INLINE MIRT__K(how) MIRT__K(how_of)(mirt_activation_kind kind) {
+    if (kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6) return MIRT__K(by_clipping);
+    return kind == MIRT_SILU ? MIRT__K(by_silu) : MIRT__K(by_any);
+}
+MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
+    const bool relu = kind == MIRT_RELU || kind == MIRT_RELU6;
+    MIRT__K(bend) b;
+    b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
+    b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.kind = kind;
+    b.how = MIRT__K(how_of)(kind);
+    return b;
+}
+#define MIRT__LAYER_SCALE(kind) ((kind) == MIRT_LEAKY_RELU ? 0.2f : 1.0f)
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
 static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
-/* Of a layer; where the loop is for any, the activation is `actual`. */
-MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
+    x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+/* g times the slope at u; of what is not clipped alone only for `how` any. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (b->kind == MIRT_LINEAR) return g;
+    return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
+#undef MIRT__LAYER_SCALE
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
-MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
-    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
-    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+/* `whole` vectors, or `n` lanes. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
     return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
-    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bool whole) {
+    if (whole) MIRT__K(store)(p, x);
+    else MIRT__K(store_some)(p, x, n);
+}
+/* Elements from number `at` on of floats or of numbers of bfloat16. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
+    const uint16_t *halves = (const uint16_t *)p + at;
+    if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
+    return MIRT__K(load_part)((const float *)p + at, n, whole);
+}
+MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half, int64_t n, const bool whole) {
+    uint16_t *halves = (uint16_t *)p + at;
+    if (half && whole) MIRT__K(store_half)(halves, x);
+    else if (half) MIRT__K(store_half_some)(halves, x, n);
+    else MIRT__K(store_part)((float *)p + at, x, n, whole);
+}
+
+/* Columns of a normalization. */
+typedef struct MIRT__K(norm) {
+    MIRT__VEC mean, factor, offset;
+} MIRT__K(norm);
+MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+    MIRT__K(norm) u;
+    u.mean = MIRT__K(load_part)(mean, n, whole);
+    u.factor = MIRT__K(load_part)(factor, n, whole);
+    u.offset = MIRT__K(load_part)(offset, n, whole);
+    return u;
+}
+MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
 /* Numbers of any dtype, with the affine function of the reader. */
-#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
-    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
-        const int64_t n = count - i; \
-        const type *from = (const type *)reader->data + at + i; \
-        MIRT__VEC x; \
-        if (n < MIRT__LANES) load_tail \
-        else x = load_whole(from); \
-        if (affine) x = MIRT__K(fma)(x, scale, offset); \
-        MIRT__K(store_up_to)(to + i, x, n); \
-    } \
-    break;
-#define MIRT__READ_SOME(type, load_whole) \
-    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
-    switch ((int)reader->dtype) {
-    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
-    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
-    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
-    default:
-        if (!affine) {
-            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
-            break;
+    const int dtype = (int)reader->dtype;
+    const size_t size = mirt__dtype_size(reader->dtype);
+    const char *from = (const char *)reader->data + (size_t)at * size;
+    char some[MIRT__LANES * sizeof(float)];
+    if (dtype == MIRT_FLOAT32 && !affine) {
+        memcpy(to, from, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES, from += MIRT__LANES * size) {
+        const int64_t n = count - i;
+        if (n < MIRT__LANES) {
+            memset(some, 0, sizeof some);
+            memcpy(some, from, (size_t)n * size);
+            from = some;
         }
-        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+        const void *place = from;
+        MIRT__VEC x;
+        if (dtype == MIRT__BFLOAT16) x = MIRT__K(load_half)((const uint16_t *)place);
+        else if (dtype == MIRT_UINT8) x = MIRT__K(from_u8)((const uint8_t *)place);
+        else if (dtype == MIRT_INT32) x = MIRT__K(from_i32)((const int32_t *)place);
+        else x = MIRT__K(load)((const float *)place);
+        if (affine) x = MIRT__K(fma)(x, scale, offset);
+        MIRT__K(store_up_to)(to + i, x, n);
     }
 }
-#undef MIRT__READ_PLAIN
-#undef MIRT__READ_SOME
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* Four pixels side by side have one vector of each column's numbers. */
-#define MIRT__FOUR_PIXELS(read_vector) \
-    for (; p + 4 <= s->pixels; p += 4) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
-    } \
-    for (; p < s->pixels; p++) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) \
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *x = from->from.data;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
+        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
     }
-#define MIRT__STORE_PIXEL(i, y) \
-    if (whole) MIRT__K(store)(to + i * s->row, y); \
-    else MIRT__K(store_some)(to + i * s->row, y, n);
-
-#define MIRT__READ_NORM(i) { \
-        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
-        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+}
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *dy = from->from.data, *z = from->from.back->z;
+    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
+    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
+        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
+        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
+        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
     }
-MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *x = source->from.data;
-    const mirt_activation_kind actual = source->from.norm->activation;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
 }
-MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_NORM
-
-#define MIRT__READ_BACK(i) { \
-        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
-        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
-        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
-        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
-    }
-MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *dy = source->from.data, *z = source->from.back->z;
-    const mirt_activation_kind actual = source->from.back->norm.activation;
-    const bool sums = source->less != NULL;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
-}
-MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_BACK
-#undef MIRT__FOUR_PIXELS
-#undef MIRT__STORE_PIXEL
-
-#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
-#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
-static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+#define MIRT__READ_COLUMNS(read, how) \
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
+static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
-    if (reader->dtype == MIRT__BFLOAT16) {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
+    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    int64_t j = 0;
+    if (reader->back) {
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
+        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
     } else {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
+        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
+        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_FLOATS
-#undef MIRT__READ_HALVES
-/* The slope is mostly taken already where dy was made. */
-static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
-    const mirt__reader *reader = &s->source->from;
-    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
-    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
-    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
-    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
-    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
-}
+#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
-    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const int64_t image = pixel / reader->gate_pixels;
+    int64_t left = (image + 1) * reader->gate_pixels - pixel;
     const float *gate = reader->gate + image * reader->channels + channel;
     float *to = s->to;
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
@@ -9056,16 +9036,14 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     }
 }
 
-#define MIRT__GATED 4096 /* floats that are read before they are gated */
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
     if (!reader->norm && !reader->gate && !reader->back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c;
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
     const bool pixels = channel == 0 && count % c == 0;
-    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
     mirt__source moved = *source;
     MIRT__K(strip) s;
     s.source = &moved;
@@ -9080,19 +9058,17 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
             moved.part += channel;
         }
     }
-    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+    for (int64_t left = pixels ? count / c : 1; left > 0; left -= s.pixels) {
         s.pixels = left < most ? left : most;
         s.to = to;
         s.at = at;
-        if (reader->back) MIRT__K(read_back)(&s);
-        else if (reader->norm) MIRT__K(read_norm)(&s);
-        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
         at += s.pixels * c;
     }
 }
-#undef MIRT__GATED
 
 /* x times the derivative of an activation that made `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
@@ -9107,112 +9083,88 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
-   or backward of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
-    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
-}
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const mirt_activation_kind kind, const bool whole) {
+                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                         const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
-    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
-    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const mirt_activation_kind mask_activation = e->mask_activation;
+    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
     const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
-    MIRT__VEC shift = zero, first = zero, second = zero;
-    float *y = (float *)f->y + j, *sum = f->sum + j;
-    uint16_t *y_half = (uint16_t *)f->y + j;
-    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
-    if (norm) {
-        mean = MIRT__K(load_column)(f->mean + j, n, whole);
-        factor = MIRT__K(load_column)(f->factor + j, n, whole);
-        offset = MIRT__K(load_column)(f->offset + j, n, whole);
-    }
-    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
-    if (slope) {
-        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
-        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
-    }
-    if (sums != MIRT__SUMS_NONE && !fresh) {
-        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
-        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
-        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    MIRT__K(norm) u = {zero, zero, zero}, v = u;
+    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
+    float *sum = f->sum + j;
+    void *y = f->y;
+    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((gradient || moments) && !fresh) {
+        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
+        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
+        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
         if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
-        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (norm) x = MIRT__K(normed)(x, &u);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
+        if (forward) x = MIRT__K(activate)(x, &bend, how);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
         if (gradient) {
             first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
-        } else if (sums == MIRT__SUMS_MOMENTS) {
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
+        } else if (moments) {
             if (i == 0 && fresh) shift = x;
             const MIRT__VEC d = MIRT__K(sub)(x, shift);
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
-        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
-        else if (whole) MIRT__K(store)(y + at[i], x);
-        else MIRT__K(store_some)(y + at[i], x, n);
+        MIRT__K(store_as)(y, place, x, half, n, whole);
     }
-    if (sums == MIRT__SUMS_NONE) return;
-    if (!gradient) {
-        MIRT__K(store_up_to)(sum, shift, n);
-        sum += f->sum_row;
-    }
-    MIRT__K(store_up_to)(sum, first, n);
-    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
-}
-MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
-                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
-    }
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
+    if (!moments && !gradient) return;
+    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
+    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
 }
 
-#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
-#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
-#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+    }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
-    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
-        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
-    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
-        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
-    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
-        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
-    } else if (e->sums == MIRT__SUMS_NONE) {
-        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
-    } else if (e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
-    } else {
-        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    int64_t j = 0;
+    if (rows < 1) return;
+    if (MIRT__COMPACT) {
+        /* all by the last loop */
+    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
+    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
 }
-#undef MIRT__FINISH_FORWARD
-#undef MIRT__FINISH_SLOPE
-#undef MIRT__FINISH_ANY
+#undef MIRT__FINISH_COLUMNS
 
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
@@ -9622,8 +9574,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__ANY
-#undef MIRT__FOR_KIND
+#undef MIRT__COMPACT
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -9654,6 +9605,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__VECTORS 4
 #define MIRT__POOL_VECTORS 2
 #define MIRT__TRANSPOSE 4
+#define MIRT__COMPACT 0
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
 typedef float32x4_t mirt__vector_neon;
@@ -9686,6 +9638,7 @@ MIRT__INLINE float32x4_t mirt__select_neon(uint32x4_t mask, float32x4_t yes, flo
 }
 /* Not vmaxq: equal values, NaN and -0 come out as on x86. */
 MIRT__INLINE float32x4_t mirt__max_neon(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+MIRT__INLINE float32x4_t mirt__min_neon(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 MIRT__INLINE float32x4_t mirt__relu_neon(float32x4_t x) {
     return vbslq_f32(vcltq_f32(x, vdupq_n_f32(0.0f)), vdupq_n_f32(0.0f), x);
 }
@@ -9958,18 +9911,13 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
-/* x, at most `most`. */
-MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
-    const MIRT__VEC limit = MIRT__K(set)(most);
-    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
-}
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f);
     return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
     const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
     return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
 }
@@ -9988,7 +9936,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
     const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
@@ -10004,7 +9952,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
 /* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
@@ -10013,7 +9961,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     MIRT__VEC bell;
     switch (kind) {
     case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
@@ -10057,175 +10005,182 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     }
 }
 
-/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
-#define MIRT__ANY MIRT__ACTIVATION_COUNT
-#define MIRT__FOR_KIND(kind, call) \
-    switch (kind) { \
-    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
-    case MIRT_RELU: call(MIRT_RELU); break; \
-    case MIRT_RELU6: call(MIRT_RELU6); break; \
-    case MIRT_SILU: call(MIRT_SILU); break; \
-    default: call(MIRT__ANY); break; \
-    }
+/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
+   MIRT__COMPACT asks for it only for any. */
+typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
+/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
+   low unless it is above `below`, else 0. */
+typedef struct MIRT__K(bend) {
+    MIRT__VEC low, high, below;
+    mirt_activation_kind kind;
+    MIRT__K(how) how;
+} MIRT__K(bend);
+MIRT__INLINE MIRT__K(how) MIRT__K(how_of)(mirt_activation_kind kind) {
+    if (kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6) return MIRT__K(by_clipping);
+    return kind == MIRT_SILU ? MIRT__K(by_silu) : MIRT__K(by_any);
+}
+MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
+    const bool relu = kind == MIRT_RELU || kind == MIRT_RELU6;
+    MIRT__K(bend) b;
+    b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
+    b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.kind = kind;
+    b.how = MIRT__K(how_of)(kind);
+    return b;
+}
+#define MIRT__LAYER_SCALE(kind) ((kind) == MIRT_LEAKY_RELU ? 0.2f : 1.0f)
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
 static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
-/* Of a layer; where the loop is for any, the activation is `actual`. */
-MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
+    x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+/* g times the slope at u; of what is not clipped alone only for `how` any. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (b->kind == MIRT_LINEAR) return g;
+    return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
+#undef MIRT__LAYER_SCALE
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
-MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
-    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
-    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+/* `whole` vectors, or `n` lanes. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
     return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
-    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bool whole) {
+    if (whole) MIRT__K(store)(p, x);
+    else MIRT__K(store_some)(p, x, n);
+}
+/* Elements from number `at` on of floats or of numbers of bfloat16. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
+    const uint16_t *halves = (const uint16_t *)p + at;
+    if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
+    return MIRT__K(load_part)((const float *)p + at, n, whole);
+}
+MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half, int64_t n, const bool whole) {
+    uint16_t *halves = (uint16_t *)p + at;
+    if (half && whole) MIRT__K(store_half)(halves, x);
+    else if (half) MIRT__K(store_half_some)(halves, x, n);
+    else MIRT__K(store_part)((float *)p + at, x, n, whole);
+}
+
+/* Columns of a normalization. */
+typedef struct MIRT__K(norm) {
+    MIRT__VEC mean, factor, offset;
+} MIRT__K(norm);
+MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+    MIRT__K(norm) u;
+    u.mean = MIRT__K(load_part)(mean, n, whole);
+    u.factor = MIRT__K(load_part)(factor, n, whole);
+    u.offset = MIRT__K(load_part)(offset, n, whole);
+    return u;
+}
+MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
 /* Numbers of any dtype, with the affine function of the reader. */
-#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
-    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
-        const int64_t n = count - i; \
-        const type *from = (const type *)reader->data + at + i; \
-        MIRT__VEC x; \
-        if (n < MIRT__LANES) load_tail \
-        else x = load_whole(from); \
-        if (affine) x = MIRT__K(fma)(x, scale, offset); \
-        MIRT__K(store_up_to)(to + i, x, n); \
-    } \
-    break;
-#define MIRT__READ_SOME(type, load_whole) \
-    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
-    switch ((int)reader->dtype) {
-    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
-    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
-    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
-    default:
-        if (!affine) {
-            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
-            break;
+    const int dtype = (int)reader->dtype;
+    const size_t size = mirt__dtype_size(reader->dtype);
+    const char *from = (const char *)reader->data + (size_t)at * size;
+    char some[MIRT__LANES * sizeof(float)];
+    if (dtype == MIRT_FLOAT32 && !affine) {
+        memcpy(to, from, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES, from += MIRT__LANES * size) {
+        const int64_t n = count - i;
+        if (n < MIRT__LANES) {
+            memset(some, 0, sizeof some);
+            memcpy(some, from, (size_t)n * size);
+            from = some;
         }
-        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+        const void *place = from;
+        MIRT__VEC x;
+        if (dtype == MIRT__BFLOAT16) x = MIRT__K(load_half)((const uint16_t *)place);
+        else if (dtype == MIRT_UINT8) x = MIRT__K(from_u8)((const uint8_t *)place);
+        else if (dtype == MIRT_INT32) x = MIRT__K(from_i32)((const int32_t *)place);
+        else x = MIRT__K(load)((const float *)place);
+        if (affine) x = MIRT__K(fma)(x, scale, offset);
+        MIRT__K(store_up_to)(to + i, x, n);
     }
 }
-#undef MIRT__READ_PLAIN
-#undef MIRT__READ_SOME
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* Four pixels side by side have one vector of each column's numbers. */
-#define MIRT__FOUR_PIXELS(read_vector) \
-    for (; p + 4 <= s->pixels; p += 4) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
-    } \
-    for (; p < s->pixels; p++) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) \
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *x = from->from.data;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
+        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
     }
-#define MIRT__STORE_PIXEL(i, y) \
-    if (whole) MIRT__K(store)(to + i * s->row, y); \
-    else MIRT__K(store_some)(to + i * s->row, y, n);
-
-#define MIRT__READ_NORM(i) { \
-        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
-        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+}
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *dy = from->from.data, *z = from->from.back->z;
+    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
+    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
+        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
+        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
+        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
     }
-MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *x = source->from.data;
-    const mirt_activation_kind actual = source->from.norm->activation;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
 }
-MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_NORM
-
-#define MIRT__READ_BACK(i) { \
-        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
-        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
-        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
-        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
-    }
-MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *dy = source->from.data, *z = source->from.back->z;
-    const mirt_activation_kind actual = source->from.back->norm.activation;
-    const bool sums = source->less != NULL;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
-}
-MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_BACK
-#undef MIRT__FOUR_PIXELS
-#undef MIRT__STORE_PIXEL
-
-#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
-#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
-static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+#define MIRT__READ_COLUMNS(read, how) \
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
+static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
-    if (reader->dtype == MIRT__BFLOAT16) {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
+    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    int64_t j = 0;
+    if (reader->back) {
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
+        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
     } else {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
+        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
+        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_FLOATS
-#undef MIRT__READ_HALVES
-/* The slope is mostly taken already where dy was made. */
-static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
-    const mirt__reader *reader = &s->source->from;
-    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
-    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
-    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
-    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
-    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
-}
+#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
-    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const int64_t image = pixel / reader->gate_pixels;
+    int64_t left = (image + 1) * reader->gate_pixels - pixel;
     const float *gate = reader->gate + image * reader->channels + channel;
     float *to = s->to;
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
@@ -10240,16 +10195,14 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     }
 }
 
-#define MIRT__GATED 4096 /* floats that are read before they are gated */
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
     if (!reader->norm && !reader->gate && !reader->back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c;
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
     const bool pixels = channel == 0 && count % c == 0;
-    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
     mirt__source moved = *source;
     MIRT__K(strip) s;
     s.source = &moved;
@@ -10264,19 +10217,17 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
             moved.part += channel;
         }
     }
-    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+    for (int64_t left = pixels ? count / c : 1; left > 0; left -= s.pixels) {
         s.pixels = left < most ? left : most;
         s.to = to;
         s.at = at;
-        if (reader->back) MIRT__K(read_back)(&s);
-        else if (reader->norm) MIRT__K(read_norm)(&s);
-        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
         at += s.pixels * c;
     }
 }
-#undef MIRT__GATED
 
 /* x times the derivative of an activation that made `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
@@ -10291,112 +10242,88 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
-   or backward of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
-    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
-}
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const mirt_activation_kind kind, const bool whole) {
+                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                         const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
-    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
-    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const mirt_activation_kind mask_activation = e->mask_activation;
+    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
     const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
-    MIRT__VEC shift = zero, first = zero, second = zero;
-    float *y = (float *)f->y + j, *sum = f->sum + j;
-    uint16_t *y_half = (uint16_t *)f->y + j;
-    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
-    if (norm) {
-        mean = MIRT__K(load_column)(f->mean + j, n, whole);
-        factor = MIRT__K(load_column)(f->factor + j, n, whole);
-        offset = MIRT__K(load_column)(f->offset + j, n, whole);
-    }
-    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
-    if (slope) {
-        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
-        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
-    }
-    if (sums != MIRT__SUMS_NONE && !fresh) {
-        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
-        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
-        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    MIRT__K(norm) u = {zero, zero, zero}, v = u;
+    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
+    float *sum = f->sum + j;
+    void *y = f->y;
+    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((gradient || moments) && !fresh) {
+        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
+        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
+        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
         if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
-        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (norm) x = MIRT__K(normed)(x, &u);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
+        if (forward) x = MIRT__K(activate)(x, &bend, how);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
         if (gradient) {
             first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
-        } else if (sums == MIRT__SUMS_MOMENTS) {
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
+        } else if (moments) {
             if (i == 0 && fresh) shift = x;
             const MIRT__VEC d = MIRT__K(sub)(x, shift);
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
-        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
-        else if (whole) MIRT__K(store)(y + at[i], x);
-        else MIRT__K(store_some)(y + at[i], x, n);
+        MIRT__K(store_as)(y, place, x, half, n, whole);
     }
-    if (sums == MIRT__SUMS_NONE) return;
-    if (!gradient) {
-        MIRT__K(store_up_to)(sum, shift, n);
-        sum += f->sum_row;
-    }
-    MIRT__K(store_up_to)(sum, first, n);
-    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
-}
-MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
-                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
-    }
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
+    if (!moments && !gradient) return;
+    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
+    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
 }
 
-#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
-#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
-#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+    }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
-    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
-        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
-    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
-        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
-    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
-        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
-    } else if (e->sums == MIRT__SUMS_NONE) {
-        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
-    } else if (e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
-    } else {
-        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    int64_t j = 0;
+    if (rows < 1) return;
+    if (MIRT__COMPACT) {
+        /* all by the last loop */
+    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
+    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
 }
-#undef MIRT__FINISH_FORWARD
-#undef MIRT__FINISH_SLOPE
-#undef MIRT__FINISH_ANY
+#undef MIRT__FINISH_COLUMNS
 
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
@@ -10806,8 +10733,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__ANY
-#undef MIRT__FOR_KIND
+#undef MIRT__COMPACT
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -10829,6 +10755,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__VECTORS 2
 #define MIRT__POOL_VECTORS 2
 #define MIRT__TRANSPOSE 4
+#define MIRT__COMPACT 1
 #define MIRT__INLINE static inline __attribute__((always_inline))
 
 typedef float mirt__vector_plain __attribute__((vector_size(16)));
@@ -10878,6 +10805,9 @@ MIRT__INLINE mirt__vector_plain mirt__select_plain(mirt__mask_plain mask, mirt__
 }
 MIRT__INLINE mirt__vector_plain mirt__max_plain(mirt__vector_plain a, mirt__vector_plain b) {
     return mirt__select_plain((mirt__mask_plain)(a > b), a, b);
+}
+MIRT__INLINE mirt__vector_plain mirt__min_plain(mirt__vector_plain a, mirt__vector_plain b) {
+    return mirt__select_plain((mirt__mask_plain)(a < b), a, b);
 }
 MIRT__INLINE mirt__vector_plain mirt__relu_plain(mirt__vector_plain x) {
     return (mirt__vector_plain)(~(mirt__mask_plain)(x < mirt__zero_plain()) & (mirt__mask_plain)x);
@@ -11152,18 +11082,13 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f), q = MIRT__K(exp_parts)(MIRT__K(max)(MIRT__K(set)(-30.0f), x), &n), s = MIRT__K(raise)(one, n);
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
-/* x, at most `most`. */
-MIRT__INLINE MIRT__VEC MIRT__K(up_to)(MIRT__VEC x, float most) {
-    const MIRT__VEC limit = MIRT__K(set)(most);
-    return MIRT__K(select)(MIRT__K(greater)(x, limit), limit, x);
-}
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     const MIRT__VEC one = MIRT__K(set)(1.0f);
     return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 20.0f), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
     const MIRT__VEC y = MIRT__K(div)(e, MIRT__K(add)(e, MIRT__K(set)(2.0f))), zero = MIRT__K(zero)();
     return MIRT__K(select)(MIRT__K(greater)(zero, x), MIRT__K(sub)(zero, y), y);
 }
@@ -11182,7 +11107,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(softplus)(MIRT__VEC x) {
 /* The standard normal distribution's probability of less than x, and *bell = exp(-x^2 / 2). The tail beyond a is
    exp(-a^2 / 2) times a polynomial in (a - 3) / (a + 3). */
 MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
-    const MIRT__VEC a = MIRT__K(up_to)(MIRT__K(abs)(x), 15.0f), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
+    const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(15.0f), MIRT__K(abs)(x)), half = MIRT__K(set)(-0.5f), three = MIRT__K(set)(3.0f);
     const MIRT__VEC square = MIRT__K(mul)(a, a), rest = MIRT__K(fma)(a, a, MIRT__K(sub)(MIRT__K(zero)(), square));
     const MIRT__VEC e = MIRT__K(exp)(MIRT__K(mul)(half, square)), u = MIRT__K(div)(MIRT__K(sub)(a, three), MIRT__K(add)(a, three));
     *bell = MIRT__K(fma)(e, MIRT__K(mul)(half, rest), e);
@@ -11198,7 +11123,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normal)(MIRT__VEC x, MIRT__VEC *bell) {
     return MIRT__K(select)(MIRT__K(greater)(x, MIRT__K(zero)()), MIRT__K(sub)(MIRT__K(set)(1.0f), y), y);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
-    return MIRT__K(div)(MIRT__K(up_to)(MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f))), 6.0f), MIRT__K(set)(6.0f));
+    return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
 /* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
@@ -11207,7 +11132,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     MIRT__VEC bell;
     switch (kind) {
     case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(up_to)(MIRT__K(relu)(x), 6.0f);
+    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
@@ -11251,175 +11176,182 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     }
 }
 
-/* Loops are written for the most frequent activations, a constant `kind`, and once for all others, kind MIRT__ANY: */
-#define MIRT__ANY MIRT__ACTIVATION_COUNT
-#define MIRT__FOR_KIND(kind, call) \
-    switch (kind) { \
-    case MIRT_LINEAR: call(MIRT_LINEAR); break; \
-    case MIRT_RELU: call(MIRT_RELU); break; \
-    case MIRT_RELU6: call(MIRT_RELU6); break; \
-    case MIRT_SILU: call(MIRT_SILU); break; \
-    default: call(MIRT__ANY); break; \
-    }
+/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
+   MIRT__COMPACT asks for it only for any. */
+typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
+/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
+   low unless it is above `below`, else 0. */
+typedef struct MIRT__K(bend) {
+    MIRT__VEC low, high, below;
+    mirt_activation_kind kind;
+    MIRT__K(how) how;
+} MIRT__K(bend);
+MIRT__INLINE MIRT__K(how) MIRT__K(how_of)(mirt_activation_kind kind) {
+    if (kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6) return MIRT__K(by_clipping);
+    return kind == MIRT_SILU ? MIRT__K(by_silu) : MIRT__K(by_any);
+}
+MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
+    const bool relu = kind == MIRT_RELU || kind == MIRT_RELU6;
+    MIRT__K(bend) b;
+    b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
+    b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.kind = kind;
+    b.how = MIRT__K(how_of)(kind);
+    return b;
+}
+#define MIRT__LAYER_SCALE(kind) ((kind) == MIRT_LEAKY_RELU ? 0.2f : 1.0f)
 static __attribute__((noinline)) MIRT__VEC MIRT__K(activate_any)(MIRT__VEC x, mirt_activation_kind kind, float scale) {
     return MIRT__K(activate_by)(x, kind, MIRT__K(set)(scale));
 }
 static __attribute__((noinline)) MIRT__VEC MIRT__K(slope_any)(MIRT__VEC g, MIRT__VEC u, mirt_activation_kind kind, float scale) {
     return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(scale));
 }
-/* Of a layer; where the loop is for any, the activation is `actual`. */
-MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(activate_any)(x, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(activate_by)(x, kind, MIRT__K(set)(1.0f));
+MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    if (how == MIRT__K(by_silu)) return MIRT__K(activate_by)(x, MIRT_SILU, x);
+    x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
+    return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, mirt_activation_kind actual) {
-    if (kind == MIRT__ANY) return MIRT__K(slope_any)(g, u, actual, actual == MIRT_LEAKY_RELU ? 0.2f : 1.0f);
-    return MIRT__K(slope_by)(g, u, kind, MIRT__K(set)(1.0f));
+/* g times the slope at u; of what is not clipped alone only for `how` any. */
+MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
+    if (b->kind == MIRT_LINEAR) return g;
+    return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
+#undef MIRT__LAYER_SCALE
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
-MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, int64_t n, const bool half, const bool whole) {
-    if (half) return whole ? MIRT__K(load_half)((const uint16_t *)p + at) : MIRT__K(load_half_some)((const uint16_t *)p + at, n);
-    return whole ? MIRT__K(load)((const float *)p + at) : MIRT__K(load_some)((const float *)p + at, n);
-}
-MIRT__INLINE MIRT__VEC MIRT__K(load_column)(const float *p, int64_t n, const bool whole) {
+/* `whole` vectors, or `n` lanes. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
     return whole ? MIRT__K(load)(p) : MIRT__K(load_some)(p, n);
 }
-MIRT__INLINE MIRT__VEC MIRT__K(scaled)(MIRT__VEC x, MIRT__VEC mean, MIRT__VEC factor, MIRT__VEC offset) {
-    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, mean), factor), offset);
+MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bool whole) {
+    if (whole) MIRT__K(store)(p, x);
+    else MIRT__K(store_some)(p, x, n);
+}
+/* Elements from number `at` on of floats or of numbers of bfloat16. */
+MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
+    const uint16_t *halves = (const uint16_t *)p + at;
+    if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
+    return MIRT__K(load_part)((const float *)p + at, n, whole);
+}
+MIRT__INLINE void MIRT__K(store_as)(void *p, int64_t at, MIRT__VEC x, bool half, int64_t n, const bool whole) {
+    uint16_t *halves = (uint16_t *)p + at;
+    if (half && whole) MIRT__K(store_half)(halves, x);
+    else if (half) MIRT__K(store_half_some)(halves, x, n);
+    else MIRT__K(store_part)((float *)p + at, x, n, whole);
+}
+
+/* Columns of a normalization. */
+typedef struct MIRT__K(norm) {
+    MIRT__VEC mean, factor, offset;
+} MIRT__K(norm);
+MIRT__INLINE MIRT__K(norm) MIRT__K(norm_of)(const float *mean, const float *factor, const float *offset, int64_t n, const bool whole) {
+    MIRT__K(norm) u;
+    u.mean = MIRT__K(load_part)(mean, n, whole);
+    u.factor = MIRT__K(load_part)(factor, n, whole);
+    u.offset = MIRT__K(load_part)(offset, n, whole);
+    return u;
+}
+MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
+    return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
 /* Numbers of any dtype, with the affine function of the reader. */
-#define MIRT__READ_PLAIN(type, load_whole, load_tail) \
-    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
-        const int64_t n = count - i; \
-        const type *from = (const type *)reader->data + at + i; \
-        MIRT__VEC x; \
-        if (n < MIRT__LANES) load_tail \
-        else x = load_whole(from); \
-        if (affine) x = MIRT__K(fma)(x, scale, offset); \
-        MIRT__K(store_up_to)(to + i, x, n); \
-    } \
-    break;
-#define MIRT__READ_SOME(type, load_whole) \
-    MIRT__READ_PLAIN(type, load_whole, { type some[MIRT__LANES] = {0}; memcpy(some, from, (size_t)n * sizeof(type)); x = load_whole(some); })
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
-    switch ((int)reader->dtype) {
-    case MIRT_UINT8: MIRT__READ_SOME(uint8_t, MIRT__K(from_u8))
-    case MIRT_INT32: MIRT__READ_SOME(int32_t, MIRT__K(from_i32))
-    case MIRT__BFLOAT16: MIRT__READ_PLAIN(uint16_t, MIRT__K(load_half), x = MIRT__K(load_half_some)(from, n);)
-    default:
-        if (!affine) {
-            memcpy(to, (const float *)reader->data + at, (size_t)count * sizeof(float));
-            break;
+    const int dtype = (int)reader->dtype;
+    const size_t size = mirt__dtype_size(reader->dtype);
+    const char *from = (const char *)reader->data + (size_t)at * size;
+    char some[MIRT__LANES * sizeof(float)];
+    if (dtype == MIRT_FLOAT32 && !affine) {
+        memcpy(to, from, (size_t)count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < count; i += MIRT__LANES, from += MIRT__LANES * size) {
+        const int64_t n = count - i;
+        if (n < MIRT__LANES) {
+            memset(some, 0, sizeof some);
+            memcpy(some, from, (size_t)n * size);
+            from = some;
         }
-        MIRT__READ_PLAIN(float, MIRT__K(load), x = MIRT__K(load_some)(from, n);)
+        const void *place = from;
+        MIRT__VEC x;
+        if (dtype == MIRT__BFLOAT16) x = MIRT__K(load_half)((const uint16_t *)place);
+        else if (dtype == MIRT_UINT8) x = MIRT__K(from_u8)((const uint8_t *)place);
+        else if (dtype == MIRT_INT32) x = MIRT__K(from_i32)((const int32_t *)place);
+        else x = MIRT__K(load)((const float *)place);
+        if (affine) x = MIRT__K(fma)(x, scale, offset);
+        MIRT__K(store_up_to)(to + i, x, n);
     }
 }
-#undef MIRT__READ_PLAIN
-#undef MIRT__READ_SOME
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, channel 0 of the source. */
+/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* Four pixels side by side have one vector of each column's numbers. */
-#define MIRT__FOUR_PIXELS(read_vector) \
-    for (; p + 4 <= s->pixels; p += 4) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) read_vector(1) read_vector(2) read_vector(3) \
-    } \
-    for (; p < s->pixels; p++) { \
-        const int64_t at = s->at + p * s->row + j; \
-        float *to = s->to + p * s->row + j; \
-        read_vector(0) \
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *x = from->from.data;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
+        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
     }
-#define MIRT__STORE_PIXEL(i, y) \
-    if (whole) MIRT__K(store)(to + i * s->row, y); \
-    else MIRT__K(store_some)(to + i * s->row, y, n);
-
-#define MIRT__READ_NORM(i) { \
-        const MIRT__VEC u = MIRT__K(scaled)(MIRT__K(load_as)(x, at + i * s->row, n, half, whole), mean, factor, offset); \
-        MIRT__STORE_PIXEL(i, MIRT__K(activate)(u, kind, actual)) \
+}
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+    const mirt__source *from = s->source;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
+    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const void *dy = from->from.data, *z = from->from.back->z;
+    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
+    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
+    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
+    const int64_t row = s->row, pixels = s->pixels;
+    int64_t at = s->at + j;
+    float *to = s->to + j;
+    for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
+        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
+        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
+        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
+        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
     }
-MIRT__INLINE void MIRT__K(read_norm_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *x = source->from.data;
-    const mirt_activation_kind actual = source->from.norm->activation;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_NORM)
 }
-MIRT__INLINE void MIRT__K(read_norm_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_norm_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_norm_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_NORM
-
-#define MIRT__READ_BACK(i) { \
-        const MIRT__VEC from = MIRT__K(load_as)(z, at + i * s->row, n, half, whole); \
-        MIRT__VEC g = MIRT__K(load_as)(dy, at + i * s->row, n, half, whole); \
-        g = MIRT__K(slope)(g, MIRT__K(scaled)(from, mean, factor, offset), kind, actual); \
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(MIRT__K(sub)(from, mean), part)); \
-        MIRT__STORE_PIXEL(i, MIRT__K(mul)(g, factor)) \
-    }
-MIRT__INLINE void MIRT__K(read_back_vector)(const MIRT__K(strip) *s, int64_t j, int64_t n, const bool half, const mirt_activation_kind kind,
-                                            const bool whole) {
-    const mirt__source *source = s->source;
-    const void *dy = source->from.data, *z = source->from.back->z;
-    const mirt_activation_kind actual = source->from.back->norm.activation;
-    const bool sums = source->less != NULL;
-    const MIRT__VEC mean = MIRT__K(load_column)(source->mean + j, n, whole), factor = MIRT__K(load_column)(source->factor + j, n, whole);
-    const MIRT__VEC offset = MIRT__K(load_column)(source->offset + j, n, whole);
-    const MIRT__VEC less = sums ? MIRT__K(load_column)(source->less + j, n, whole) : mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_column)(source->part + j, n, whole) : mean;
-    int64_t p = 0;
-    MIRT__FOUR_PIXELS(MIRT__READ_BACK)
-}
-MIRT__INLINE void MIRT__K(read_back_of)(const MIRT__K(strip) *s, const bool half, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read_back_vector)(s, j, MIRT__LANES, half, kind, true);
-    if (j < s->columns) MIRT__K(read_back_vector)(s, j, s->columns - j, half, kind, false);
-}
-#undef MIRT__READ_BACK
-#undef MIRT__FOUR_PIXELS
-#undef MIRT__STORE_PIXEL
-
-#define MIRT__READ_FLOATS(kind) MIRT__K(read_norm_of)(s, false, kind)
-#define MIRT__READ_HALVES(kind) MIRT__K(read_norm_of)(s, true, kind)
-static void MIRT__K(read_norm)(const MIRT__K(strip) *s) {
+#define MIRT__READ_COLUMNS(read, how) \
+    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
+static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
-    if (reader->dtype == MIRT__BFLOAT16) {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_HALVES)
+    const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
+    int64_t j = 0;
+    if (reader->back) {
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
+        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
     } else {
-        MIRT__FOR_KIND(reader->norm->activation, MIRT__READ_FLOATS)
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
+        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
+        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
+        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_FLOATS
-#undef MIRT__READ_HALVES
-/* The slope is mostly taken already where dy was made. */
-static void MIRT__K(read_back)(const MIRT__K(strip) *s) {
-    const mirt__reader *reader = &s->source->from;
-    const bool half = reader->dtype == MIRT__BFLOAT16, linear = reader->back->norm.activation == MIRT_LINEAR;
-    if (half && linear) MIRT__K(read_back_of)(s, true, MIRT_LINEAR);
-    else if (half) MIRT__K(read_back_of)(s, true, MIRT__ANY);
-    else if (linear) MIRT__K(read_back_of)(s, false, MIRT_LINEAR);
-    else MIRT__K(read_back_of)(s, false, MIRT__ANY);
-}
+#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
-    int64_t image = pixel / reader->gate_pixels, left = (image + 1) * reader->gate_pixels - pixel;
+    const int64_t image = pixel / reader->gate_pixels;
+    int64_t left = (image + 1) * reader->gate_pixels - pixel;
     const float *gate = reader->gate + image * reader->channels + channel;
     float *to = s->to;
     for (int64_t p = 0; p < s->pixels; p++, to += s->row) {
@@ -11434,16 +11366,14 @@ static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t c
     }
 }
 
-#define MIRT__GATED 4096 /* floats that are read before they are gated */
 static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int64_t count) {
     const mirt__reader *reader = &source->from;
     if (!reader->norm && !reader->gate && !reader->back) {
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c;
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
     const bool pixels = channel == 0 && count % c == 0;
-    const int64_t most = reader->gate ? MIRT__GATED / c + 1 : count;
     mirt__source moved = *source;
     MIRT__K(strip) s;
     s.source = &moved;
@@ -11458,19 +11388,17 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
             moved.part += channel;
         }
     }
-    for (int64_t left = pixels ? count / c : count > 0; left > 0; left -= s.pixels) {
+    for (int64_t left = pixels ? count / c : 1; left > 0; left -= s.pixels) {
         s.pixels = left < most ? left : most;
         s.to = to;
         s.at = at;
-        if (reader->back) MIRT__K(read_back)(&s);
-        else if (reader->norm) MIRT__K(read_norm)(&s);
-        else MIRT__K(read_plain)(to, reader, at, s.pixels == 1 ? s.columns : s.pixels * c);
+        if (reader->back || reader->norm) MIRT__K(read_columns)(&s);
+        else MIRT__K(read_plain)(to, reader, at, s.pixels * s.columns);
         if (reader->gate) MIRT__K(read_gate)(&s, at / c, channel);
         to += s.pixels * c;
         at += s.pixels * c;
     }
 }
-#undef MIRT__GATED
 
 /* x times the derivative of an activation that made `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
@@ -11485,112 +11413,88 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope; `kind` is that of the activation,
-   or backward of the slope. */
-MIRT__INLINE MIRT__VEC MIRT__K(load_like)(const void *p, int64_t at, int64_t n, bool half, const bool whole) {
-    return half ? MIRT__K(load_as)(p, at, n, true, whole) : MIRT__K(load_as)(p, at, n, false, whole);
-}
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const mirt_activation_kind kind, const bool whole) {
+                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                         const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const mirt_activation_kind activation = forward ? e->activation : MIRT_LINEAR, mask_activation = e->mask_activation;
-    const mirt_activation_kind slope_activation = backward && e->slope ? e->slope->activation : MIRT_LINEAR;
-    const bool slope = slope_activation != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT;
+    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    const mirt_activation_kind mask_activation = e->mask_activation;
+    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
     const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__VEC beta = zero, mean = zero, factor = zero, offset = zero, slope_mean = zero, slope_factor = zero, slope_offset = zero;
-    MIRT__VEC shift = zero, first = zero, second = zero;
-    float *y = (float *)f->y + j, *sum = f->sum + j;
-    uint16_t *y_half = (uint16_t *)f->y + j;
-    if (bias) beta = MIRT__K(load_column)(f->bias + j, n, whole);
-    if (norm) {
-        mean = MIRT__K(load_column)(f->mean + j, n, whole);
-        factor = MIRT__K(load_column)(f->factor + j, n, whole);
-        offset = MIRT__K(load_column)(f->offset + j, n, whole);
-    }
-    if (slope || gradient) slope_mean = MIRT__K(load_column)(f->slope_mean + j, n, whole);
-    if (slope) {
-        slope_factor = MIRT__K(load_column)(f->slope_factor + j, n, whole);
-        slope_offset = MIRT__K(load_column)(f->slope_offset + j, n, whole);
-    }
-    if (sums != MIRT__SUMS_NONE && !fresh) {
-        if (!gradient) shift = MIRT__K(load_column)(sum, n, whole);
-        first = MIRT__K(load_column)(sum + (gradient ? 0 : 1) * f->sum_row, n, whole);
-        second = MIRT__K(load_column)(sum + (gradient ? 1 : 2) * f->sum_row, n, whole);
+    MIRT__K(norm) u = {zero, zero, zero}, v = u;
+    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
+    float *sum = f->sum + j;
+    void *y = f->y;
+    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((gradient || moments) && !fresh) {
+        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
+        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
+        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_column)(c[i] + j, n, whole), z = zero;
+        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
         if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(scaled)(x, mean, factor, offset);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_like)(add, place, n, half, whole));
-        if (forward && activation != MIRT_LINEAR) x = MIRT__K(activate)(x, backward ? MIRT__ANY : kind, activation);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_like)(mask, place, n, half, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_like)(slope_x, place, n, half, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(scaled)(z, slope_mean, slope_factor, slope_offset), kind, slope_activation);
+        if (norm) x = MIRT__K(normed)(x, &u);
+        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
+        if (forward) x = MIRT__K(activate)(x, &bend, how);
+        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
+        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
+        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
         if (gradient) {
             first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, slope_mean), second);
-        } else if (sums == MIRT__SUMS_MOMENTS) {
+            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
+        } else if (moments) {
             if (i == 0 && fresh) shift = x;
             const MIRT__VEC d = MIRT__K(sub)(x, shift);
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (half && whole) MIRT__K(store_half)(y_half + at[i], x);
-        else if (half) MIRT__K(store_half_some)(y_half + at[i], x, n);
-        else if (whole) MIRT__K(store)(y + at[i], x);
-        else MIRT__K(store_some)(y + at[i], x, n);
+        MIRT__K(store_as)(y, place, x, half, n, whole);
     }
-    if (sums == MIRT__SUMS_NONE) return;
-    if (!gradient) {
-        MIRT__K(store_up_to)(sum, shift, n);
-        sum += f->sum_row;
-    }
-    MIRT__K(store_up_to)(sum, first, n);
-    MIRT__K(store_up_to)(sum + f->sum_row, second, n);
-}
-MIRT__INLINE void MIRT__K(finish_of)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns,
-                                     const bool forward, const bool backward, const mirt__column_sums sums, const mirt_activation_kind kind) {
-    int64_t j = 0;
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) {
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, kind, true);
-    }
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, forward, backward, sums, kind, false);
+    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
+    if (!moments && !gradient) return;
+    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
+    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
 }
 
-#define MIRT__FINISH_FORWARD(kind) MIRT__K(finish_of)(f, c, at, rows, columns, true, false, MIRT__SUMS_NONE, kind)
-#define MIRT__FINISH_SLOPE(kind) MIRT__K(finish_of)(f, c, at, rows, columns, false, true, MIRT__SUMS_GRADIENT, kind)
-#define MIRT__FINISH_ANY(sums) MIRT__K(finish_of)(f, c, at, rows, columns, true, true, sums, MIRT__ANY)
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+    }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
+    const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
-    if (e->sums == MIRT__SUMS_MOMENTS && !forward && !backward) {
-        MIRT__K(finish_of)(f, c, at, rows, columns, false, false, MIRT__SUMS_MOMENTS, MIRT_LINEAR);
-    } else if (e->sums == MIRT__SUMS_GRADIENT && !forward) {
-        MIRT__FOR_KIND(e->slope->activation, MIRT__FINISH_SLOPE)
-    } else if (e->sums == MIRT__SUMS_NONE && !backward) {
-        MIRT__FOR_KIND(e->activation, MIRT__FINISH_FORWARD)
-    } else if (e->sums == MIRT__SUMS_NONE) {
-        MIRT__FINISH_ANY(MIRT__SUMS_NONE);
-    } else if (e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_ANY(MIRT__SUMS_MOMENTS);
-    } else {
-        MIRT__FINISH_ANY(MIRT__SUMS_GRADIENT);
+    int64_t j = 0;
+    if (rows < 1) return;
+    if (MIRT__COMPACT) {
+        /* all by the last loop */
+    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
+    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
 }
-#undef MIRT__FINISH_FORWARD
-#undef MIRT__FINISH_SLOPE
-#undef MIRT__FINISH_ANY
+#undef MIRT__FINISH_COLUMNS
 
 MIRT__INLINE MIRT__VEC MIRT__K(finish_vector)(MIRT__VEC x, MIRT__VEC bias, MIRT__VEC mask, const mirt__epilogue *epilogue,
                                               bool with_bias, bool with_mask) {
     if (with_bias) x = MIRT__K(add)(x, bias);
     if (epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) x = MIRT__K(relu)(x);
-    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(up_to)(x, 6.0f);
+    if (epilogue->activation == MIRT_RELU6) x = MIRT__K(min)(MIRT__K(set)(6.0f), x);
     return with_mask ? MIRT__K(masked)(x, mask, epilogue->mask_activation) : x;
 }
 
@@ -12000,8 +11904,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__WORDS
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
-#undef MIRT__ANY
-#undef MIRT__FOR_KIND
+#undef MIRT__COMPACT
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
