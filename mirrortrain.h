@@ -17263,6 +17263,8 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
+/* What was fused into a node, and what it computes while reading: "  reads bn+relu6  +moments". */
+MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
 
@@ -20983,6 +20985,19 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (node->id == MIRT__OP_binary) mirt__lazy_text(node->in[0], out);
 }
 
+MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
+    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
+    if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (node->a.norm) mirt__text_add(out, "  +normalize");
+    if (node->a.residual) mirt__text_add(out, "  +add");
+    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
+    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
+    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
+    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
+    if (node->a.both) mirt__text_add(out, "  +weight gradient");
+}
+
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96];
@@ -20995,16 +21010,7 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
     if (node->out[0]->lazy) mirt__text_add(out, " never stored");
-    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
-    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
-    if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (node->a.norm) mirt__text_add(out, "  +normalize");
-    if (node->a.residual) mirt__text_add(out, "  +add");
-    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
-    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
-    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
-    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
-    if (node->a.both) mirt__text_add(out, "  +weight gradient");
+    mirt__node_notes(node, out);
     mirt__text_add(out, "\n");
 }
 
@@ -21743,7 +21749,7 @@ struct mirt_model {
     mirt_logs *history_logs;
     int history_capacity;
     bool profiled;             /* its functions have clocks */
-    double peak_flops, peak_bytes; /* a second, of the first device; 0: not measured */
+    double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     mirt__text summary, graph_text, profile_text;
 };
 
@@ -27734,6 +27740,10 @@ __attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t co
 #define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 __attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
 #undef MIRT__PEAK_FMA
+/* Sums of two products each. */
+#define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
 #elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
 #define MIRT__PEAK_NEON
 #include <arm_neon.h>
@@ -27765,49 +27775,51 @@ typedef struct mirt__peak {
     const char *kernels; /* the table these instructions are of */
     float (*chains)(int64_t count);
     int lanes;
+    float (*half)(int64_t count); /* with twice the lanes, of bfloat16; NULL: that is emulated */
 } mirt__peak;
 
 static const mirt__peak mirt__peaks[] = {
 #ifdef MIRT__PEAK_X86
-    {"avx512", mirt__peak_avx512, 16}, {"avx2", mirt__peak_avx2, 8},
+    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16}, {"avx512", mirt__peak_avx512, 16, NULL}, {"avx2", mirt__peak_avx2, 8, NULL},
 #endif
 #ifdef MIRT__PEAK_NEON
-    {"neon", mirt__peak_neon, 4},
+    {"neon", mirt__peak_neon, 4, NULL},
 #endif
-    {"plain", mirt__peak_plain, 4}
+    {"plain", mirt__peak_plain, 4, NULL}
 };
 #undef MIRT__PEAK_X86
 #undef MIRT__PEAK_NEON
 
-enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 10, MIRT__PEAK_FLOATS = 16 << 20 };
+enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 60, MIRT__PEAK_PASSES = 15, MIRT__PEAK_FLOATS = 16 << 20 };
 
 typedef struct mirt__peak_run {
-    const mirt__peak *peak;
+    float (*chains)(int64_t count);
     volatile float sink;
 } mirt__peak_run;
 
 static void mirt__peak_member(void *arg, int member) {
     mirt__peak_run *run = (mirt__peak_run *)arg;
-    float sum = run->peak->chains(MIRT__PEAK_ROUNDS);
+    float sum = run->chains(MIRT__PEAK_ROUNDS);
     if (member == 0) run->sink = sum;
 }
 
+/* The last row is for whatever has none of its own. */
+static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
+    int i = 0;
+    while (i + 1 < MIRT__COUNT(mirt__peaks) && strcmp(mirt__peaks[i].kernels, s->kernels->name) != 0) i++;
+    return &mirt__peaks[i];
+}
+
 /* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
-static double mirt__peak_flops(const mirt_strategy *s) {
+static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int lanes) {
     mirt__team *team = s->device[0].team;
     mirt__peak_run run;
     double best = 0;
-    run.peak = mirt__peaks;
-    for (int i = 0; i < MIRT__COUNT(mirt__peaks); i++) {
-        if (i + 1 == MIRT__COUNT(mirt__peaks) || strcmp(mirt__peaks[i].kernels, s->kernels->name) == 0) {
-            run.peak = &mirt__peaks[i];
-            break;
-        }
-    }
+    run.chains = chains;
     for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
         double begin = mirt__now();
         mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * run.peak->lanes * MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        double rate = 2.0 * 12 * lanes * MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
         if (rate > best) best = rate;
     }
     return best;
@@ -27823,7 +27835,7 @@ static double mirt__peak_bytes(const mirt_strategy *s) {
     memset(block, 0, 2 * bytes);
     memset(&where, 0, sizeof where);
     where.team = s->device[0].team;
-    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+    for (int i = 0; i < MIRT__PEAK_PASSES; i++) {
         double begin = mirt__now();
         s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
         double rate = 3.0 * (double)bytes / (mirt__now() - begin);
@@ -27879,7 +27891,9 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     if (bytes <= 0) return mirt_last_status();
     mirt__profile_clear(model);
     model->peak_bytes = bytes;
-    model->peak_flops = mirt__peak_flops(model->strategy);
+    const mirt__peak *peak = mirt__peak_of(model->strategy);
+    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->lanes);
+    model->peak_half = peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->lanes) : model->peak_flops;
     model->profiled = true;
     return MIRT_OK;
 }
@@ -27898,6 +27912,7 @@ typedef struct mirt__profile_row {
     const char *name;
     int count;
     double seconds, flops, bytes;
+    double least; /* seconds of the flops at their ceiling */
 } mirt__profile_row;
 
 static int mirt__profile_order(const void *a, const void *b) {
@@ -27905,12 +27920,19 @@ static int mirt__profile_order(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* What it reads and writes; a tensor without a place is never stored. */
-static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+/* What it reads, and what lazy inputs are made of; a tensor without a place is never stored. */
+static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
     double bytes = 0;
     for (int k = 0; k < node->num_in; k++) {
-        if (node->in[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->in[k], rows);
+        const mirt_tensor *t = node->in[k];
+        if (t->lazy) bytes += mirt__bytes_read(t->node, rows);
+        else if (t->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(t, rows);
     }
+    return bytes;
+}
+
+static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+    double bytes = mirt__bytes_read(node, rows);
     for (int k = 0; k < node->num_out; k++) {
         if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
     }
@@ -27948,6 +27970,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
         r->seconds = c->node[i] / steps;
         r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
         r->bytes = mirt__node_bytes(node, rows) * replays;
+        r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
         rest -= c->node[i];
     }
     const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)", "(the rest)"};
@@ -27985,7 +28008,7 @@ static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
 static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
     const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
     mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
-    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * flops / model->peak_flops);
+    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * r->least / r->seconds);
     else mirt__text_add(out, " %9s %5s", "", "");
     if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
     else mirt__text_add(out, " %8s %5s", "", "");
@@ -27999,7 +28022,9 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
         if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
         else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
         const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-22s %-28s %s\n", row[i].name, layer, what);
+        mirt__text_add(out, "  %-22s %-28s %s", row[i].name, layer, what);
+        if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
+        mirt__text_add(out, "\n");
     }
 }
 
@@ -28016,6 +28041,7 @@ static int mirt__profile_kinds(mirt__profile_row *row, int count) {
         row[k].count++;
         row[k].seconds += row[i].seconds;
         row[k].flops += row[i].flops;
+        row[k].least += row[i].least;
         row[k].bytes += row[i].bytes;
     }
     qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
@@ -28049,8 +28075,9 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;
     mirt__text_clear(out);
-    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
-                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_bytes * 1e-9);
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
+                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
+                   model->peak_bytes * 1e-9);
     bool any = false;
     for (int i = 0;; i++) {
         const mirt_function *f = mirt__profile_function(model, i, &name);

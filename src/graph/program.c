@@ -59,6 +59,19 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (node->id == MIRT__OP_binary) mirt__lazy_text(node->in[0], out);
 }
 
+MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
+    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
+    if (node->a.bias) mirt__text_add(out, "  +bias");
+    if (node->a.norm) mirt__text_add(out, "  +normalize");
+    if (node->a.residual) mirt__text_add(out, "  +add");
+    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
+    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
+    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
+    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
+    if (node->a.both) mirt__text_add(out, "  +weight gradient");
+}
+
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96];
@@ -71,16 +84,7 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
     if (node->out[0]->lazy) mirt__text_add(out, " never stored");
-    for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
-    if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
-    if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (node->a.norm) mirt__text_add(out, "  +normalize");
-    if (node->a.residual) mirt__text_add(out, "  +add");
-    if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
-    if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
-    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
-    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
-    if (node->a.both) mirt__text_add(out, "  +weight gradient");
+    mirt__node_notes(node, out);
     mirt__text_add(out, "\n");
 }
 

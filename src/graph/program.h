@@ -53,6 +53,8 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
+/* What was fused into a node, and what it computes while reading: "  reads bn+relu6  +moments". */
+MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);
 /* One line a node. */
 MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out);
 

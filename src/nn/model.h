@@ -145,7 +145,7 @@ struct mirt_model {
     mirt_logs *history_logs;
     int history_capacity;
     bool profiled;             /* its functions have clocks */
-    double peak_flops, peak_bytes; /* a second, of the first device; 0: not measured */
+    double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     mirt__text summary, graph_text, profile_text;
 };
 
