@@ -9,7 +9,8 @@
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
 # make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
-# make bench        ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
+# make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
+# make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
 # make install       the header and the program, below PREFIX
 #
@@ -119,6 +120,10 @@ build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
 	@mkdir -p build
 	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ $(LDLIBS)
 
+# MIRT_CATSDOGS_DIR and MIRT_WEIGHTS_DIR say where photographs and weights are; PARITY: some of the networks.
+parity: build/tests/parity_networks
+	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
+
 bench: build/mirrortrain
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
@@ -130,4 +135,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz bench install clean
+.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity bench install clean

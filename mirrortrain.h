@@ -778,6 +778,20 @@ typedef struct mirt_layer_norm_desc {
     const char *name;
 } mirt_layer_norm_desc;
 
+typedef struct mirt_dropout_desc {
+    float rate;
+    mirt_shape noise_shape; /* of one sample: 1 where one draw is for all elements along an axis, otherwise x's dimension.
+                               MIRT_SHAPE(1, 1, 1): whole images, which is stochastic depth. Default: a draw an element */
+    const char *name;
+} mirt_dropout_desc;
+
+#define MIRT_MAX_CHANNELS 4
+typedef struct mirt_normalization_desc {
+    float mean[MIRT_MAX_CHANNELS], variance[MIRT_MAX_CHANNELS]; /* of channels 0, 1, ...; default 0 and 1 */
+    bool reverse; /* x's channels in the other order, RGB as BGR, before all else; not in Keras */
+    const char *name;
+} mirt_normalization_desc;
+
 typedef struct mirt_relu_desc {
     float max_value;      /* 0: none */
     float negative_slope;
@@ -834,6 +848,10 @@ MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x);
    layer, row in the global batch): another mask for every sample, the same for any number of
    devices. Srivastava et al. 2014. */
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate);
+/* The same with what it may be told. Keras: Dropout(noise_shape=(None, ...)). */
+MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc);
+/* (x - mean) / sqrt(variance) by channel, of which there are at most 4. Keras: Normalization(mean, variance). */
+MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc);
 MIRT_API mirt_tensor *mirt_activation(mirt_tensor *x, mirt_activation_kind kind);
 /* Keras: ReLU, LeakyReLU, ELU, PReLU, Softmax over the last axis. The operations without _layer do the same without
    being a layer of the model. NULL desc: all defaults. */
@@ -925,6 +943,43 @@ MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
 /* A model from `model`'s inputs to other tensors of it, sharing its weights: intermediate outputs. It predicts as it is, and
    cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
+
+/* >>applications (names and defaults as in keras.applications) ---------------------------- */
+/* Threads: a model is for the one thread at a time that has its strategy. */
+
+typedef enum mirt_pooling { MIRT_POOLING_NONE = 0, MIRT_POOLING_AVG, MIRT_POOLING_MAX } mirt_pooling;
+/* Whether the network takes pixels from 0 to 255, as its first layers then make of them what its family is used to. As in
+   Keras EfficientNetV2 does by default, and MobileNetV2 and ResNet50 want it done for them (preprocess_input). */
+typedef enum mirt_preprocessing { MIRT_PREPROCESSING_DEFAULT = 0, MIRT_PREPROCESSING_ON, MIRT_PREPROCESSING_OFF } mirt_preprocessing;
+typedef enum mirt_efficientnet_v2_variant {
+    MIRT_EFFICIENTNET_V2_B0 = 0, MIRT_EFFICIENTNET_V2_B1, MIRT_EFFICIENTNET_V2_B2, MIRT_EFFICIENTNET_V2_B3,
+    MIRT_EFFICIENTNET_V2_S, MIRT_EFFICIENTNET_V2_M, MIRT_EFFICIENTNET_V2_L
+} mirt_efficientnet_v2_variant;
+
+/* All zeros: Keras's defaults, without weights. */
+typedef struct mirt_application_desc {
+    int size;             /* height and width of the images, at least 32; default 224; B1 240, B2 260, B3 300, S 384, M and L 480 */
+    float alpha;          /* width of MobileNetV2; default 1 */
+    bool no_top;          /* include_top=False: the features (rows, h, w, c), or after pooling (rows, c) */
+    int classes;          /* of the top; default 1000 */
+    mirt_pooling pooling; /* of a network without its top */
+    bool logits;          /* classifier_activation=None; otherwise the top ends with a softmax */
+    mirt_preprocessing preprocessing;
+    float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2; negative: none */
+    const char *name;     /* of the model; default Keras's: "mobilenetv2_1.00_224", "resnet50", "efficientnetv2-b0" */
+} mirt_application_desc;
+
+/* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and order.
+   desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM). Sandler et al. 2018; He et
+   al. 2016; Tan & Le 2021. */
+MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc);
+/* The same by name: "mobilenet_v2", "resnet50", "efficientnet_v2_b0" to "..._b3", "..._s", "..._m", "..._l"; and "mnist", the
+   small network of 28x28 images in the tutorials, which divides them by 255 unless it is told not to, and has 10 classes, as
+   logits. MIRT_E_NOT_FOUND with the nearest right name. */
+MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 
 /* >>training ------------------------------------------------------------------------------ */
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
@@ -1287,9 +1342,6 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
-
-/* A ready-made network, not yet compiled: "mnist". NULL with the nearest right name otherwise. */
-MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 
 #ifdef __cplusplus
 }
@@ -16984,7 +17036,7 @@ typedef struct mirt__op mirt__op;
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
     X(user) X(user_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) \
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) \
     X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
     X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
     X(all_reduce)
@@ -17401,6 +17453,10 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
+/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an element. */
+MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
+/* What that becomes in training; `a` holds rate, key and the noise's shape. */
+MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
 /* Per-sample loss [rows]. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
@@ -19367,19 +19423,30 @@ MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *
 
 /* >>section ops/dropout.c */
 
-/* a.rate, a.key. Outside of training it is left out. Its gradient is the same mask on dy. */
+/* a.rate, a.key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
+   dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
+   the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */
 
 static bool mirt__dropout_shape(mirt__node *node) {
     if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
         return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
     }
-    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+    const mirt_shape *x = &node->in[0]->shape, *noise = &node->a.shape;
+    bool fits = !noise->rank || (noise->rank == x->rank && noise->dim[0] == x->dim[0]);
+    for (int i = 1; fits && i < noise->rank; i++) fits = noise->dim[i] == 1 || noise->dim[i] == x->dim[i];
+    if (!fits) {
+        char text[96], other[96];
+        return mirt__fail(MIRT_E_SHAPE, "noise of %s for %s; its rows are those of the input, and its other dimensions either the input's or 1",
+                          mirt__shape_text(noise, text), mirt__shape_text(x, other)), false;
+    }
+    return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
 static void mirt__dropout_run(const mirt__call *call) {
+    const mirt_shape *shape = &call->node->out[0]->shape;
     mirt__dropout d;
-    d.rows = mirt__is_batched(&call->node->in[0]->shape) ? call->rows : 1;
-    d.n = mirt__shape_count(&call->node->in[0]->shape);
+    d.rows = mirt__is_batched(shape) ? call->rows : 1;
+    d.n = mirt__shape_count(shape);
     d.first_row = call->run->first_row;
     d.key = call->node->a.key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
     d.step = (uint32_t)call->run->step;
@@ -19390,23 +19457,46 @@ static void mirt__dropout_run(const mirt__call *call) {
 }
 
 static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    dx[0] = mirt__dropout_op(dy[0], node->a.rate, node->a.key);
+    dx[0] = mirt__record(node->graph, MIRT__OP_dropout, &node->a, dy, 1);
     return dx[0] != NULL;
 }
 
 static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
-    return mirt__in_training(node, mode) ? mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1) : in[0];
+    if (!mirt__in_training(node, mode)) return in[0];
+    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
 MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0, mirt__dropout_lower};
 
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
+/* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
+static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+
+static void mirt__dropout_mask_run(const mirt__call *call) {
+    mirt__call inplace = *call;
+    mirt__real *y = (mirt__real *)call->out[0];
+    const int64_t count = mirt__elements(call->node->out[0], call->rows);
+    for (int64_t i = 0; i < count; i++) y[i] = 1;
+    inplace.in[0] = call->out[0];
+    mirt__dropout_run(&inplace);
+}
+
+MIRT__TABLE mirt__op mirt__op_dropout_mask = {"dropout_mask", mirt__dropout_mask_shape, NULL, mirt__dropout_mask_run, NULL, NULL, false, 0, NULL};
+
+MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
+    mirt_tensor *rows = mirt_stop_gradient(x);
+    return rows ? mirt__binary_op(MIRT__MULTIPLY, x, mirt__record(x->node->graph, MIRT__OP_dropout_mask, a, &rows, 1)) : NULL;
+}
+
+MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
     a.rate = rate;
     a.key = key;
+    if (noise) a.shape = *noise;
     return mirt__record(x->node->graph, MIRT__OP_dropout, &a, &x, 1);
 }
+
+MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) { return mirt__dropout_noise_op(x, rate, key, NULL); }
 
 /* >>section ops/exchange.c */
 
@@ -21629,6 +21719,8 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
     MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
+    MIRT__FIELD_NOISE, /* the same, or none: null */
+    MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_DOUBLE, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_DIMS, /* mirt_shape: any */
@@ -22357,7 +22449,7 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
-    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) \
+    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
@@ -22406,7 +22498,6 @@ MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor
 
 typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
-typedef struct mirt__dropout_desc { float rate; } mirt__dropout_desc;
 typedef struct mirt__reshape_desc { mirt_shape shape; } mirt__reshape_desc;
 
 static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -22456,7 +22547,40 @@ static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void
 }
 
 static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    return mirt__dropout_op(x, ((const mirt__dropout_desc *)desc)->rate, mirt__hash(layer->name));
+    const mirt_dropout_desc *d = (const mirt_dropout_desc *)desc;
+    mirt_shape noise = d->noise_shape;
+    if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
+    if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
+        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must be that of one sample", noise.rank), (mirt_tensor *)NULL;
+    }
+    for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
+    noise.dim[0] = MIRT_ROWS;
+    noise.rank++;
+    return mirt__dropout_noise_op(x, d->rate, mirt__hash(layer->name), &noise);
+}
+
+/* A product with a small matrix: the order of the channels and their scales. */
+static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_normalization_desc *d = (mirt_normalization_desc *)desc;
+    const int64_t n = mirt__last_dim(x);
+    float matrix[MIRT_MAX_CHANNELS * MIRT_MAX_CHANNELS], offset[MIRT_MAX_CHANNELS];
+    memset(matrix, 0, sizeof matrix);
+    if (x->shape.rank < 2 || n > MIRT_MAX_CHANNELS) {
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS), (mirt_tensor *)NULL;
+    }
+    for (int64_t i = 0; i < MIRT_MAX_CHANNELS; i++) {
+        if (d->variance[i] == 0) d->variance[i] = 1;
+        if (!isfinite(d->mean[i]) || !isfinite(d->variance[i]) || !(d->variance[i] > 0)) {
+            return mirt__fail(MIRT_E_INVALID, "channel %d has mean %g and variance %g; they must be finite, and a variance positive", (int)i,
+                              (double)d->mean[i], (double)d->variance[i]), (mirt_tensor *)NULL;
+        }
+        const double deviation = fmax(sqrt((double)d->variance[i]), 1e-7);
+        if (i < n) matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / deviation);
+        offset[i] = (float)(-(double)d->mean[i] / deviation);
+    }
+    mirt__graph *graph = &layer->model->graph;
+    x = mirt__matmul_op(x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false, false);
+    return mirt__bias_add_op(x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
 }
 
 /* At most one dimension of the target is -1: what is left. */
@@ -22499,7 +22623,11 @@ static const mirt__field mirt__dense_fields[] = {MIRT__FIELD(mirt_dense_desc, "u
                                                  MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
                                                   MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
                                                   MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
-static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt__dropout_desc, "rate", FLOAT, rate)};
+static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt_dropout_desc, "rate", FLOAT, rate),
+                                                   MIRT__FIELD(mirt_dropout_desc, "noise_shape", NOISE, noise_shape)};
+static const mirt__field mirt__normalization_fields[] = {MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
+                                                         MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
+                                                         MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
 static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
 static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 
@@ -22507,7 +22635,8 @@ MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__
 MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
-MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt__dropout_desc);
+MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
+MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
 MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt__reshape_desc);
 MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt__reshape_desc);
 
@@ -22532,9 +22661,18 @@ MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc) {
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x) { return mirt__layer_on(&mirt__flatten_layer, x, NULL, NULL); }
 
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
-    mirt__dropout_desc d;
+    mirt_dropout_desc d;
+    memset(&d, 0, sizeof d);
     d.rate = rate;
-    return mirt__layer_on(&mirt__dropout_layer, x, &d, NULL);
+    return mirt_dropout_layer(x, &d);
+}
+
+MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__dropout_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__normalization_layer, x, desc, desc ? desc->name : NULL);
 }
 
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {
@@ -24164,6 +24302,17 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
+    case MIRT__FIELD_CHANNELS:
+        for (int i = 0; i < MIRT_MAX_CHANNELS; i++) {
+            mirt__text_add(out, i ? "," : "[");
+            mirt__json_write_number(out, (double)((const float *)at)[i]);
+        }
+        mirt__text_add(out, "]");
+        break;
+    case MIRT__FIELD_NOISE:
+        if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
+        else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
+        break;
     case MIRT__FIELD_SHAPE:
     case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
     case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
@@ -24349,6 +24498,17 @@ static mirt_status mirt__read_shape(const mirt__json *object, const char *key, i
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
 
+static mirt_status mirt__read_channels(const mirt__json *object, const char *key, float *out) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return mirt_last_status();
+    bool good = array->count == MIRT_MAX_CHANNELS;
+    for (int i = 0; good && i < MIRT_MAX_CHANNELS; i++) {
+        good = array->item[i]->type == MIRT__JSON_NUMBER;
+        if (good) out[i] = (float)array->item[i]->number;
+    }
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, MIRT_MAX_CHANNELS);
+}
+
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
     void *at = desc + field->offset;
     int64_t values[MIRT_MAX_RANK];
@@ -24399,6 +24559,12 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         status = mirt__read_name(config, field->name, dtypes, MIRT__DTYPE_COUNT, &index);
         if (status == MIRT_OK) *(mirt_dtype *)at = (mirt_dtype)index;
         return status;
+    case MIRT__FIELD_CHANNELS: return mirt__read_channels(config, field->name, (float *)at);
+    case MIRT__FIELD_NOISE: { /* missing in files older than the field */
+        const mirt__json *noise = mirt__json_member(config, field->name);
+        if (!noise || noise->type == MIRT__JSON_NULL) return MIRT_OK;
+        return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
+    }
     case MIRT__FIELD_SHAPE: return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
     case MIRT__FIELD_DIMS: return mirt__read_shape(config, field->name, 0, MIRT_MAX_RANK, (mirt_shape *)at);
     case MIRT__FIELD_AXES:
@@ -28705,53 +28871,475 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
     return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }
 
-/* >>section models/models.c */
+/* >>section models/models.h */
 
-/* Ready-made networks, one function and one row each. */
+#ifndef MIRT__MODELS_H
+#define MIRT__MODELS_H
+/* What the files of ready-made networks share. */
 
-/* The convnet of Keras's "Distributed training" tutorial, on pixels from 0 to 255. */
-static void mirt__build_mnist(mirt_model *model) {
+/* A network while it is recorded; x is what the next layer takes. */
+typedef struct mirt__network {
+    mirt_model *model;
+    mirt_tensor *x;
+    mirt_application_desc d;               /* with the defaults of its family */
+    int variant;                           /* of its family */
+    float momentum, epsilon;               /* of its batch normalizations */
+    mirt_initializer conv_initializer, top_initializer; /* zeros: the layers' own */
+    char prefix[32], name[64];
+} mirt__network;
+
+/* Names of layers are the prefix and, in these functions, a suffix. */
+MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix);
+/* Without a bias unless `bias`. */
+MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride, mirt_padding padding, bool bias,
+                                  mirt_activation_kind activation);
+MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int stride, mirt_padding padding);
+MIRT__LIB void mirt__network_norm(mirt__network *n, const char *suffix);
+MIRT__LIB void mirt__network_activation(mirt__network *n, const char *suffix, mirt_activation_kind kind);
+MIRT__LIB void mirt__network_pad(mirt__network *n, const char *suffix, int before, int after);
+MIRT__LIB void mirt__network_dropout(mirt__network *n, const char *suffix, double rate, bool whole_rows);
+/* a + b. */
+MIRT__LIB void mirt__network_add(mirt__network *n, const char *suffix, mirt_tensor *a, mirt_tensor *b);
+/* Pooling, dropout and classes, or what there is without them; `name` of the average, and of the maximum; NULL: the default. */
+MIRT__LIB void mirt__network_top(mirt__network *n, const char *average, const char *max);
+
+MIRT__LIB void mirt__build_mnist(mirt__network *n);
+MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n);
+MIRT__LIB void mirt__build_resnet50(mirt__network *n);
+MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n);
+
+#endif
+
+/* >>section models/network.c */
+
+/* Layers with the names of keras.applications. */
+
+MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix) {
+    snprintf(n->name, sizeof n->name, "%s%s", n->prefix, suffix);
+    return n->name;
+}
+
+MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride, mirt_padding padding, bool bias,
+                                  mirt_activation_kind activation) {
+    mirt_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.filters = filters;
+    d.kernel[0] = kernel;
+    d.strides[0] = stride;
+    d.padding = padding;
+    d.no_bias = !bias;
+    d.activation = activation;
+    d.kernel_initializer = n->conv_initializer;
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_conv2d(n->x, &d);
+}
+
+MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int stride, mirt_padding padding) {
+    mirt_depthwise_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.kernel[0] = 3;
+    d.strides[0] = stride;
+    d.padding = padding;
+    d.no_bias = true;
+    d.depthwise_initializer = n->conv_initializer;
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_depthwise_conv2d(n->x, &d);
+}
+
+MIRT__LIB void mirt__network_norm(mirt__network *n, const char *suffix) {
+    mirt_batch_norm_desc d;
+    memset(&d, 0, sizeof d);
+    d.momentum = n->momentum;
+    d.epsilon = n->epsilon;
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_batch_norm(n->x, &d);
+}
+
+MIRT__LIB void mirt__network_activation(mirt__network *n, const char *suffix, mirt_activation_kind kind) {
+    mirt_next_name(n->model, mirt__network_name(n, suffix));
+    n->x = mirt_activation(n->x, kind);
+}
+
+MIRT__LIB void mirt__network_pad(mirt__network *n, const char *suffix, int before, int after) {
+    mirt_next_name(n->model, mirt__network_name(n, suffix));
+    n->x = mirt_zero_padding2d(n->x, before, after, before, after);
+}
+
+MIRT__LIB void mirt__network_dropout(mirt__network *n, const char *suffix, double rate, bool whole_rows) {
+    mirt_dropout_desc d;
+    memset(&d, 0, sizeof d);
+    d.rate = (float)rate;
+    if (whole_rows) d.noise_shape = mirt_make_shape(1, 1, 1, 0, 0, 0);
+    d.name = mirt__network_name(n, suffix);
+    n->x = mirt_dropout_layer(n->x, &d);
+}
+
+MIRT__LIB void mirt__network_add(mirt__network *n, const char *suffix, mirt_tensor *a, mirt_tensor *b) {
+    mirt_tensor *in[2];
+    in[0] = a;
+    in[1] = b;
+    mirt_next_name(n->model, mirt__network_name(n, suffix));
+    n->x = mirt_add_layer(in, 2);
+}
+
+MIRT__LIB void mirt__network_top(mirt__network *n, const char *average, const char *max) {
+    mirt_global_pool2d_desc pool;
+    mirt_dense_desc dense;
+    memset(&pool, 0, sizeof pool);
+    memset(&dense, 0, sizeof dense);
+    n->prefix[0] = 0;
+    pool.max = n->d.pooling == MIRT_POOLING_MAX;
+    pool.name = pool.max ? max : average;
+    if (!n->d.no_top || n->d.pooling) n->x = mirt_global_pool2d(n->x, &pool);
+    if (n->d.no_top) return;
+    if (n->d.dropout_rate > 0) mirt__network_dropout(n, "top_dropout", (double)n->d.dropout_rate, false);
+    dense.units = n->d.classes;
+    dense.activation = n->d.logits ? MIRT_LINEAR : MIRT_SOFTMAX;
+    dense.kernel_initializer = n->top_initializer;
+    dense.name = "predictions";
+    n->x = mirt_dense(n->x, &dense);
+}
+
+/* >>section models/mnist.c */
+
+/* The convnet of Keras's "Distributed training" tutorial. */
+
+MIRT__LIB void mirt__build_mnist(mirt__network *n) {
+    mirt_dense_desc dense;
+    memset(&dense, 0, sizeof dense);
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) n->x = mirt_rescale(n->x, 1.0f / 255, 0);
     mirt_conv2d_desc conv;
-    mirt_dense_desc hidden, logits;
     memset(&conv, 0, sizeof conv);
-    memset(&hidden, 0, sizeof hidden);
-    memset(&logits, 0, sizeof logits);
     conv.filters = 32;
     conv.kernel[0] = conv.kernel[1] = 3;
     conv.activation = MIRT_RELU;
-    hidden.units = 64;
-    hidden.activation = MIRT_RELU;
-    logits.units = 10;
-    mirt_tensor *x = mirt_input(model, MIRT_SHAPE(28, 28, 1));
-    x = mirt_rescale(x, 1.0f / 255, 0);
-    x = mirt_conv2d(x, &conv);
-    x = mirt_max_pool2d(x, NULL);
-    x = mirt_flatten(x);
-    x = mirt_dense(x, &hidden);
-    mirt_model_output(model, mirt_dense(x, &logits));
+    n->x = mirt_flatten(mirt_max_pool2d(mirt_conv2d(n->x, &conv), NULL));
+    dense.units = 64;
+    dense.activation = MIRT_RELU;
+    n->x = mirt_dense(n->x, &dense);
+    dense.units = n->d.classes;
+    dense.activation = MIRT_LINEAR;
+    n->x = mirt_dense(n->x, &dense);
 }
 
-typedef struct mirt__model_row {
-    const char *name;
-    void (*build)(mirt_model *model);
-} mirt__model_row;
+/* >>section models/mobilenet_v2.c */
 
-static const mirt__model_row mirt__model_table[] = {
-    {"mnist", mirt__build_mnist},
+/* Sandler et al. 2018. Keras: applications.MobileNetV2. */
+
+/* The multiple of 8 nearest to v that is not more than a tenth below it. */
+static int mirt__mobilenet_filters(double v) {
+    int filters = (int)(v + 4) / 8 * 8;
+    if (filters < 8) filters = 8;
+    return (double)filters < 0.9 * v ? filters + 8 : filters;
+}
+
+static void mirt__mobilenet_norm_relu(mirt__network *n, const char *norm, const char *relu) {
+    mirt_relu_desc d;
+    memset(&d, 0, sizeof d);
+    mirt__network_norm(n, norm);
+    d.max_value = 6;
+    d.name = mirt__network_name(n, relu);
+    n->x = mirt_relu_layer(n->x, &d);
+}
+
+static void mirt__mobilenet_block(mirt__network *n, int number, int filters, int stride) {
+    mirt_tensor *in = n->x;
+    const int channels = (int)mirt_tensor_shape(in).dim[3];
+    snprintf(n->prefix, sizeof n->prefix, number ? "block_%d_" : "expanded_conv_", number);
+    if (number) {
+        mirt__network_conv(n, "expand", 6 * channels, 1, 1, MIRT_SAME, false, MIRT_LINEAR);
+        mirt__mobilenet_norm_relu(n, "expand_BN", "expand_relu");
+    }
+    if (stride == 2) mirt__network_pad(n, "pad", (int)mirt_tensor_shape(n->x).dim[1] % 2, 1);
+    mirt__network_depthwise(n, "depthwise", stride, stride == 1 ? MIRT_SAME : MIRT_VALID);
+    mirt__mobilenet_norm_relu(n, "depthwise_BN", "depthwise_relu");
+    mirt__network_conv(n, "project", filters, 1, 1, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_norm(n, "project_BN");
+    if (channels == filters && stride == 1) mirt__network_add(n, "add", in, n->x);
+}
+
+MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
+    static const struct { short filters, stride, blocks; } stages[] = {{16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}};
+    const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35, not the float next to it */
+    int number = 0;
+    n->momentum = 0.999f;
+    n->epsilon = 1e-3f;
+    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) n->x = mirt_rescale(n->x, 1 / 127.5f, -1);
+    mirt__network_conv(n, "Conv1", mirt__mobilenet_filters(32 * alpha), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__mobilenet_norm_relu(n, "bn_Conv1", "Conv1_relu");
+    for (int i = 0; i < MIRT__COUNT(stages); i++) {
+        for (int k = 0; k < stages[i].blocks; k++) {
+            mirt__mobilenet_block(n, number++, mirt__mobilenet_filters(floor(stages[i].filters * alpha)), k ? 1 : stages[i].stride);
+        }
+    }
+    n->prefix[0] = 0;
+    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__mobilenet_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false, MIRT_LINEAR);
+    mirt__mobilenet_norm_relu(n, "Conv_1_bn", "out_relu");
+    mirt__network_top(n, NULL, NULL);
+}
+
+/* >>section models/resnet.c */
+
+/* He et al. 2016. Keras: applications.ResNet50. */
+
+/* Recorded in the order in which Keras lists the layers. */
+static void mirt__resnet_block(mirt__network *n, int stage, int block, int filters, int stride) {
+    mirt_tensor *in = n->x, *inner, *shortcut = n->x;
+    snprintf(n->prefix, sizeof n->prefix, "conv%d_block%d_", stage, block);
+    mirt__network_conv(n, "1_conv", filters, 1, stride, MIRT_VALID, true, MIRT_LINEAR);
+    mirt__network_norm(n, "1_bn");
+    mirt__network_activation(n, "1_relu", MIRT_RELU);
+    mirt__network_conv(n, "2_conv", filters, 3, 1, MIRT_SAME, true, MIRT_LINEAR);
+    mirt__network_norm(n, "2_bn");
+    mirt__network_activation(n, "2_relu", MIRT_RELU);
+    inner = n->x;
+    if (block == 1) {
+        n->x = in;
+        mirt__network_conv(n, "0_conv", 4 * filters, 1, stride, MIRT_VALID, true, MIRT_LINEAR);
+        shortcut = n->x;
+    }
+    n->x = inner;
+    mirt__network_conv(n, "3_conv", 4 * filters, 1, 1, MIRT_VALID, true, MIRT_LINEAR);
+    inner = n->x;
+    if (block == 1) {
+        n->x = shortcut;
+        mirt__network_norm(n, "0_bn");
+        shortcut = n->x;
+    }
+    n->x = inner;
+    mirt__network_norm(n, "3_bn");
+    mirt__network_add(n, "add", shortcut, n->x);
+    mirt__network_activation(n, "out", MIRT_RELU);
+}
+
+MIRT__LIB void mirt__build_resnet50(mirt__network *n) {
+    static const signed char blocks[] = {3, 4, 6, 3};
+    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) { /* as Caffe: blue, green, red, each without its mean */
+        mirt_normalization_desc d;
+        memset(&d, 0, sizeof d);
+        d.reverse = true;
+        d.mean[0] = 103.939f;
+        d.mean[1] = 116.779f;
+        d.mean[2] = 123.68f;
+        n->x = mirt_normalization(n->x, &d);
+    }
+    n->epsilon = 1.001e-5f;
+    mirt__network_pad(n, "conv1_pad", 3, 3);
+    mirt__network_conv(n, "conv1_conv", 64, 7, 2, MIRT_VALID, true, MIRT_LINEAR);
+    mirt__network_norm(n, "conv1_bn");
+    mirt__network_activation(n, "conv1_relu", MIRT_RELU);
+    mirt__network_pad(n, "pool1_pad", 1, 1);
+    mirt_pool2d_desc pool;
+    memset(&pool, 0, sizeof pool);
+    pool.size[0] = 3;
+    pool.strides[0] = 2;
+    pool.name = "pool1_pool";
+    n->x = mirt_max_pool2d(n->x, &pool);
+    for (int i = 0; i < MIRT__COUNT(blocks); i++) {
+        for (int k = 0; k < blocks[i]; k++) mirt__resnet_block(n, i + 2, k + 1, 64 << i, i && !k ? 2 : 1);
+    }
+    mirt__network_top(n, "avg_pool", "max_pool");
+}
+
+/* >>section models/efficientnet_v2.c */
+
+/* Tan & Le 2021. Keras: applications.EfficientNetV2B0 to L. */
+
+/* A stage: its blocks, the first of which has the stride. */
+typedef struct mirt__efficient_stage { short blocks, filters, expand, stride; bool fused; } mirt__efficient_stage;
+#define MIRT__EFFICIENT_STAGES 7
+typedef struct mirt__efficient_variant {
+    double width, depth; /* coefficients */
+    int stem;
+    mirt__efficient_stage stage[MIRT__EFFICIENT_STAGES]; /* ends at the first without blocks */
+} mirt__efficient_variant;
+
+#define MIRT__EFFICIENT_B(width, depth) \
+    {width, depth, 32, {{1, 16, 1, 1, true}, {2, 32, 4, 2, true}, {2, 48, 4, 2, true}, {3, 96, 4, 2, false}, {5, 112, 6, 1, false}, {8, 192, 6, 2, false}, {0, 0, 0, 0, false}}}
+static const mirt__efficient_variant mirt__efficient_variants[] = {
+    MIRT__EFFICIENT_B(1.0, 1.0), MIRT__EFFICIENT_B(1.0, 1.1), MIRT__EFFICIENT_B(1.1, 1.2), MIRT__EFFICIENT_B(1.2, 1.4),
+    {1, 1, 24, {{2, 24, 1, 1, true}, {4, 48, 4, 2, true}, {4, 64, 4, 2, true}, {6, 128, 4, 2, false}, {9, 160, 6, 1, false}, {15, 256, 6, 2, false}, {0, 0, 0, 0, false}}},
+    {1, 1, 24, {{3, 24, 1, 1, true}, {5, 48, 4, 2, true}, {5, 80, 4, 2, true}, {7, 160, 4, 2, false}, {14, 176, 6, 1, false}, {18, 304, 6, 2, false}, {5, 512, 6, 1, false}}},
+    {1, 1, 32, {{4, 32, 1, 1, true}, {7, 64, 4, 2, true}, {7, 96, 4, 2, true}, {10, 192, 4, 2, false}, {19, 224, 6, 1, false}, {25, 384, 6, 2, false}, {7, 640, 6, 1, false}}},
+};
+#undef MIRT__EFFICIENT_B
+
+static int mirt__efficient_filters(const mirt__efficient_variant *v, int filters) {
+    int rounded = (int)(filters * v->width + 4) / 8 * 8;
+    return rounded < 8 ? 8 : rounded;
+}
+
+static void mirt__efficient_norm_silu(mirt__network *n, const char *norm, const char *activation) {
+    mirt__network_norm(n, norm);
+    mirt__network_activation(n, activation, MIRT_SILU);
+}
+
+/* Hu et al. 2018. */
+static void mirt__efficient_excite(mirt__network *n, int reduced) {
+    mirt_tensor *in[2];
+    mirt_global_pool2d_desc pool;
+    const int channels = (int)mirt_tensor_shape(n->x).dim[3];
+    memset(&pool, 0, sizeof pool);
+    in[0] = n->x;
+    pool.name = mirt__network_name(n, "se_squeeze");
+    n->x = mirt_global_pool2d(n->x, &pool);
+    mirt_next_name(n->model, mirt__network_name(n, "se_reshape"));
+    n->x = mirt_reshape_layer(n->x, mirt_make_shape(1, 1, channels, 0, 0, 0));
+    mirt__network_conv(n, "se_reduce", reduced, 1, 1, MIRT_SAME, true, MIRT_SILU);
+    mirt__network_conv(n, "se_expand", channels, 1, 1, MIRT_SAME, true, MIRT_SIGMOID);
+    in[1] = n->x;
+    mirt_next_name(n->model, mirt__network_name(n, "se_excite"));
+    n->x = mirt_multiply_layer(in, 2);
+}
+
+static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride, double drop) {
+    mirt_tensor *in = n->x;
+    const int channels = (int)mirt_tensor_shape(in).dim[3];
+    const bool fused = stage->fused, expands = stage->expand != 1;
+    if (expands) {
+        mirt__network_conv(n, "expand_conv", stage->expand * channels, fused ? 3 : 1, fused ? stride : 1, MIRT_SAME, false, MIRT_LINEAR);
+        mirt__efficient_norm_silu(n, "expand_bn", "expand_activation");
+    }
+    if (!fused) {
+        mirt__network_depthwise(n, "dwconv2", stride, MIRT_SAME);
+        mirt__efficient_norm_silu(n, "bn", "activation");
+        mirt__efficient_excite(n, channels / 4);
+    }
+    mirt__network_conv(n, "project_conv", filters, expands ? 1 : 3, expands ? 1 : stride, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_norm(n, "project_bn");
+    if (!expands) mirt__network_activation(n, "project_activation", MIRT_SILU);
+    if (stride != 1 || channels != filters) return;
+    if (drop > 0) mirt__network_dropout(n, "drop", drop, true); /* Huang et al. 2016: the whole branch, for a sample */
+    mirt__network_add(n, "add", n->x, in);
+}
+
+static void mirt__efficient_preprocess(mirt__network *n, bool b) {
+    static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
+    mirt_normalization_desc d;
+    memset(&d, 0, sizeof d);
+    n->x = b ? mirt_rescale(n->x, 1 / 255.0f, 0) : mirt_rescale(n->x, 1 / 128.0f, -1);
+    for (int i = 0; i < 3; i++) {
+        d.mean[i] = mean[i];
+        d.variance[i] = deviation[i] * deviation[i];
+    }
+    if (b) n->x = mirt_normalization(n->x, &d);
+}
+
+MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
+    const mirt__efficient_variant *v = &mirt__efficient_variants[n->variant];
+    int number = 0, blocks = 0;
+    n->momentum = 0.9f;
+    n->conv_initializer = mirt_variance_scaling(2, MIRT_FAN_OUT, MIRT_DIST_TRUNCATED_NORMAL);
+    n->top_initializer = mirt_variance_scaling(1 / 3.0f, MIRT_FAN_OUT, MIRT_DIST_UNIFORM);
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
+    for (int i = 0; i < MIRT__EFFICIENT_STAGES; i++) blocks += v->stage[i].blocks;
+    mirt__network_conv(n, "stem_conv", mirt__efficient_filters(v, v->stem), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__efficient_norm_silu(n, "stem_bn", "stem_activation");
+    for (int i = 0; i < MIRT__EFFICIENT_STAGES && v->stage[i].blocks; i++) {
+        const mirt__efficient_stage *stage = &v->stage[i];
+        const int repeats = (int)ceil(v->depth * stage->blocks);
+        for (int k = 0; k < repeats; k++, number++) {
+            snprintf(n->prefix, sizeof n->prefix, "block%d%c_", i + 1, 'a' + k);
+            mirt__efficient_block(n, stage, mirt__efficient_filters(v, stage->filters), k ? 1 : stage->stride, (double)n->d.drop_connect_rate * number / blocks);
+        }
+    }
+    n->prefix[0] = 0;
+    mirt__network_conv(n, "top_conv", mirt__efficient_filters(v, 1280), 1, 1, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__efficient_norm_silu(n, "top_bn", "top_activation");
+    mirt__network_top(n, "avg_pool", "max_pool");
+}
+#undef MIRT__EFFICIENT_STAGES
+
+/* >>section models/models.c */
+
+/* The table of ready-made networks. */
+
+typedef struct mirt__application_row {
+    const char *name;
+    const char *keras; /* the model's default name; NULL: it tells the width and the size */
+    void (*build)(mirt__network *n);
+    short variant, size, channels, classes;
+    bool alpha, dropout; /* whether it can be told these */
+} mirt__application_row;
+
+static const mirt__application_row mirt__application_table[] = {
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true}, /* by variant */
+    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
+    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
+    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true},
+    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true},
+    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true},
+    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true},
+    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false},
+    {"resnet50", "resnet50", mirt__build_resnet50, 0, 224, 3, 1000, false, false},
+    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false},
 };
 
-MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) {
-    const char *names[MIRT__COUNT(mirt__model_table)];
-    for (int i = 0; i < MIRT__COUNT(mirt__model_table); i++) names[i] = mirt__model_table[i].name;
-    for (int i = 0; name && i < MIRT__COUNT(mirt__model_table); i++) {
-        if (strcmp(name, names[i]) != 0) continue;
-        mirt_model *model = mirt_model_create(strategy, name);
-        if (model) mirt__model_table[i].build(model);
-        return model;
+/* Whether a rate is one, 0 being the default and a negative one none. */
+static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
+    if (!(*rate < 1)) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name, what, (double)*rate), false;
+    if (*rate > 0 && !row->dropout) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate), false;
+    if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
+    return true;
+}
+
+/* Checks the description and fills in defaults. */
+static bool mirt__application_settings(const mirt__application_row *row, mirt_application_desc *d) {
+    const bool plain = row->build == mirt__build_mnist;
+    if (!d->size) d->size = row->size;
+    if (plain && (d->size != row->size || d->no_top)) {
+        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size, row->size), false;
+    }
+    if (!plain && d->size < 32) return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32", row->name, d->size), false;
+    if (d->alpha != 0 && d->alpha != 1 && !row->alpha) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name, (double)d->alpha), false;
+    if (d->alpha == 0) d->alpha = 1;
+    if (!(d->alpha > 0 && d->alpha <= 16)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name, (double)d->alpha), false;
+    if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
+    if (d->classes && d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name, d->classes), false;
+    if (!d->classes) d->classes = row->classes;
+    if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
+    if (d->pooling && !d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
+    if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing), false;
+    }
+    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) && mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+}
+
+static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row, const mirt_application_desc *desc) {
+    mirt__network n;
+    char name[64];
+    memset(&n, 0, sizeof n);
+    if (desc) n.d = *desc;
+    if (!mirt__application_settings(row, &n.d)) return NULL;
+    n.variant = row->variant;
+    snprintf(name, sizeof name, "mobilenetv2_%.2f_%d", (double)n.d.alpha, n.d.size);
+    n.model = mirt_model_create(strategy, n.d.name ? n.d.name : row->keras ? row->keras : name);
+    if (!n.model) return NULL;
+    n.x = mirt_input(n.model, mirt_make_shape(n.d.size, n.d.size, row->channels, 0, 0, 0));
+    row->build(&n);
+    mirt_model_output(n.model, n.x);
+    return n.model;
+}
+
+MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc) {
+    const char *names[MIRT__COUNT(mirt__application_table)];
+    for (int i = 0; i < MIRT__COUNT(names); i++) names[i] = mirt__application_table[i].name;
+    for (int i = 0; name && i < MIRT__COUNT(names); i++) {
+        if (strcmp(name, names[i]) == 0) return mirt__application_build(strategy, &mirt__application_table[i], desc);
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
-    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is",
-               nearest ? nearest : names[0], nearest ? "?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is, for one,",
+               nearest ? nearest : "mobilenet_v2", nearest ? "?" : "");
+    return NULL;
+}
+
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) { return mirt_application(strategy, name, NULL); }
+MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "mobilenet_v2", desc); }
+MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "resnet50", desc); }
+
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc) {
+    if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L) return mirt__application_build(strategy, &mirt__application_table[variant], desc);
+    mirt__fail(MIRT_E_INVALID, "there is no EfficientNetV2 number %d", (int)variant);
     return NULL;
 }
 

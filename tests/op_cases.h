@@ -253,6 +253,16 @@ static mirt_tensor *cube(mirt__graph *g, mirt_tensor *a, mirt_tensor *b) {
 CASE(user) { UNUSED; return cube(g, v[0], v[1]); }
 CASE(user_rows) { UNUSED; return cube(g, batch(x, v[0]), batch(x, v[1])); }
 CASE(dropout) { UNUSED; return mirt__dropout_op(batch(x, v[0]), 0.4f, 77); }
+static mirt_tensor *masked(mirt_tensor *x, int first) { /* draws for the axes from `first` on */
+    mirt__attrs a = mirt__no_attrs();
+    a.rate = 0.4f;
+    a.key = 78;
+    a.shape = x->shape;
+    for (int i = 1; i < first && i < x->shape.rank; i++) a.shape.dim[i] = 1;
+    return mirt__masked_op(x, &a);
+}
+CASE(dropout_rows) { UNUSED; return masked(batch(x, v[0]), 9); }
+CASE(dropout_channels) { UNUSED; return masked(batch(x, v[0]), 3); }
 
 /* The class numbers or targets of the losses are made from x itself, so that one input serves. */
 static mirt_tensor *classes(mirt_tensor *x) { return mirt_cast(mirt_reduce_max(x, 0, false), MIRT_INT32); }
@@ -464,6 +474,8 @@ static const op_case op_cases[] = {
     {ROW(user), 2, {{3, 5}, {3, 5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(user_rows), 2, {{3, 5}, {5}}, {3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
+    {ROW(dropout_rows), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(dropout_channels), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(conv_transpose), 2, {{4, 3, 2}, {3, 2, 5, 2}}, {4, 3, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_transpose_same), 2, {{2, 3, 4, 2}, {3, 3, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
     {"conv_transpose stride beyond kernel", case_conv_transpose_same, 2, {{2, 3, 4, 2}, {1, 1, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},

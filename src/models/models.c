@@ -1,48 +1,91 @@
-#include "../nn/model.h"
-/* Ready-made networks, one function and one row each. */
+#include "models.h"
+/* The table of ready-made networks. */
 
-/* The convnet of Keras's "Distributed training" tutorial, on pixels from 0 to 255. */
-static void mirt__build_mnist(mirt_model *model) {
-    mirt_conv2d_desc conv;
-    mirt_dense_desc hidden, logits;
-    memset(&conv, 0, sizeof conv);
-    memset(&hidden, 0, sizeof hidden);
-    memset(&logits, 0, sizeof logits);
-    conv.filters = 32;
-    conv.kernel[0] = conv.kernel[1] = 3;
-    conv.activation = MIRT_RELU;
-    hidden.units = 64;
-    hidden.activation = MIRT_RELU;
-    logits.units = 10;
-    mirt_tensor *x = mirt_input(model, MIRT_SHAPE(28, 28, 1));
-    x = mirt_rescale(x, 1.0f / 255, 0);
-    x = mirt_conv2d(x, &conv);
-    x = mirt_max_pool2d(x, NULL);
-    x = mirt_flatten(x);
-    x = mirt_dense(x, &hidden);
-    mirt_model_output(model, mirt_dense(x, &logits));
-}
-
-typedef struct mirt__model_row {
+typedef struct mirt__application_row {
     const char *name;
-    void (*build)(mirt_model *model);
-} mirt__model_row;
+    const char *keras; /* the model's default name; NULL: it tells the width and the size */
+    void (*build)(mirt__network *n);
+    short variant, size, channels, classes;
+    bool alpha, dropout; /* whether it can be told these */
+} mirt__application_row;
 
-static const mirt__model_row mirt__model_table[] = {
-    {"mnist", mirt__build_mnist},
+static const mirt__application_row mirt__application_table[] = {
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true}, /* by variant */
+    {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
+    {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
+    {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true},
+    {"efficientnet_v2_s", "efficientnetv2-s", mirt__build_efficientnet_v2, 4, 384, 3, 1000, false, true},
+    {"efficientnet_v2_m", "efficientnetv2-m", mirt__build_efficientnet_v2, 5, 480, 3, 1000, false, true},
+    {"efficientnet_v2_l", "efficientnetv2-l", mirt__build_efficientnet_v2, 6, 480, 3, 1000, false, true},
+    {"mobilenet_v2", NULL, mirt__build_mobilenet_v2, 0, 224, 3, 1000, true, false},
+    {"resnet50", "resnet50", mirt__build_resnet50, 0, 224, 3, 1000, false, false},
+    {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false},
 };
 
-MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) {
-    const char *names[MIRT__COUNT(mirt__model_table)];
-    for (int i = 0; i < MIRT__COUNT(mirt__model_table); i++) names[i] = mirt__model_table[i].name;
-    for (int i = 0; name && i < MIRT__COUNT(mirt__model_table); i++) {
-        if (strcmp(name, names[i]) != 0) continue;
-        mirt_model *model = mirt_model_create(strategy, name);
-        if (model) mirt__model_table[i].build(model);
-        return model;
+/* Whether a rate is one, 0 being the default and a negative one none. */
+static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
+    if (!(*rate < 1)) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name, what, (double)*rate), false;
+    if (*rate > 0 && !row->dropout) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate), false;
+    if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
+    return true;
+}
+
+/* Checks the description and fills in defaults. */
+static bool mirt__application_settings(const mirt__application_row *row, mirt_application_desc *d) {
+    const bool plain = row->build == mirt__build_mnist;
+    if (!d->size) d->size = row->size;
+    if (plain && (d->size != row->size || d->no_top)) {
+        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size, row->size), false;
+    }
+    if (!plain && d->size < 32) return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32", row->name, d->size), false;
+    if (d->alpha != 0 && d->alpha != 1 && !row->alpha) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name, (double)d->alpha), false;
+    if (d->alpha == 0) d->alpha = 1;
+    if (!(d->alpha > 0 && d->alpha <= 16)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name, (double)d->alpha), false;
+    if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
+    if (d->classes && d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name, d->classes), false;
+    if (!d->classes) d->classes = row->classes;
+    if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
+    if (d->pooling && !d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
+    if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing), false;
+    }
+    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) && mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+}
+
+static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row, const mirt_application_desc *desc) {
+    mirt__network n;
+    char name[64];
+    memset(&n, 0, sizeof n);
+    if (desc) n.d = *desc;
+    if (!mirt__application_settings(row, &n.d)) return NULL;
+    n.variant = row->variant;
+    snprintf(name, sizeof name, "mobilenetv2_%.2f_%d", (double)n.d.alpha, n.d.size);
+    n.model = mirt_model_create(strategy, n.d.name ? n.d.name : row->keras ? row->keras : name);
+    if (!n.model) return NULL;
+    n.x = mirt_input(n.model, mirt_make_shape(n.d.size, n.d.size, row->channels, 0, 0, 0));
+    row->build(&n);
+    mirt_model_output(n.model, n.x);
+    return n.model;
+}
+
+MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc) {
+    const char *names[MIRT__COUNT(mirt__application_table)];
+    for (int i = 0; i < MIRT__COUNT(names); i++) names[i] = mirt__application_table[i].name;
+    for (int i = 0; name && i < MIRT__COUNT(names); i++) {
+        if (strcmp(name, names[i]) == 0) return mirt__application_build(strategy, &mirt__application_table[i], desc);
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
-    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is",
-               nearest ? nearest : names[0], nearest ? "?" : "");
+    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is, for one,",
+               nearest ? nearest : "mobilenet_v2", nearest ? "?" : "");
+    return NULL;
+}
+
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) { return mirt_application(strategy, name, NULL); }
+MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "mobilenet_v2", desc); }
+MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "resnet50", desc); }
+
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc) {
+    if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L) return mirt__application_build(strategy, &mirt__application_table[variant], desc);
+    mirt__fail(MIRT_E_INVALID, "there is no EfficientNetV2 number %d", (int)variant);
     return NULL;
 }

@@ -85,6 +85,17 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
+    case MIRT__FIELD_CHANNELS:
+        for (int i = 0; i < MIRT_MAX_CHANNELS; i++) {
+            mirt__text_add(out, i ? "," : "[");
+            mirt__json_write_number(out, (double)((const float *)at)[i]);
+        }
+        mirt__text_add(out, "]");
+        break;
+    case MIRT__FIELD_NOISE:
+        if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
+        else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
+        break;
     case MIRT__FIELD_SHAPE:
     case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
     case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
@@ -270,6 +281,17 @@ static mirt_status mirt__read_shape(const mirt__json *object, const char *key, i
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
 
+static mirt_status mirt__read_channels(const mirt__json *object, const char *key, float *out) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return mirt_last_status();
+    bool good = array->count == MIRT_MAX_CHANNELS;
+    for (int i = 0; good && i < MIRT_MAX_CHANNELS; i++) {
+        good = array->item[i]->type == MIRT__JSON_NUMBER;
+        if (good) out[i] = (float)array->item[i]->number;
+    }
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, MIRT_MAX_CHANNELS);
+}
+
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
     void *at = desc + field->offset;
     int64_t values[MIRT_MAX_RANK];
@@ -320,6 +342,12 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         status = mirt__read_name(config, field->name, dtypes, MIRT__DTYPE_COUNT, &index);
         if (status == MIRT_OK) *(mirt_dtype *)at = (mirt_dtype)index;
         return status;
+    case MIRT__FIELD_CHANNELS: return mirt__read_channels(config, field->name, (float *)at);
+    case MIRT__FIELD_NOISE: { /* missing in files older than the field */
+        const mirt__json *noise = mirt__json_member(config, field->name);
+        if (!noise || noise->type == MIRT__JSON_NULL) return MIRT_OK;
+        return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
+    }
     case MIRT__FIELD_SHAPE: return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
     case MIRT__FIELD_DIMS: return mirt__read_shape(config, field->name, 0, MIRT_MAX_RANK, (mirt_shape *)at);
     case MIRT__FIELD_AXES:

@@ -7,7 +7,7 @@
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
-    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) \
+    X(input) X(rescaling) X(dense) X(flatten) X(reshape) X(permute) X(dropout) X(normalization) \
     X(activation) X(relu) X(leaky_relu) X(elu) X(prelu) X(softmax) \
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \

@@ -3,7 +3,6 @@
 
 typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
-typedef struct mirt__dropout_desc { float rate; } mirt__dropout_desc;
 typedef struct mirt__reshape_desc { mirt_shape shape; } mirt__reshape_desc;
 
 static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -53,7 +52,40 @@ static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void
 }
 
 static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    return mirt__dropout_op(x, ((const mirt__dropout_desc *)desc)->rate, mirt__hash(layer->name));
+    const mirt_dropout_desc *d = (const mirt_dropout_desc *)desc;
+    mirt_shape noise = d->noise_shape;
+    if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
+    if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
+        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must be that of one sample", noise.rank), (mirt_tensor *)NULL;
+    }
+    for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
+    noise.dim[0] = MIRT_ROWS;
+    noise.rank++;
+    return mirt__dropout_noise_op(x, d->rate, mirt__hash(layer->name), &noise);
+}
+
+/* A product with a small matrix: the order of the channels and their scales. */
+static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
+    mirt_normalization_desc *d = (mirt_normalization_desc *)desc;
+    const int64_t n = mirt__last_dim(x);
+    float matrix[MIRT_MAX_CHANNELS * MIRT_MAX_CHANNELS], offset[MIRT_MAX_CHANNELS];
+    memset(matrix, 0, sizeof matrix);
+    if (x->shape.rank < 2 || n > MIRT_MAX_CHANNELS) {
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS), (mirt_tensor *)NULL;
+    }
+    for (int64_t i = 0; i < MIRT_MAX_CHANNELS; i++) {
+        if (d->variance[i] == 0) d->variance[i] = 1;
+        if (!isfinite(d->mean[i]) || !isfinite(d->variance[i]) || !(d->variance[i] > 0)) {
+            return mirt__fail(MIRT_E_INVALID, "channel %d has mean %g and variance %g; they must be finite, and a variance positive", (int)i,
+                              (double)d->mean[i], (double)d->variance[i]), (mirt_tensor *)NULL;
+        }
+        const double deviation = fmax(sqrt((double)d->variance[i]), 1e-7);
+        if (i < n) matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / deviation);
+        offset[i] = (float)(-(double)d->mean[i] / deviation);
+    }
+    mirt__graph *graph = &layer->model->graph;
+    x = mirt__matmul_op(x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false, false);
+    return mirt__bias_add_op(x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
 }
 
 /* At most one dimension of the target is -1: what is left. */
@@ -96,7 +128,11 @@ static const mirt__field mirt__dense_fields[] = {MIRT__FIELD(mirt_dense_desc, "u
                                                  MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
                                                   MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
                                                   MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
-static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt__dropout_desc, "rate", FLOAT, rate)};
+static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt_dropout_desc, "rate", FLOAT, rate),
+                                                   MIRT__FIELD(mirt_dropout_desc, "noise_shape", NOISE, noise_shape)};
+static const mirt__field mirt__normalization_fields[] = {MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
+                                                         MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
+                                                         MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
 static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
 static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 
@@ -104,7 +140,8 @@ MIRT__LAYER(input, "InputLayer", "input_layer", 0, 0, mirt__input_fields, mirt__
 MIRT__LAYER(rescaling, "Rescaling", "rescaling", 1, 1, mirt__rescaling_fields, mirt__rescaling_desc);
 MIRT__LAYER(dense, "Dense", "dense", 1, 1, mirt__dense_fields, mirt_dense_desc);
 MIRT__PLAIN_LAYER(flatten, "Flatten", "flatten", 1, 1);
-MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt__dropout_desc);
+MIRT__LAYER(dropout, "Dropout", "dropout", 1, 1, mirt__dropout_fields, mirt_dropout_desc);
+MIRT__LAYER(normalization, "Normalization", "normalization", 1, 1, mirt__normalization_fields, mirt_normalization_desc);
 MIRT__LAYER(permute, "Permute", "permute", 1, 1, mirt__permute_fields, mirt__reshape_desc);
 MIRT__LAYER(reshape, "Reshape", "reshape", 1, 1, mirt__reshape_fields, mirt__reshape_desc);
 
@@ -129,9 +166,18 @@ MIRT_API mirt_tensor *mirt_dense(mirt_tensor *x, const mirt_dense_desc *desc) {
 MIRT_API mirt_tensor *mirt_flatten(mirt_tensor *x) { return mirt__layer_on(&mirt__flatten_layer, x, NULL, NULL); }
 
 MIRT_API mirt_tensor *mirt_dropout(mirt_tensor *x, float rate) {
-    mirt__dropout_desc d;
+    mirt_dropout_desc d;
+    memset(&d, 0, sizeof d);
     d.rate = rate;
-    return mirt__layer_on(&mirt__dropout_layer, x, &d, NULL);
+    return mirt_dropout_layer(x, &d);
+}
+
+MIRT_API mirt_tensor *mirt_dropout_layer(mirt_tensor *x, const mirt_dropout_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__dropout_layer, x, desc, desc ? desc->name : NULL);
+}
+
+MIRT_API mirt_tensor *mirt_normalization(mirt_tensor *x, const mirt_normalization_desc *desc) {
+    return mirt__layer_needs_desc(&mirt__normalization_layer, x, desc, desc ? desc->name : NULL);
 }
 
 MIRT_API mirt_tensor *mirt_reshape_layer(mirt_tensor *x, mirt_shape shape) {

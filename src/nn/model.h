@@ -25,6 +25,8 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_FLOAT, MIRT__FIELD_BOOL, MIRT__FIELD_NO, /* "use_bias": !no_bias */
     MIRT__FIELD_PADDING, MIRT__FIELD_ACTIVATION, MIRT__FIELD_INITIALIZER, MIRT__FIELD_REGULARIZER,
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
+    MIRT__FIELD_NOISE, /* the same, or none: null */
+    MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_DOUBLE, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_DIMS, /* mirt_shape: any */
