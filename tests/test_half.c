@@ -107,10 +107,14 @@ static void check_tiles(const mirt__words *words) {
                 const mirt__source source = mirt__source_of(&reader, NULL);
                 for (int i = 0; i < 14; i++) words->read_words(strip + i * 150, &source, i * 300, 300, 1);
                 words->copy_rows(panel, b, 64, 150, 64);
+                const float *a_rows[14];
+                float *c_rows[14];
                 for (int i = 0; i < rows; i++) {
-                    tile.a[i] = strip + i * 150;
-                    tile.c[i] = c + i * 64;
+                    a_rows[i] = strip + i * 150;
+                    c_rows[i] = c + i * 64;
                 }
+                tile.a = a_rows;
+                tile.c = c_rows;
                 tile.runs = runs;
                 tile.run_count = 2;
                 tile.a_step = 1;

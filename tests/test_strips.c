@@ -344,7 +344,7 @@ static void check_finish(int64_t c, mirt_dtype dtype, int variant, mirt_activati
             else if (at(&y, i) != (in_place ? raw[i] : 7)) worst = 99;
         }
         if (sums) {
-            const mirt__chunk_sums chunk = {part, 1, 3 * c, c, 1, ROWS, ROWS};
+            const mirt__chunk_sums chunk = {part, 1, 3 * c, c, 1, ROWS, ROWS, NULL};
             e.sum[0] = got[0];
             e.sum[1] = got[1];
             mirt__column_sums_finish(&e, &chunk, j0, c);
