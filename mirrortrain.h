@@ -1287,6 +1287,13 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
    batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
 
+/* "float32", as models begin, or "mixed_bfloat16": convolutions multiply numbers rounded to bfloat16 and add up in float32;
+   images between layers are stored as bfloat16, in half the memory. Weights, statistics of batches, losses, outputs,
+   gradients of weights and optimizer state stay float32. A part follows the model it is a part of. Of what is recorded
+   from now on: set it before training. Saved with the model. Warns where it is emulated. Keras: dtype_policy,
+   keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
+MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
+
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
    the model, operations outside of layers, constants among them) and compile settings as JSON in its metadata. The same model
@@ -17358,7 +17365,21 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
    becomes lazy: it is never stored, its readers compute it. */
 
+/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
+MIRT__LIB bool mirt__strips_conv(const mirt__node *node);
 MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
+
+#endif
+
+/* >>section graph/half.h */
+
+#ifndef MIRT__HALF_H
+#define MIRT__HALF_H
+/* The policy mixed_bfloat16, for kernels that read and write by strips: products of convolutions are of numbers rounded to
+   bfloat16, added up in float32; images that are written and read by nodes that can are stored as bfloat16. Weights,
+   statistics, sums, gradients of weights and what is kept are float32. After strips.c. */
+
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -20521,8 +20542,7 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
     }
 }
 
-/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
-static bool mirt__strips_conv(const mirt__node *node) {
+MIRT__LIB bool mirt__strips_conv(const mirt__node *node) {
     const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
     if (node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad && !weights) return false;
     const int64_t a = mirt__last_dim(node->in[0]), b = mirt__last_dim(weights ? node->in[1] : node->out[0]);
@@ -20785,6 +20805,87 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
     }
     mirt__strips_count(graph, keep, count);
     mirt__strips_lazy(graph);
+}
+
+/* >>section graph/half.c */
+
+/* Whether the node's kernel can write its first output so. */
+static bool mirt__half_makes(const mirt__node *node) {
+    switch ((int)node->id) {
+    case MIRT__OP_conv2d:
+    case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
+    case MIRT__OP_normalize:
+    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
+    default: return false;
+    }
+}
+
+/* Whether it can read the input so. Images have four axes, as all that convolutions make. */
+static bool mirt__half_reads(const mirt__node *node, int input) {
+    switch ((int)node->id) {
+    case MIRT__OP_conv2d:
+    case MIRT__OP_conv2d_input_grad: return input != 1 && mirt__strips_conv(node);
+    case MIRT__OP_conv2d_weight_grad: return mirt__strips_conv(node);
+    case MIRT__OP_norm_stats:
+    case MIRT__OP_normalize:
+    case MIRT__OP_norm_grad_sums:
+    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
+    case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
+    default: return false;
+    }
+}
+
+/* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
+static bool mirt__half_refuse(mirt_tensor *t) {
+    const bool news = t->first != 0;
+    t->first = 0;
+    return news;
+}
+
+/* What stands in `tied` is of one dtype: all or none. */
+static bool mirt__half_tie(mirt_tensor *const *tied, int count) {
+    bool all = true, news = false;
+    for (int k = 0; k < count; k++) all = all && tied[k]->first;
+    for (int k = 0; k < count && !all; k++) news = mirt__half_refuse(tied[k]) || news;
+    return news;
+}
+
+/* An epilogue's images are of the output's dtype, z of dy's when their gradient is lazy. */
+static bool mirt__half_ties(const mirt__node *node) {
+    mirt_tensor *tied[MIRT__MAX_FUSED_IN + 1];
+    int n = 0;
+    if (node->id == MIRT__OP_norm_grad_input && node->out[0]->lazy) return mirt__half_tie(node->in, 2);
+    if ((node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad) || !mirt__strips_conv(node)) return false;
+    tied[n++] = node->out[0];
+    for (int k = 2; k < node->num_in - node->a.both; k++) {
+        if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
+    }
+    return mirt__half_tie(tied, n);
+}
+
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_out; k++) node->out[k]->first = k == 0 && !node->out[0]->lazy && node->out[0]->shape.rank == 4 && mirt__half_makes(node);
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->first = 0;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_in; k++) node->in[k]->first = node->in[k]->first && mirt__half_reads(node, k);
+    }
+    for (bool news = true; news;) {
+        news = false;
+        for (int i = graph->count - 1; i >= 0; i--) news = mirt__half_ties(graph->node[i]) || news;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
+        for (int k = 0; k < node->num_out; k++) {
+            if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
+        }
+    }
 }
 
 /* >>section graph/plan.c */
@@ -21821,6 +21922,7 @@ struct mirt_model {
     bool doomed;       /* destroyed by the user, but still a layer of the owner */
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
+    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts */
     bool compiled;
     int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
@@ -24077,6 +24179,28 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     return mirt_last_status();
 }
 
+MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
+    static const char *const names[] = {"float32", "mixed_bfloat16"};
+    if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
+    if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
+    if (strcmp(policy, "mixed_float16") == 0) {
+        return mirt__fail(MIRT_E_INVALID, "the policy mixed_float16 is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none");
+    }
+    const bool half = strcmp(policy, names[1]) == 0;
+    if (!half && strcmp(policy, names[0]) != 0) {
+        const char *nearest = mirt__nearest(policy, names, MIRT__COUNT(names));
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; %s \"%s\"%s", policy, nearest ? "did you mean" : "there are float32 and",
+                          nearest ? nearest : names[1], nearest ? "?" : "");
+    }
+    model = mirt__root(model, NULL);
+    if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
+    const mirt__kernels *k = model->strategy->kernels;
+    if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
+    else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
+    model->half = half;
+    return MIRT_OK;
+}
+
 /* >>reading and setting */
 
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
@@ -24929,6 +25053,7 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
     mirt__text_add(out, "]");
     if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) return false;
     mirt__write_frozen(model, out);
+    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"mixed_bfloat16\"");
     mirt__text_add(out, "}");
     return true;
 }
@@ -25212,7 +25337,13 @@ static mirt_status mirt__read_model(mirt_model *model, const mirt__json *archite
 
 MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture) {
     int recorded = 0;
-    return mirt__read_model(model, architecture, &recorded);
+    if (mirt__read_model(model, architecture, &recorded) != MIRT_OK) return mirt_last_status();
+    const mirt__json *policy = mirt__json_member(architecture, "dtype_policy");
+    if (!policy) return MIRT_OK;
+    char label[MIRT__JSON_LABEL];
+    model->half = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0;
+    if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }
 
 #undef MIRT__MAX_RECORDED
@@ -25640,6 +25771,7 @@ struct mirt_function {
     mirt__data_spec spec;
     int64_t max_batch;
     int replicas;        /* V, or k * V when k batches make a step */
+    bool half;           /* recorded under the policy mixed_bfloat16 */
     bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
     mirt__program program;
     mirt__layout needs;
@@ -26078,7 +26210,10 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
-    if (f->model->strategy->kernels->strips) mirt__fuse_strips(graph, keep, kept);
+    if (f->model->strategy->kernels->strips) {
+        mirt__fuse_strips(graph, keep, kept);
+        if (f->half) mirt__fuse_half(graph, keep, kept);
+    }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);
 }
@@ -26161,6 +26296,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
+    f->half = f->root->half;
     f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__root_frozen;
@@ -26865,7 +27001,7 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
 static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL)) return false;
+    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half) return false;
     if (kind == MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));

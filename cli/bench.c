@@ -131,9 +131,9 @@ static int report(job *j) {
     if (!count) return complain_of_library();
     const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
     if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK) return complain_of_library();
-    printf("bench: model=%s batch=%lld dtype=float32 images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
+    printf("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
            "mode=%s devices=%d threads=%d steps=%d\n",
-           o->model, (long long)j->batch, (double)j->batch / median, median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
+           o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median, median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
            o->forward ? "forward" : "train", mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count);
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();

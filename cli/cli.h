@@ -28,7 +28,7 @@ typedef struct batches {
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
     const char *model, *data, *devices, *init, *load, *save;
-    const char *optimizer, *strategy, *collective; /* for chosen() */
+    const char *optimizer, *strategy, *collective, *dtype; /* for chosen() */
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;

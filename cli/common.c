@@ -43,7 +43,8 @@ static mirt_model *complain_of_model(int *status) {
 
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) {
     mirt_model *model = mirt_model_by_name(strategy, o->model);
-    return model ? model : complain_of_model(status);
+    if (model && (!chosen(o->dtype, "bf16") || mirt_set_dtype_policy(model, "mixed_bfloat16") == MIRT_OK)) return model;
+    return complain_of_model(status);
 }
 
 mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {

@@ -39,6 +39,8 @@ static const flag flags[] = {
     {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY, "threads a device; default its cores"},
     {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), STRATEGY, "a copy of the weights a device (default), or one for all"},
     {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY, "how gradients are summed; default auto"},
+    {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH,
+        "what convolutions multiply and images are stored as: bf16 is the policy mixed_bfloat16; default float32"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
     {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},

@@ -27,6 +27,14 @@ static void emulated_put(void *data, mirt_dtype dtype, int64_t i, double value) 
     ((uint16_t *)data)[i] = (uint16_t)((word + 0x7FFF + (word >> 16 & 1)) >> 16);
 }
 
+static void emulated_round(float *x, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+        emulated_put(&half, (mirt_dtype)MIRT__BFLOAT16, 0, (double)x[i]);
+        x[i] = (float)emulated_at(&half, (mirt_dtype)MIRT__BFLOAT16, 0);
+    }
+}
+
 static double emulated_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrt((double)s->variance[j] + (double)s->epsilon); }
 
 static double emulated_u(const mirt__scaling *s, double z, int64_t j) {
@@ -51,11 +59,20 @@ static double emulated_read(const mirt__reader *r, int64_t i) {
     return x;
 }
 
-static float *emulated_strip(const mirt__reader *r, int64_t count, mirt__reader *plain) {
+static float *emulated_strip(const mirt__reader *r, int64_t count, bool half, mirt__reader *plain) {
     float *out = (float *)malloc((size_t)count * sizeof *out);
     for (int64_t i = 0; i < count; i++) out[i] = (float)emulated_read(r, i);
+    if (half) emulated_round(out, count);
     memset(plain, 0, sizeof *plain);
     plain->data = out;
+    return out;
+}
+
+static float *emulated_kernel(const mirt__conv *s, const float *kernel, bool half) {
+    const int64_t count = s->kh * s->kw * (s->ci / s->groups) * s->co;
+    float *out = (float *)malloc((size_t)count * sizeof *out);
+    memcpy(out, kernel, (size_t)count * sizeof *out);
+    if (half) emulated_round(out, count);
     return out;
 }
 
@@ -94,12 +111,16 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
     mirt__conv_forward f = *args;
     const mirt__conv *s = &args->s;
     const int64_t pixels = s->rows * s->oh * s->ow;
-    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, &f.x), *c = (float *)malloc((size_t)(pixels * s->co) * sizeof *c);
+    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, f.half, &f.x), *c = (float *)malloc((size_t)(pixels * s->co) * sizeof *c);
+    float *kernel = emulated_kernel(s, f.kernel, f.half);
     memset(&f.epilogue, 0, sizeof f.epilogue);
+    f.kernel = kernel;
+    f.half = false;
     f.y = c;
     f.y_dtype = MIRT_FLOAT32;
     emulated_base->conv_forward(&f, where);
     emulated_finish(&args->epilogue, c, pixels, s->co, args->y, args->y_dtype);
+    free(kernel);
     free(c);
     free(x);
 }
@@ -107,7 +128,8 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
 static void emulated_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__conv_weight_grad g = *args;
     const mirt__conv *s = &args->s;
-    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, &g.x), *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, &g.dy);
+    float *x = emulated_strip(&args->x, s->rows * s->h * s->w * s->ci, g.half, &g.x), *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy);
+    g.half = false;
     emulated_base->conv_weight_grad(&g, where);
     free(dy);
     free(x);
@@ -117,7 +139,7 @@ static void emulated_input_grad(const mirt__conv_input_grad *args, const mirt__w
     mirt__conv_input_grad g = *args;
     const mirt__conv *s = &args->s;
     const int64_t pixels = s->rows * s->h * s->w;
-    float *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, &g.dy), *c = (float *)malloc((size_t)(pixels * s->ci) * sizeof *c);
+    float *dy = emulated_strip(&args->dy, s->rows * s->oh * s->ow * s->co, g.half, &g.dy), *c = (float *)malloc((size_t)(pixels * s->ci) * sizeof *c);
     if (args->x) {
         mirt__conv_weight_grad w;
         memset(&w, 0, sizeof w);
@@ -128,15 +150,45 @@ static void emulated_input_grad(const mirt__conv_input_grad *args, const mirt__w
         w.db = args->db;
         emulated_weight_grad(&w, where);
     }
+    float *kernel = emulated_kernel(s, g.kernel, g.half);
     memset(&g.epilogue, 0, sizeof g.epilogue);
+    g.kernel = kernel;
+    g.half = false;
     g.x = NULL;
     g.dx = c;
     g.dx_dtype = MIRT_FLOAT32;
     emulated_base->conv_input_grad(&g, where);
     emulated_finish(&args->epilogue, c, pixels, s->ci, args->dx, args->dx_dtype);
+    free(kernel);
     free(c);
     free(dy);
 }
+
+/* Normalization of what is stored as bfloat16, by way of float32. */
+static void emulated_norm(const mirt__norm *args, const mirt__where *where, void (*kernel)(const mirt__norm *, const mirt__where *)) {
+    mirt__norm s = *args;
+    const int64_t count = s.rows * s.n;
+    const void *from[3] = {s.x, s.dy, s.add};
+    const mirt_dtype dtype[3] = {s.x_dtype, s.dy_dtype, s.add_dtype};
+    float *strip[4];
+    for (int k = 0; k < 3; k++) {
+        strip[k] = from[k] ? (float *)malloc((size_t)count * sizeof(float)) : NULL;
+        for (int64_t i = 0; from[k] && i < count; i++) strip[k][i] = (float)emulated_at(from[k], dtype[k], i);
+    }
+    strip[3] = (float *)malloc((size_t)count * sizeof(float));
+    s.x = strip[0];
+    s.dy = strip[1];
+    s.add = strip[2];
+    if (s.y) s.y = strip[3];
+    s.x_dtype = s.dy_dtype = s.add_dtype = s.y_dtype = MIRT_FLOAT32;
+    kernel(&s, where);
+    for (int64_t i = 0; args->y && i < count; i++) emulated_put(args->y, args->y_dtype, i, (double)strip[3][i]);
+    for (int k = 0; k < 4; k++) free(strip[k]);
+}
+static void emulated_norm_stats(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->norm_stats); }
+static void emulated_normalize(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->normalize); }
+static void emulated_norm_grad_sums(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->norm_grad_sums); }
+static void emulated_norm_grad_input(const mirt__norm *args, const mirt__where *where) { emulated_norm(args, where, emulated_base->norm_grad_input); }
 
 /* The best table, with these in place of its own. */
 static mirt__kernels emulated_table(const mirt__kernels *base) {
@@ -146,6 +198,10 @@ static mirt__kernels emulated_table(const mirt__kernels *base) {
     k.conv_forward = emulated_forward;
     k.conv_input_grad = emulated_input_grad;
     k.conv_weight_grad = emulated_weight_grad;
+    k.norm_stats = emulated_norm_stats;
+    k.normalize = emulated_normalize;
+    k.norm_grad_sums = emulated_norm_grad_sums;
+    k.norm_grad_input = emulated_norm_grad_input;
     return k;
 }
 #endif

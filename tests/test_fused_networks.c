@@ -7,6 +7,8 @@
 #include "strips_emulated.h"
 #include "tap.h"
 
+#include <unistd.h>
+
 enum { SIDE = 12, SAMPLES = 14, CLASSES = 4, MAX_WEIGHTS = 200000 };
 static float data_x[SAMPLES][SIDE * SIDE * 3];
 static uint8_t data_y[SAMPLES];
@@ -22,7 +24,7 @@ static void draw_data(void) {
 /* >>networks */
 
 typedef struct how {
-    bool synchronized, frozen;
+    bool synchronized, frozen, half;
 } how;
 
 static mirt_tensor *conv(mirt_tensor *x, int filters, int kernel, int stride, mirt_padding padding, bool bias) {
@@ -142,6 +144,7 @@ static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     dense.units = CLASSES;
     mirt_tensor *x = mirt_global_average_pool2d(net->body(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), h));
     mirt_model_output(m, mirt_dense(x, &dense));
+    if (h->half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) return NULL;
     if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
@@ -200,24 +203,60 @@ static void check(const network *net, const how *h, int replicas, int devices, c
     forget(&b);
 }
 
+/* Under mixed_bfloat16 numbers have eight bits: near zero they change what relu lets through, so that only smooth networks
+   keep their gradients. Where kernels have no strips nothing is rounded. */
+static void check_half(const network *net, const mirt__kernels *on, const mirt__kernels *off) {
+    static const how plain = {false, false, false}, half = {false, false, true};
+    outcome a = run(net, &half, 2, 2, on), b = run(net, &plain, 2, 2, on), c = run(net, &half, 2, 2, off), d = run(net, &plain, 2, 2, off);
+    const double loss = fmax(fabs(a.loss[0] / b.loss[0] - 1), fabs(a.loss[2] / b.loss[2] - 1)), gradient = apart(a.gradient, b.gradient, b.gradients);
+    ok(loss < 0.02 && gradient < (net->body == squeeze ? 0.03 : 3) && gradient > 1e-4, "%s, %s: mixed_bfloat16 is near float32 (losses %.0e, gradients %.0e)", net->name, on->name, loss, gradient);
+    ok(a.memory < b.memory * 17 / 20, "%s: %zu bytes of tensors in mixed_bfloat16, %zu in float32", net->name, a.memory, b.memory);
+    ok(apart(c.weights, d.weights, d.count) == 0, "%s: without strips the policy changes nothing", net->name);
+    if (getenv("SHOW")) printf("%s\n", a.text);
+    forget(&a);
+    forget(&b);
+    forget(&c);
+    forget(&d);
+}
+
 static void check_all(const mirt__kernels *on, const mirt__kernels *off) {
-    static const how own = {false, false}, synchronized = {true, false}, frozen = {false, true};
+    static const how own = {false, false, false}, synchronized = {true, false, false}, frozen = {false, true, false};
     for (int n = 0; n < 3; n++) {
         check(&networks[n], &own, 1, 1, on, off);
         check(&networks[n], &own, 2, 1, on, off);
         check(&networks[n], &own, 3, 2, on, off);
         check(&networks[n], &synchronized, 2, 2, on, off);
         check(&networks[n], &frozen, 2, 2, on, off);
+        check_half(&networks[n], on, off);
     }
+}
+
+static void check_policy(void) {
+    char path[600];
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    static const how half = {false, false, true};
+    mirt_model *m = build(s, &networks[0], &half), *again;
+    snprintf(path, sizeof path, "%s/mirt-policy-%ld.safetensors", tap_tmpdir(), (long)getpid());
+    ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL && again->half, "the policy is saved with a model");
+    ok(m && mirt_set_dtype_policy(m, "float32") == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (again = mirt_load(s, path)) != NULL && !again->half,
+       "and may be taken back");
+    remove(path);
+    ok(mirt_set_dtype_policy(m, "mixed_bfloat6") == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"), "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "mixed_float16") == MIRT_E_INVALID, "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "int8") == MIRT_E_NOT_FOUND, "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, NULL) == MIRT_E_INVALID && mirt_set_dtype_policy(NULL, "float32") == MIRT_E_INVALID, "no model, no policy");
+    mirt_strategy_destroy(s);
 }
 
 int main(void) {
     const mirt__kernels *best = mirt__kernels_best();
-    mirt__kernels off = *best, on = emulated_table(&off);
+    mirt__kernels off = *best, on = emulated_table(&off), real = *best;
+    real.strips = true;
     off.strips = false;
     on.name = "written out";
     draw_data();
     check_all(&on, &off);
-    if (best->strips) check_all(best, &off);
+    check_policy();
+    if (best->strips || getenv("STRIPS")) check_all(&real, &off);
     return done_testing();
 }

@@ -13,8 +13,7 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
     }
 }
 
-/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
-static bool mirt__strips_conv(const mirt__node *node) {
+MIRT__LIB bool mirt__strips_conv(const mirt__node *node) {
     const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
     if (node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad && !weights) return false;
     const int64_t a = mirt__last_dim(node->in[0]), b = mirt__last_dim(weights ? node->in[1] : node->out[0]);

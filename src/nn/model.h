@@ -127,6 +127,7 @@ struct mirt_model {
     bool doomed;       /* destroyed by the user, but still a layer of the owner */
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
+    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts */
     bool compiled;
     int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;

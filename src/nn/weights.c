@@ -280,6 +280,28 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
     return mirt_last_status();
 }
 
+MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
+    static const char *const names[] = {"float32", "mixed_bfloat16"};
+    if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
+    if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
+    if (strcmp(policy, "mixed_float16") == 0) {
+        return mirt__fail(MIRT_E_INVALID, "the policy mixed_float16 is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none");
+    }
+    const bool half = strcmp(policy, names[1]) == 0;
+    if (!half && strcmp(policy, names[0]) != 0) {
+        const char *nearest = mirt__nearest(policy, names, MIRT__COUNT(names));
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; %s \"%s\"%s", policy, nearest ? "did you mean" : "there are float32 and",
+                          nearest ? nearest : names[1], nearest ? "?" : "");
+    }
+    model = mirt__root(model, NULL);
+    if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
+    const mirt__kernels *k = model->strategy->kernels;
+    if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
+    else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
+    model->half = half;
+    return MIRT_OK;
+}
+
 /* >>reading and setting */
 
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {

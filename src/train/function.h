@@ -57,6 +57,7 @@ struct mirt_function {
     mirt__data_spec spec;
     int64_t max_batch;
     int replicas;        /* V, or k * V when k batches make a step */
+    bool half;           /* recorded under the policy mixed_bfloat16 */
     bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
     mirt__program program;
     mirt__layout needs;

@@ -1,4 +1,5 @@
 #include "../graph/fuse.h"
+#include "../graph/half.h"
 #include "../graph/strips.h"
 #include "../ops/ops.h"
 #include "function.h"
@@ -339,7 +340,10 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (mirt__collect_gradients(f) != MIRT_OK) return mirt_last_status();
     kept = mirt__collect_kept(f, keep);
     mirt__fuse_backward(graph, keep, kept);
-    if (f->model->strategy->kernels->strips) mirt__fuse_strips(graph, keep, kept);
+    if (f->model->strategy->kernels->strips) {
+        mirt__fuse_strips(graph, keep, kept);
+        if (f->half) mirt__fuse_half(graph, keep, kept);
+    }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);
 }
@@ -422,6 +426,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
+    f->half = f->root->half;
     f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__root_frozen;

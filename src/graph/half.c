@@ -1,0 +1,82 @@
+#include "half.h"
+#include "strips.h"
+#include "../ops/ops.h"
+
+/* Whether the node's kernel can write its first output so. */
+static bool mirt__half_makes(const mirt__node *node) {
+    switch ((int)node->id) {
+    case MIRT__OP_conv2d:
+    case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
+    case MIRT__OP_normalize:
+    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
+    default: return false;
+    }
+}
+
+/* Whether it can read the input so. Images have four axes, as all that convolutions make. */
+static bool mirt__half_reads(const mirt__node *node, int input) {
+    switch ((int)node->id) {
+    case MIRT__OP_conv2d:
+    case MIRT__OP_conv2d_input_grad: return input != 1 && mirt__strips_conv(node);
+    case MIRT__OP_conv2d_weight_grad: return mirt__strips_conv(node);
+    case MIRT__OP_norm_stats:
+    case MIRT__OP_normalize:
+    case MIRT__OP_norm_grad_sums:
+    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
+    case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
+    default: return false;
+    }
+}
+
+/* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
+static bool mirt__half_refuse(mirt_tensor *t) {
+    const bool news = t->first != 0;
+    t->first = 0;
+    return news;
+}
+
+/* What stands in `tied` is of one dtype: all or none. */
+static bool mirt__half_tie(mirt_tensor *const *tied, int count) {
+    bool all = true, news = false;
+    for (int k = 0; k < count; k++) all = all && tied[k]->first;
+    for (int k = 0; k < count && !all; k++) news = mirt__half_refuse(tied[k]) || news;
+    return news;
+}
+
+/* An epilogue's images are of the output's dtype, z of dy's when their gradient is lazy. */
+static bool mirt__half_ties(const mirt__node *node) {
+    mirt_tensor *tied[MIRT__MAX_FUSED_IN + 1];
+    int n = 0;
+    if (node->id == MIRT__OP_norm_grad_input && node->out[0]->lazy) return mirt__half_tie(node->in, 2);
+    if ((node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad) || !mirt__strips_conv(node)) return false;
+    tied[n++] = node->out[0];
+    for (int k = 2; k < node->num_in - node->a.both; k++) {
+        if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
+    }
+    return mirt__half_tie(tied, n);
+}
+
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_out; k++) node->out[k]->first = k == 0 && !node->out[0]->lazy && node->out[0]->shape.rank == 4 && mirt__half_makes(node);
+    }
+    for (int i = 0; i < count; i++) {
+        if (keep[i]) keep[i]->first = 0;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        const mirt__node *node = graph->node[i];
+        for (int k = 0; k < node->num_in; k++) node->in[k]->first = node->in[k]->first && mirt__half_reads(node, k);
+    }
+    for (bool news = true; news;) {
+        news = false;
+        for (int i = graph->count - 1; i >= 0; i--) news = mirt__half_ties(graph->node[i]) || news;
+    }
+    for (int i = 0; i < graph->count; i++) {
+        mirt__node *node = graph->node[i];
+        node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
+        for (int k = 0; k < node->num_out; k++) {
+            if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
+        }
+    }
+}
