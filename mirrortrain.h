@@ -8269,9 +8269,10 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 /* (a[0], a[1]), (a[2], a[3]) .. (b[14], b[15]) */
 MIRT__INLINE __m512i mirt__word_neighbours(__m512 a, __m512 b) { return (__m512i)_mm512_cvtne2ps_pbh(b, a); }
 /* (a[0], b[0]), (a[1], b[1]) .. */
-MIRT__INLINE __m512i mirt__word_pairs(__m512 a, __m512 b) {
-    const __m256i low = (__m256i)_mm512_cvtneps_pbh(a), high = (__m256i)_mm512_cvtneps_pbh(b);
-    return _mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
+MIRT__INLINE __m512i mirt__word_merge(__m512 a, __m512 b) {
+    const __m512i order = _mm512_set_epi32(0x1f000f, 0x1e000e, 0x1d000d, 0x1c000c, 0x1b000b, 0x1a000a, 0x190009, 0x180008,
+                                           0x170007, 0x160006, 0x150005, 0x140004, 0x130003, 0x120002, 0x110001, 0x100000);
+    return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 static void mirt__word_round(float *to, const float *from, int64_t count) {
     int64_t i = 0;
@@ -8290,7 +8291,7 @@ static void mirt__word_copy_rows(float *to, const float *from, int64_t from_row,
             const float *row = from + p * from_row + j;
             const __m512 a = mirt__load_up_to_avx512(row, columns - j);
             const __m512 b = p + 1 < k ? mirt__load_up_to_avx512(row + from_row, columns - j) : _mm512_setzero_ps();
-            _mm512_storeu_si512(to + p / 2 * MIRT__PANEL + j, mirt__word_pairs(a, b));
+            _mm512_storeu_si512(to + p / 2 * MIRT__PANEL + j, mirt__word_merge(a, b));
         }
     }
 }
@@ -8306,6 +8307,111 @@ static void mirt__word_transpose(float *to, const float *from, int64_t from_row,
 MIRT__INLINE bool mirt__word_ready(const mirt__reader *reader) {
     return reader->dtype == MIRT__BFLOAT16 && !reader->affine && !reader->norm && !reader->gate && !reader->back;
 }
+/* What tensors stored as bfloat16 mostly go through on their way into words is done in registers: a normalization, linear or
+   with relu or relu6, or the gradient of one. */
+typedef enum mirt__word_mode { MIRT__WORD_OTHER, MIRT__WORD_LINEAR, MIRT__WORD_RELU, MIRT__WORD_RELU6, MIRT__WORD_BACK } mirt__word_mode;
+static mirt__word_mode mirt__word_mode_of(const mirt__source *source) {
+    const mirt__reader *reader = &source->from;
+    if (reader->dtype != MIRT__BFLOAT16 || reader->affine || reader->gate) return MIRT__WORD_OTHER;
+    if (reader->back) return source->less && reader->back->norm.activation == MIRT_LINEAR ? MIRT__WORD_BACK : MIRT__WORD_OTHER;
+    if (!reader->norm) return MIRT__WORD_OTHER;
+    switch ((int)reader->norm->activation) {
+    case MIRT_LINEAR: return MIRT__WORD_LINEAR;
+    case MIRT_RELU: return MIRT__WORD_RELU;
+    case MIRT_RELU6: return MIRT__WORD_RELU6;
+    default: return MIRT__WORD_OTHER;
+    }
+}
+typedef struct mirt__word_strip {
+    float *to;
+    const uint16_t *x, *z;
+    const float *mean, *factor, *offset, *less, *part; /* from the first of the columns */
+    int64_t at, next, row, columns, pixels; /* `pixels` of `columns` channels, `row` apart, from two places: the second is below 0 for zeros */
+} mirt__word_strip;
+MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const __mmask16 some) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p)), 16));
+}
+/* A vector of channels from number j on of the pixel that begins at `at`. */
+MIRT__INLINE __m512 mirt__word_value(const mirt__word_strip s, const int64_t at, const int64_t j, const __mmask16 some, const mirt__word_mode mode) {
+    const __m512 mean = _mm512_maskz_loadu_ps(some, s.mean + j), factor = _mm512_maskz_loadu_ps(some, s.factor + j);
+    __m512 x = mirt__word_load(s.x + at + j, some);
+    if (mode == MIRT__WORD_BACK) {
+        const __m512 less = _mm512_maskz_loadu_ps(some, s.less + j), part = _mm512_maskz_loadu_ps(some, s.part + j);
+        const __m512 z = _mm512_sub_ps(mirt__word_load(s.z + at + j, some), mean);
+        return _mm512_mul_ps(_mm512_sub_ps(_mm512_sub_ps(x, less), _mm512_mul_ps(z, part)), factor);
+    }
+    x = _mm512_add_ps(_mm512_mul_ps(_mm512_sub_ps(x, mean), factor), _mm512_maskz_loadu_ps(some, s.offset + j));
+    if (mode >= MIRT__WORD_RELU) x = mirt__relu_avx512(x);
+    return mode == MIRT__WORD_RELU6 ? _mm512_min_ps(_mm512_set1_ps(6.0f), x) : x;
+}
+MIRT__INLINE void mirt__word_strip_words(mirt__word_strip s, const mirt__word_mode mode) {
+    for (int64_t p = 0; p < s.pixels; p++, s.at += s.row, s.to += s.columns / 2) {
+        int64_t j = 0;
+        for (; j + 32 <= s.columns; j += 32) {
+            const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode), b = mirt__word_value(s, s.at, j + 16, 0xffff, mode);
+            _mm512_storeu_si512(s.to + j / 2, mirt__word_neighbours(a, b));
+        }
+        if (j + 16 <= s.columns) {
+            const __m256bh x = _mm512_cvtneps_pbh(mirt__word_value(s, s.at, j, 0xffff, mode));
+            _mm256_storeu_si256((__m256i *)(void *)(s.to + j / 2), (__m256i)x);
+            j += 16;
+        }
+        if (j == s.columns) continue;
+        const __mmask16 some = mirt__first_avx512(s.columns - j);
+        const __m256i x = (__m256i)_mm512_cvtneps_pbh(mirt__word_value(s, s.at, j, some, mode));
+        if (s.columns - j == 8) _mm_storeu_si128((__m128i *)(void *)(s.to + j / 2), _mm256_castsi256_si128(x)); /* without a mask */
+        else _mm256_mask_storeu_epi32(s.to + j / 2, (__mmask8)((1u << (s.columns - j) / 2) - 1u), x);
+    }
+}
+MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mode mode) {
+    const bool lonely = s.next < 0;
+    if (lonely) s.next = s.at;
+    for (int64_t p = 0; p < s.pixels; p++, s.at += s.row, s.next += s.row, s.to += s.columns) {
+        int64_t j = 0;
+        for (; j + 16 <= s.columns; j += 16) {
+            const __m512 a = mirt__word_value(s, s.at, j, 0xffff, mode), b = mirt__word_value(s, s.next, j, 0xffff, mode);
+            _mm512_storeu_si512(s.to + j, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
+        }
+        if (j == s.columns) continue;
+        const __mmask16 some = mirt__first_avx512(s.columns - j);
+        const __m512 a = mirt__word_value(s, s.at, j, some, mode), b = mirt__word_value(s, s.next, j, some, mode);
+        _mm512_mask_storeu_epi32(s.to + j, some, mirt__word_merge(a, lonely ? _mm512_setzero_ps() : b));
+    }
+}
+#define MIRT__WORD_STRIP(what) \
+    static void mirt__word_##what(const mirt__word_strip *s, mirt__word_mode mode) { \
+        if (mode == MIRT__WORD_LINEAR) mirt__word_strip_##what(*s, MIRT__WORD_LINEAR); \
+        else if (mode == MIRT__WORD_RELU) mirt__word_strip_##what(*s, MIRT__WORD_RELU); \
+        else if (mode == MIRT__WORD_RELU6) mirt__word_strip_##what(*s, MIRT__WORD_RELU6); \
+        else mirt__word_strip_##what(*s, MIRT__WORD_BACK); \
+    }
+MIRT__WORD_STRIP(words)
+MIRT__WORD_STRIP(pairs)
+#undef MIRT__WORD_STRIP
+/* From element `at` on: `count` elements of whole pixels, or of a part of one. */
+static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count) {
+    const int64_t channel = at % channels;
+    const bool pixels = channel == 0 && count % channels == 0;
+    mirt__word_strip s;
+    memset(&s, 0, sizeof s);
+    s.to = to;
+    s.x = (const uint16_t *)source->from.data;
+    s.mean = source->mean + channel;
+    s.factor = source->factor + channel;
+    s.offset = source->offset + channel;
+    if (source->from.back) {
+        s.z = (const uint16_t *)source->from.back->z;
+        s.less = source->less + channel;
+        s.part = source->part + channel;
+    }
+    s.at = at;
+    s.next = next;
+    s.row = channels;
+    s.columns = pixels ? channels : count;
+    s.pixels = pixels ? count / channels : 1;
+    return s;
+}
+
 /* How many of the `left` elements from `at` on are read next: whole pixels, or a part of one. */
 MIRT__INLINE int64_t mirt__word_take(int64_t at, int64_t left, int64_t channels) {
     const int64_t place = at % channels, most = left < MIRT__WORD_BUFFER ? left : MIRT__WORD_BUFFER;
@@ -8316,7 +8422,13 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
     const mirt__reader *reader = &source->from;
     const bool ready = mirt__word_ready(reader), odd = channels % 2 != 0;
     const uint16_t *data = (const uint16_t *)reader->data + at;
+    const mirt__word_mode mode = odd ? MIRT__WORD_OTHER : mirt__word_mode_of(source);
     float buffer[MIRT__WORD_BUFFER];
+    if (mode != MIRT__WORD_OTHER) {
+        const mirt__word_strip s = mirt__word_strip_of(to, source, at, -1, channels, pixels * channels);
+        mirt__word_words(&s, mode);
+        return;
+    }
     if (ready && !odd) {
         memcpy(to, data, (size_t)(pixels * channels) * sizeof(uint16_t));
         return;
@@ -8340,7 +8452,13 @@ static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t
     const mirt__reader *reader = &source->from;
     const bool ready = mirt__word_ready(reader);
     const uint16_t *data = (const uint16_t *)reader->data;
+    const mirt__word_mode mode = mirt__word_mode_of(source);
     float buffer[2][MIRT__WORD_BUFFER];
+    if (mode != MIRT__WORD_OTHER) {
+        const mirt__word_strip s = mirt__word_strip_of(to, source, at, next, channels, count);
+        mirt__word_pairs(&s, mode);
+        return;
+    }
     for (int64_t i = 0, take; i < count; i += take) {
         take = ready ? count : mirt__word_take(at + i, count - i, channels);
         if (!ready) {
@@ -8358,7 +8476,7 @@ static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t
                 }
             } else {
                 const __m512 b = next >= 0 ? _mm512_maskz_loadu_ps(some, buffer[1] + j) : _mm512_setzero_ps();
-                word = mirt__word_pairs(_mm512_maskz_loadu_ps(some, buffer[0] + j), b);
+                word = mirt__word_merge(_mm512_maskz_loadu_ps(some, buffer[0] + j), b);
             }
             _mm512_mask_storeu_epi32(to + i + j, some, word);
         }

@@ -187,6 +187,60 @@ static void check_reads(const mirt__words *words) {
     ok(wrong[0] == 0, "words of neighbouring channels");
     ok(wrong[1] == 0, "words of two pixels");
 }
+
+/* Normalizations, gradients of them, and gates: as floats are read, which test_strips checks, then rounded. */
+static void check_lazy_reads(const mirt__simd *simd) {
+    static const int64_t channels[] = {2, 7, 8, 16, 24, 30, 32, 48, 96, 1030};
+    static const mirt_activation_kind kinds[] = {MIRT_LINEAR, MIRT_RELU, MIRT_RELU6, MIRT_SILU};
+    static uint16_t x[30000], z[30000];
+    static float column[6][1030], floats[5 * 1030], want[12000], have[12000], gates[10 * 1030];
+    int wrong[2] = {0, 0};
+    for (int i = 0; i < 30000; i++) x[i] = to_half(10.0f * number());
+    for (int i = 0; i < 30000; i++) z[i] = to_half(10.0f * number());
+    for (int i = 0; i < 6; i++) fill(column[i], 1030);
+    for (int i = 0; i < 1030; i++) column[1][i] *= column[1][i];
+    fill(gates, MIRT__COUNT(gates));
+    for (int i = 0; i < MIRT__COUNT(channels); i++) {
+        for (int k = 0; k < 4 * 4; k++) {
+            const int64_t n = channels[i], wide = (n + 1) / 2, pixels = 9, first = 2 * n;
+            const mirt__scaling norm = {column[0], column[1], column[2], column[3], 1e-3f, kinds[k % 4]};
+            const mirt__norm_back back = {norm, z, {k / 4 == 2 ? column[4] : NULL, column[5]}, 100.0};
+            mirt__reader reader;
+            memset(&reader, 0, sizeof reader);
+            reader.data = x;
+            reader.dtype = MIRT__BFLOAT16;
+            reader.channels = n;
+            reader.gate_pixels = 4;
+            if (k / 4 == 0 || k / 4 == 3) reader.norm = &norm;
+            else reader.back = &back;
+            if (k / 4 == 3) reader.gate = gates;
+            const mirt__source source = mirt__source_of(&reader, floats);
+            simd->words->read_words(have, &source, first, n, pixels);
+            simd->read(want, &source, first, pixels * n);
+            for (int64_t p = 0; p < pixels; p++) {
+                for (int64_t c = 0; c < 2 * wide; c++) {
+                    wrong[0] += from_half(half_of(have, p * 2 * wide + c)) != (c < n ? rounded(want[p * n + c]) : 0.0f);
+                }
+            }
+            for (int part = 0; part < 2; part++) {
+                const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * 5, next = 10 * n + skip;
+                simd->words->read_pairs(have, &source, first + skip, next, n, count);
+                simd->read(want, &source, first + skip, count);
+                simd->read(want + count, &source, next, count);
+                for (int64_t j = 0; j < count; j++) {
+                    wrong[1] += from_half(half_of(have, 2 * j)) != rounded(want[j]);
+                    wrong[1] += from_half(half_of(have, 2 * j + 1)) != rounded(want[count + j]);
+                }
+                simd->words->read_pairs(have, &source, first + skip, -1, n, count);
+                for (int64_t j = 0; j < 2 * count; j++) {
+                    wrong[1] += from_half(half_of(have, j)) != (j % 2 ? 0.0f : rounded(want[j / 2]));
+                }
+            }
+        }
+    }
+    ok(wrong[0] == 0, "words of neighbouring channels of lazy tensors");
+    ok(wrong[1] == 0, "words of two pixels of lazy tensors");
+}
 #endif
 
 int main(void) {
@@ -210,6 +264,7 @@ int main(void) {
         check_panels(simd->words);
         check_tiles(simd->words);
         check_reads(simd->words);
+        check_lazy_reads(simd);
 #endif
     }
     done_testing();
