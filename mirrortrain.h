@@ -7514,57 +7514,59 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
-        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
+            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
+        }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
-    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
-    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
-        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
-        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
-        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
+            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
+            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
+        }
     }
 }
-#define MIRT__READ_COLUMNS(read, how) \
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
-    int64_t j = 0;
+    const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (reader->back) {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
-        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
+        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
     } else {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
-        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
-        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
+        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
+        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
@@ -7591,7 +7593,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
     MIRT__K(strip) s;
@@ -9142,57 +9144,59 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
-        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
+            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
+        }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
-    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
-    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
-        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
-        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
-        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
+            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
+            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
+        }
     }
 }
-#define MIRT__READ_COLUMNS(read, how) \
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
-    int64_t j = 0;
+    const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (reader->back) {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
-        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
+        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
     } else {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
-        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
-        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
+        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
+        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
@@ -9219,7 +9223,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
     MIRT__K(strip) s;
@@ -10301,57 +10305,59 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
-        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
+            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
+        }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
-    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
-    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
-        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
-        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
-        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
+            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
+            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
+        }
     }
 }
-#define MIRT__READ_COLUMNS(read, how) \
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
-    int64_t j = 0;
+    const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (reader->back) {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
-        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
+        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
     } else {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
-        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
-        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
+        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
+        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
@@ -10378,7 +10384,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
     MIRT__K(strip) s;
@@ -11472,57 +11478,59 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at, half, n, whole), &norm);
-        MIRT__K(store_part)(to, MIRT__K(activate)(u, &bend, how), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
+            MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
+        }
     }
 }
-MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, int64_t j, int64_t n, const MIRT__K(how) how, const bool whole) {
+MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.back->norm.activation);
-    const MIRT__K(norm) norm = MIRT__K(norm_of)(from->mean + j, from->factor + j, from->offset + j, n, whole);
+    const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
-    const bool half = from->from.dtype == MIRT__BFLOAT16, sums = from->less != NULL;
-    const MIRT__VEC less = sums ? MIRT__K(load_part)(from->less + j, n, whole) : norm.mean;
-    const MIRT__VEC part = sums ? MIRT__K(load_part)(from->part + j, n, whole) : norm.mean;
-    const int64_t row = s->row, pixels = s->pixels;
-    int64_t at = s->at + j;
-    float *to = s->to + j;
+    const bool half = from->from.dtype == MIRT__BFLOAT16;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    int64_t at = s->at;
+    float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
-        const MIRT__VEC x = MIRT__K(load_as)(z, at, half, n, whole), d = MIRT__K(sub)(x, norm.mean);
-        MIRT__VEC g = MIRT__K(load_as)(dy, at, half, n, whole);
-        if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
-        if (sums) g = MIRT__K(sub)(MIRT__K(sub)(g, less), MIRT__K(mul)(d, part));
-        MIRT__K(store_part)(to, MIRT__K(mul)(g, norm.factor), n, whole);
+        for (int64_t j = first; j < end; j += MIRT__LANES) {
+            const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
+            MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
+            if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
+            if (less) g = MIRT__K(sub)(MIRT__K(sub)(g, MIRT__K(load_part)(less + j, n, whole)), MIRT__K(mul)(d, MIRT__K(load_part)(part + j, n, whole)));
+            MIRT__K(store_part)(to + j, MIRT__K(mul)(g, norm.factor), n, whole);
+        }
     }
 }
-#define MIRT__READ_COLUMNS(read, how) \
-    for (; j + MIRT__LANES <= s->columns; j += MIRT__LANES) MIRT__K(read)(s, j, MIRT__LANES, how, true);
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
-    int64_t j = 0;
+    const int64_t whole = s->columns - s->columns % MIRT__LANES;
     if (reader->back) {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_back, MIRT__K(by_clipping)) }
-        MIRT__READ_COLUMNS(read_back, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_back)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
+        else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
     } else {
-        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_clipping)) }
-        if (!MIRT__COMPACT && how == MIRT__K(by_silu)) { MIRT__READ_COLUMNS(read_norm, MIRT__K(by_silu)) }
-        MIRT__READ_COLUMNS(read_norm, MIRT__K(by_any))
-        if (j < s->columns) MIRT__K(read_norm)(s, j, s->columns - j, MIRT__K(by_any), false);
+        if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_clipping), true);
+        else if (!MIRT__COMPACT && how == MIRT__K(by_silu)) MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_silu), true);
+        else MIRT__K(read_norm)(s, 0, whole, MIRT__K(by_any), true);
+        if (whole < s->columns) MIRT__K(read_norm)(s, whole, s->columns, MIRT__K(by_any), false);
     }
 }
-#undef MIRT__READ_COLUMNS
 
 /* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
@@ -11549,7 +11557,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
         MIRT__K(read_plain)(to, reader, at, count);
         return;
     }
-    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels that share a vector of columns' numbers */
+    const int64_t c = reader->channels, channel = at % c, most = 8 + 1024 / c; /* pixels whose lines stay in L1 */
     const bool pixels = channel == 0 && count % c == 0;
     mirt__source moved = *source;
     MIRT__K(strip) s;
@@ -12686,6 +12694,7 @@ static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
     const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
     mirt__chunk_sums sums;
     (void)member;
+    memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = s->co;
     sums.chunk_floats = (moments ? 3 : 2) * s->co;

@@ -235,6 +235,7 @@ static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
     const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
     mirt__chunk_sums sums;
     (void)member;
+    memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = s->co;
     sums.chunk_floats = (moments ? 3 : 2) * s->co;
