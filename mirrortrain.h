@@ -8105,7 +8105,7 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, false, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -8532,7 +8532,7 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, false, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -9735,7 +9735,7 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, false, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -10896,7 +10896,7 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, false, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -12069,7 +12069,7 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
-    MIRT__NAME, false, MIRT__HALF,
+    MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
@@ -22959,6 +22959,7 @@ static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *d
                           (double)slope, (double)threshold), (mirt_tensor *)NULL;
     }
     mirt_tensor *y;
+    if (d->max_value == 6 && slope == 0 && threshold == 0) return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0);
     if (threshold > 0) {
         mirt_tensor *limit = mirt__scalar_op(x->node->graph, threshold);
         y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x, mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));

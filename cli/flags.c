@@ -244,7 +244,7 @@ static bool set_flag(const flag *f, const char *value, options *o) {
 
 bool chosen(const char *option, const char *name) {
     size_t size = strlen(name);
-    return strncmp(option, name, size) == 0 && (option[size] == 0 || option[size] == '|');
+    return option && strncmp(option, name, size) == 0 && (option[size] == 0 || option[size] == '|');
 }
 
 bool parse_flags(const command *c, int argc, char **argv, options *o) {

@@ -40,6 +40,7 @@ static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *d
                           (double)slope, (double)threshold), (mirt_tensor *)NULL;
     }
     mirt_tensor *y;
+    if (d->max_value == 6 && slope == 0 && threshold == 0) return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0);
     if (threshold > 0) {
         mirt_tensor *limit = mirt__scalar_op(x->node->graph, threshold);
         y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x, mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
