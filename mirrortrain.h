@@ -3320,6 +3320,19 @@ MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b);
 #define MIRT__INDEPENDENT
 #endif
 
+/* What is made of exponentials, by an instruction set: y = activation(x), dx = dy times the derivative at x, and
+   y = exp(x - less). An output may be an input. `scale` is elu's factor. */
+typedef struct mirt__curves {
+    void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
+    void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
+    void (*exp)(const float *x, float less, float *y, int64_t count);
+} mirt__curves;
+/* A call and what its curves are made by. */
+typedef struct mirt__common_curved {
+    const void *args;
+    const mirt__curves *curves;
+} mirt__common_curved;
+
 /* Elements that one thread takes at a time: enough to be worth the claim. */
 #define MIRT__GRAIN 16384
 
@@ -3346,8 +3359,8 @@ MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where
 MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where);
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
@@ -3356,12 +3369,12 @@ MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *wher
 MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
 /* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
-MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count);
-MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count);
-MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count);
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count);
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
-MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
-MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
 /* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; each block's four words follow
    each other. The instruction sets draw several at once. */
@@ -3374,9 +3387,9 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 
 #endif
 #endif
@@ -5154,15 +5167,7 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
     return size <= 0 || size > MIRT__GRAIN ? 1 : MIRT__GRAIN / size;
 }
 
-#define MIRT__ROOT_HALF 0.70710678118654752f    /* sqrt(1 / 2) */
-#define MIRT__ROOT_HALF_PI 0.39894228040143268f /* sqrt(1 / (2 pi)) */
-
 static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
-
-static float mirt__common_silu_derivative(float x) {
-    const float s = 1 / (1 + expf(-x));
-    return s * (1 + x * (1 - s));
-}
 
 #define MIRT__UNARY_CASE(kind, expression) \
     case kind: \
@@ -5173,8 +5178,31 @@ static float mirt__common_silu_derivative(float x) {
         } \
         break;
 
+/* The activation of a kind that is made of exponentials, else linear. */
+static mirt_activation_kind mirt__common_unary_curve(mirt__unary_kind kind) {
+    switch (kind) {
+    case MIRT__ACT_SIGMOID: return MIRT_SIGMOID;
+    case MIRT__ACT_TANH: return MIRT_TANH;
+    case MIRT__ACT_ELU: return MIRT_ELU;
+    case MIRT__ACT_GELU: return MIRT_GELU;
+    case MIRT__ACT_SILU: return MIRT_SILU;
+    case MIRT__ACT_SOFTPLUS: return MIRT_SOFTPLUS;
+    default: return MIRT_LINEAR;
+    }
+}
+static mirt_activation_kind mirt__common_binary_curve(mirt__binary_kind kind) {
+    switch (kind) {
+    case MIRT__ELU_GRAD: return MIRT_ELU;
+    case MIRT__GELU_GRAD: return MIRT_GELU;
+    case MIRT__SILU_GRAD: return MIRT_SILU;
+    case MIRT__SOFTPLUS_GRAD: return MIRT_SOFTPLUS;
+    default: return MIRT_LINEAR;
+    }
+}
+
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__unary *u = (const mirt__unary *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__unary *u = (const mirt__unary *)curved->args;
     const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
@@ -5185,7 +5213,6 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
         MIRT__UNARY_CASE(MIRT__NEGATIVE, -x)
         MIRT__UNARY_CASE(MIRT__SQUARE, x * x)
         MIRT__UNARY_CASE(MIRT__AFFINE, fmaf(x, scale, offset))
-        MIRT__UNARY_CASE(MIRT__EXP, expf(x))
         MIRT__UNARY_CASE(MIRT__LOG, logf(x))
         MIRT__UNARY_CASE(MIRT__SQRT, sqrtf(x))
         MIRT__UNARY_CASE(MIRT__RSQRT, 1 / sqrtf(x))
@@ -5196,22 +5223,19 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
         MIRT__UNARY_CASE(MIRT__POWER, powf(x, scale))
         MIRT__UNARY_CASE(MIRT__ACT_RELU, x < 0 ? 0 : x)
         MIRT__UNARY_CASE(MIRT__ACT_RELU6, x < 0 ? 0 : x > 6 ? 6 : x)
-        MIRT__UNARY_CASE(MIRT__ACT_SIGMOID, 1 / (1 + expf(-x)))
-        MIRT__UNARY_CASE(MIRT__ACT_TANH, tanhf(x))
         MIRT__UNARY_CASE(MIRT__ACT_LEAKY_RELU, x > 0 ? x : x * scale)
-        MIRT__UNARY_CASE(MIRT__ACT_ELU, x > 0 ? x : expm1f(x) * scale)
-        MIRT__UNARY_CASE(MIRT__ACT_GELU, 0.5f * x * erfcf(-MIRT__ROOT_HALF * x))
-        MIRT__UNARY_CASE(MIRT__ACT_SILU, x / (1 + expf(-x)))
         MIRT__UNARY_CASE(MIRT__ACT_HARD_SIGMOID, mirt__common_hard_sigmoid(x))
         MIRT__UNARY_CASE(MIRT__ACT_HARD_SWISH, x * mirt__common_hard_sigmoid(x))
-        MIRT__UNARY_CASE(MIRT__ACT_SOFTPLUS, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
+    case MIRT__EXP: curved->curves->exp(px + begin, 0, y + begin, end - begin); break;
+    default: curved->curves->activate(mirt__common_unary_curve(u->kind), scale, px + begin, y + begin, end - begin); break;
     }
 }
 
 #undef MIRT__UNARY_CASE
 
-MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where) {
-    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, &curved);
 }
 
 MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
@@ -5258,7 +5282,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
         } \
         break;
 
-static void mirt__common_binary_dense(const mirt__binary *args, const float *pa, const float *pb, float *y, int64_t count) {
+static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
     switch (args->kind) {
         MIRT__BINARY_CASE(MIRT__ADD, a + b)
@@ -5272,14 +5296,11 @@ static void mirt__common_binary_dense(const mirt__binary *args, const float *pa,
         MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
         MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
         MIRT__BINARY_CASE(MIRT__LEAKY_RELU_GRAD, b > 0 ? a : a * scale)
-        MIRT__BINARY_CASE(MIRT__ELU_GRAD, b > 0 ? a : a * (expf(b) * scale))
-        MIRT__BINARY_CASE(MIRT__GELU_GRAD, a * (0.5f * erfcf(-MIRT__ROOT_HALF * b) + b * (MIRT__ROOT_HALF_PI * expf(-0.5f * b * b))))
-        MIRT__BINARY_CASE(MIRT__SILU_GRAD, a * mirt__common_silu_derivative(b))
         MIRT__BINARY_CASE(MIRT__HARD_SIGMOID_GRAD, b > -3 && b < 3 ? a / 6 : 0)
         MIRT__BINARY_CASE(MIRT__HARD_SWISH_GRAD, a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0)))
-        MIRT__BINARY_CASE(MIRT__SOFTPLUS_GRAD, a / (1 + expf(-b)))
         MIRT__BINARY_CASE(MIRT__CLIP_GRAD, b < scale || b > offset ? 0 : a)
         MIRT__BINARY_CASE(MIRT__POWER_GRAD, scale == 0 ? 0 : a * (scale * powf(b, scale - 1)))
+    default: curves->slope(mirt__common_binary_curve(args->kind), scale, pa, pb, y, count); break;
     }
 }
 
@@ -5298,22 +5319,23 @@ static const mirt__activation_kernels mirt__activation_kernel_table[MIRT__ACTIVA
     {MIRT__ACT_SILU, MIRT__SILU_GRAD, 0}, {MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
     {MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0}, {MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0}};
 
-MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count) {
+MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {
     mirt__unary u;
+    const mirt__common_curved curved = {&u, curves};
     memset(&u, 0, sizeof u);
     u.kind = mirt__activation_kernel_table[kind].unary;
     u.scale = mirt__activation_kernel_table[kind].scale;
     u.x = u.y = x;
-    mirt__common_unary_range(&u, 0, count, NULL);
+    mirt__common_unary_range(&curved, 0, count, NULL);
 }
 
-MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
     b.kind = mirt__activation_kernel_table[kind].grad;
     b.scale = mirt__activation_kernel_table[kind].scale;
-    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(kind, u, count);
-    mirt__common_binary_dense(&b, dy, u, u, count);
+    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(curves, kind, u, count);
+    mirt__common_binary_dense(&b, curves, dy, u, u, count);
 }
 
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
@@ -5325,21 +5347,23 @@ static const float *mirt__common_gather_line(const float *from, int64_t step, fl
 
 static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
-    const mirt__binary *b = (const mirt__binary *)walk->args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)walk->args;
+    const mirt__binary *b = (const mirt__binary *)curved->args;
     const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
     const bool dense = *step[0] == 1 && *step[1] == 1;
     float piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
-        mirt__common_binary_dense(b, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
+        mirt__common_binary_dense(b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
                                   mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
     }
 }
 
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where, const mirt__curves *curves) {
     const int64_t *const stride[2] = {args->a_stride, args->b_stride};
-    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, 2, stride);
+    const mirt__common_curved curved = {args, curves};
+    const mirt__common_walk walk = mirt__common_walk_of(&curved, args->rank, args->dim, 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
 }
 
@@ -5457,8 +5481,6 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
     mirt__common_range(where, args->count, mirt__common_step(args->depth), mirt__common_one_hot_range, args);
 }
 
-#undef MIRT__ROOT_HALF
-#undef MIRT__ROOT_HALF_PI
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -6159,31 +6181,36 @@ static bool mirt__common_is_clipped(float p) {
     return p < MIRT__SMALLEST || p > MIRT__LARGEST;
 }
 
-static void mirt__common_softmax_row(const float *x, float *y, int64_t n) {
+static void mirt__common_softmax_row(const mirt__curves *curves, const float *x, float *y, int64_t n) {
     const float largest = mirt__common_max(x, n);
-    for (int64_t j = 0; j < n; j++) y[j] = expf(x[j] - largest);
+    curves->exp(x, largest, y, n);
     const float sum = mirt__common_total(y, n);
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
 /* log(sum of exp(x)), less the largest x. */
-static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
-    float sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
+static float mirt__common_log_sum(const mirt__curves *curves, const float *x, int64_t n, float largest) {
+    float sum = 0, piece[256];
+    for (int64_t j = 0; j < n; j += 256) {
+        const int64_t count = n - j < 256 ? n - j : 256;
+        curves->exp(x + j, largest, piece, count);
+        for (int64_t i = 0; i < count; i++) sum += piece[i];
+    }
     return logf(sum);
 }
 
 static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__softmax *s = (const mirt__softmax *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__softmax *s = (const mirt__softmax *)curved->args;
     (void)scratch;
     for (int64_t r = begin; r < end && s->n > 0; r++) {
         const float *x = s->x + r * s->n;
         float *y = s->y + r * s->n;
         if (s->log) {
-            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(x, s->n, largest);
+            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
             for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
         } else {
-            mirt__common_softmax_row(x, y, s->n);
+            mirt__common_softmax_row(curved->curves, x, y, s->n);
         }
     }
 }
@@ -6199,28 +6226,29 @@ static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t e
     }
 }
 
-MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, args);
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, &curved);
 }
 
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
 
-static float mirt__common_sparse(const mirt__loss *l, const float *x, int32_t label) {
+static float mirt__common_sparse(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label) {
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n);
-        return mirt__common_log_sum(x, l->n, largest) - (x[label] - largest);
+        return mirt__common_log_sum(curves, x, l->n, largest) - (x[label] - largest);
     }
     float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
     return logf(sum) - logf(mirt__common_clipped(x[label]));
 }
 
-static float mirt__common_categorical(const mirt__loss *l, const float *x, const float *t) {
+static float mirt__common_categorical(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t) {
     float loss = 0;
     if (l->from_logits) {
-        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(x, l->n, largest);
+        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(curves, x, l->n, largest);
         for (int64_t j = 0; j < l->n; j++) {
             if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - largest));
         }
@@ -6253,16 +6281,17 @@ static float mirt__common_squared(const mirt__loss *l, const float *x, const flo
 }
 
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__loss *l = (const mirt__loss *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__loss *l = (const mirt__loss *)curved->args;
     const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const float *x = l->x + r * l->n;
         switch (l->kind) {
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            l->loss[r] = mirt__common_sparse(l, x, ((const int32_t *)l->labels)[r]);
+            l->loss[r] = mirt__common_sparse(curved->curves, l, x, ((const int32_t *)l->labels)[r]);
             break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(l, x, labels + r * l->n); break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(curved->curves, l, x, labels + r * l->n); break;
         case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__common_binary_loss(l, x, labels + r * l->n); break;
         default: l->loss[r] = mirt__common_squared(l, x, labels + r * l->n); break;
         }
@@ -6270,9 +6299,9 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 }
 
 /* In the gradients `scale` is the loss's own gradient. */
-static void mirt__common_sparse_grad(const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
+static void mirt__common_sparse_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
     if (l->from_logits) {
-        mirt__common_softmax_row(x, dx, l->n);
+        mirt__common_softmax_row(curves, x, dx, l->n);
         dx[label] -= 1;
         for (int64_t j = 0; j < l->n; j++) dx[j] *= scale;
         return;
@@ -6285,10 +6314,10 @@ static void mirt__common_sparse_grad(const mirt__loss *l, const float *x, int32_
     }
 }
 
-static void mirt__common_categorical_grad(const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
+static void mirt__common_categorical_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
     if (l->from_logits) {
         const float total = mirt__common_total(t, l->n);
-        mirt__common_softmax_row(x, dx, l->n);
+        mirt__common_softmax_row(curves, x, dx, l->n);
         for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - t[j]);
         return;
     }
@@ -6311,7 +6340,8 @@ static void mirt__common_binary_loss_grad(const mirt__loss *l, const float *x, c
 }
 
 static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__loss *l = (const mirt__loss *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__loss *l = (const mirt__loss *)curved->args;
     const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
@@ -6319,9 +6349,9 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
         float *dx = l->dx + r * l->n;
         switch (l->kind) {
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            mirt__common_sparse_grad(l, x, ((const int32_t *)l->labels)[r], scale, dx);
+            mirt__common_sparse_grad(curved->curves, l, x, ((const int32_t *)l->labels)[r], scale, dx);
             break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(l, x, labels + r * l->n, scale, dx); break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(curved->curves, l, x, labels + r * l->n, scale, dx); break;
         case MIRT_BINARY_CROSSENTROPY: mirt__common_binary_loss_grad(l, x, labels + r * l->n, scale, dx); break;
         default:
             for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (2 * (x[j] - labels[r * l->n + j]) / (float)l->n);
@@ -6329,12 +6359,14 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
     }
 }
 
-MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, args);
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &curved);
 }
 
-MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, args);
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, &curved);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -6396,6 +6428,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 
 typedef struct mirt__common_norm {
     mirt__norm s;
+    const mirt__curves *curves;
     const float *x, *dy;
     float *factor, *offset; /* of u in each column: gamma, times 1 / sqrt(variance + epsilon) where that is a column's; beta */
     float *part;            /* of each chunk some rows of n: partial sums; or factors of each column */
@@ -6404,9 +6437,10 @@ typedef struct mirt__common_norm {
 
 static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where) {
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
     mirt__common_norm c;
     c.s = *args;
+    c.curves = curves;
     c.x = (const float *)args->x;
     c.dy = (const float *)args->dy;
     c.factor = (float *)where->shared;
@@ -6510,7 +6544,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
 }
 
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+    const mirt__common_norm c = mirt__common_norm_of(args, where, NULL);
     if (args->by_row) {
         mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
         return;
@@ -6544,12 +6578,12 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) y[j] = u[j] + add[j];
         }
-        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->s.activation, y, n);
+        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->curves, c->s.activation, y, n);
     }
 }
 
-MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
@@ -6558,7 +6592,7 @@ static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row
     const float *dy = c->dy + row * c->s.n;
     if (c->s.activation == MIRT_LINEAR) return dy;
     mirt__common_norm_row(c, row, (float *)scratch);
-    mirt__common_slope(c->s.activation, dy, (float *)scratch, c->s.n);
+    mirt__common_slope(c->curves, c->s.activation, dy, (float *)scratch, c->s.n);
     return (const float *)scratch;
 }
 
@@ -6601,8 +6635,8 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
 }
@@ -6649,8 +6683,8 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     const int64_t n = args->n;
     for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
         c.part[j] = (float)((double)args->sum[0][j] / args->count);
@@ -7439,6 +7473,28 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
 #undef MIRT__LAYER_SCALE
+
+/* Arrays of numbers; `how` of any is by calls. */
+#define MIRT__CURVE(y) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
+        MIRT__K(store_up_to)(to + i, y, count - i); \
+    }
+static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
+    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
+    else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
+}
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+    else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
+}
+static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
+    const MIRT__VEC below = MIRT__K(set)(less);
+    MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
+}
+#undef MIRT__CURVE
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -7742,12 +7798,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
-        }
-    }
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
@@ -8102,6 +8154,18 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+#define MIRT__CURVED(name, arguments) \
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+MIRT__CURVED(unary, mirt__unary)
+MIRT__CURVED(binary, mirt__binary)
+MIRT__CURVED(softmax, mirt__softmax)
+MIRT__CURVED(loss, mirt__loss)
+MIRT__CURVED(loss_grad, mirt__loss)
+MIRT__CURVED(normalize, mirt__norm)
+MIRT__CURVED(norm_grad_sums, mirt__norm)
+MIRT__CURVED(norm_grad_input, mirt__norm)
+#undef MIRT__CURVED
+
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
@@ -8109,13 +8173,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
+    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -8529,6 +8593,18 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+#define MIRT__CURVED(name, arguments) \
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+MIRT__CURVED(unary, mirt__unary)
+MIRT__CURVED(binary, mirt__binary)
+MIRT__CURVED(softmax, mirt__softmax)
+MIRT__CURVED(loss, mirt__loss)
+MIRT__CURVED(loss_grad, mirt__loss)
+MIRT__CURVED(normalize, mirt__norm)
+MIRT__CURVED(norm_grad_sums, mirt__norm)
+MIRT__CURVED(norm_grad_input, mirt__norm)
+#undef MIRT__CURVED
+
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
@@ -8536,13 +8612,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
+    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -9069,6 +9145,28 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
 #undef MIRT__LAYER_SCALE
+
+/* Arrays of numbers; `how` of any is by calls. */
+#define MIRT__CURVE(y) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
+        MIRT__K(store_up_to)(to + i, y, count - i); \
+    }
+static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
+    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
+    else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
+}
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+    else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
+}
+static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
+    const MIRT__VEC below = MIRT__K(set)(less);
+    MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
+}
+#undef MIRT__CURVE
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -9372,12 +9470,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
-        }
-    }
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
@@ -9732,6 +9826,18 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+#define MIRT__CURVED(name, arguments) \
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+MIRT__CURVED(unary, mirt__unary)
+MIRT__CURVED(binary, mirt__binary)
+MIRT__CURVED(softmax, mirt__softmax)
+MIRT__CURVED(loss, mirt__loss)
+MIRT__CURVED(loss_grad, mirt__loss)
+MIRT__CURVED(normalize, mirt__norm)
+MIRT__CURVED(norm_grad_sums, mirt__norm)
+MIRT__CURVED(norm_grad_input, mirt__norm)
+#undef MIRT__CURVED
+
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
@@ -9739,13 +9845,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
+    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -10230,6 +10336,28 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
 #undef MIRT__LAYER_SCALE
+
+/* Arrays of numbers; `how` of any is by calls. */
+#define MIRT__CURVE(y) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
+        MIRT__K(store_up_to)(to + i, y, count - i); \
+    }
+static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
+    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
+    else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
+}
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+    else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
+}
+static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
+    const MIRT__VEC below = MIRT__K(set)(less);
+    MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
+}
+#undef MIRT__CURVE
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -10533,12 +10661,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
-        }
-    }
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
@@ -10893,6 +11017,18 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+#define MIRT__CURVED(name, arguments) \
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+MIRT__CURVED(unary, mirt__unary)
+MIRT__CURVED(binary, mirt__binary)
+MIRT__CURVED(softmax, mirt__softmax)
+MIRT__CURVED(loss, mirt__loss)
+MIRT__CURVED(loss_grad, mirt__loss)
+MIRT__CURVED(normalize, mirt__norm)
+MIRT__CURVED(norm_grad_sums, mirt__norm)
+MIRT__CURVED(norm_grad_input, mirt__norm)
+#undef MIRT__CURVED
+
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
@@ -10900,13 +11036,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
+    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -11403,6 +11539,28 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
     return MIRT__K(select)(MIRT__K(greater)(u, b->low), MIRT__K(select)(MIRT__K(greater)(u, b->below), zero, g), zero);
 }
 #undef MIRT__LAYER_SCALE
+
+/* Arrays of numbers; `how` of any is by calls. */
+#define MIRT__CURVE(y) \
+    for (int64_t i = 0; i < count; i += MIRT__LANES) { \
+        const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
+        MIRT__K(store_up_to)(to + i, y, count - i); \
+    }
+static void MIRT__K(activate_range)(mirt_activation_kind kind, float scale, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(activate_by)(u, MIRT_SILU, u))
+    else if (!MIRT__COMPACT && kind == MIRT_SIGMOID) MIRT__CURVE(MIRT__K(sigmoid)(u))
+    else MIRT__CURVE(MIRT__K(activate_any)(u, kind, scale))
+}
+static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *to, int64_t count) {
+    if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
+    else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
+}
+static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
+    const MIRT__VEC below = MIRT__K(set)(less);
+    MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
+}
+#undef MIRT__CURVE
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -11706,12 +11864,8 @@ static void MIRT__K(finish)(const mirt__epilogue *epilogue, const float *bias, f
             }
         }
     }
-    if (epilogue->activation != MIRT_SIGMOID && epilogue->activation != MIRT_TANH) return;
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < columns; j++) {
-            c[i][j] = epilogue->activation == MIRT_TANH ? tanhf(c[i][j]) : 1.0f / (1.0f + expf(-c[i][j]));
-        }
-    }
+    if (epilogue->activation == MIRT_LINEAR || epilogue->activation == MIRT_RELU || epilogue->activation == MIRT_RELU6) return;
+    for (int64_t i = 0; i < rows; i++) MIRT__K(activate_range)(epilogue->activation, 0, c[i], c[i], columns);
 }
 
 static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
@@ -12066,6 +12220,18 @@ static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
 
+#define MIRT__CURVED(name, arguments) \
+    static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
+MIRT__CURVED(unary, mirt__unary)
+MIRT__CURVED(binary, mirt__binary)
+MIRT__CURVED(softmax, mirt__softmax)
+MIRT__CURVED(loss, mirt__loss)
+MIRT__CURVED(loss_grad, mirt__loss)
+MIRT__CURVED(normalize, mirt__norm)
+MIRT__CURVED(norm_grad_sums, mirt__norm)
+MIRT__CURVED(norm_grad_input, mirt__norm)
+#undef MIRT__CURVED
+
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
@@ -12073,13 +12239,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
     mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
-    mirt__common_unary, mirt__common_binary, mirt__common_logic,
+    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    mirt__common_softmax, mirt__common_softmax_grad, mirt__common_loss, mirt__common_loss_grad,
+    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, mirt__common_normalize, mirt__common_norm_grad_sums, mirt__common_norm_grad_input,
+    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 

@@ -53,6 +53,7 @@ static const int32_t gemm_shapes[][MAX_NUMBERS] = {
 static void gemm_args(const job *j, mirt__gemm *g) {
     const int32_t *s = j->s;
     memset(g, 0, sizeof *g);
+    memset(g, 0, sizeof *g);
     g->m = s[G_LAYOUT] == AT_B ? s[G_M] : j->count;
     g->n = s[G_N];
     g->k = s[G_K];
@@ -389,7 +390,8 @@ static void unary_plan(job *j) {
     const bool positive = kind == MIRT__LOG || kind == MIRT__SQRT || kind == MIRT__RSQRT || kind == MIRT__POWER;
     const bool wide = kind == MIRT__ACT_SIGMOID || kind == MIRT__SIGN || kind == MIRT__FLOOR || kind >= MIRT__ACT_RELU6;
     row_input(j, positive ? POSITIVE : wide ? WIDE : UNIT, 1);
-    row_output(j, kind > MIRT__POWER ? 3 : 0, 1);
+    const bool curved = kind > MIRT__POWER || kind == MIRT__EXP || kind == MIRT__ACT_SIGMOID || kind == MIRT__ACT_TANH;
+    row_output(j, curved ? 3 : 0, 1);
     j->alias_in = 0;
     j->alias_out = 1;
 }

@@ -17,6 +17,19 @@
 #define MIRT__INDEPENDENT
 #endif
 
+/* What is made of exponentials, by an instruction set: y = activation(x), dx = dy times the derivative at x, and
+   y = exp(x - less). An output may be an input. `scale` is elu's factor. */
+typedef struct mirt__curves {
+    void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
+    void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
+    void (*exp)(const float *x, float less, float *y, int64_t count);
+} mirt__curves;
+/* A call and what its curves are made by. */
+typedef struct mirt__common_curved {
+    const void *args;
+    const mirt__curves *curves;
+} mirt__common_curved;
+
 /* Elements that one thread takes at a time: enough to be worth the claim. */
 #define MIRT__GRAIN 16384
 
@@ -43,8 +56,8 @@ MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where
 MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where);
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where);
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where);
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
@@ -53,12 +66,12 @@ MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *wher
 MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *where);
 MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__where *where);
 /* x = activation(x), and u = dy * the activation's slope at u, of `count` numbers. */
-MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count);
-MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count);
-MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where);
+MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count);
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count);
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where);
-MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where);
-MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where);
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
 /* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; each block's four words follow
    each other. The instruction sets draw several at once. */
@@ -71,9 +84,9 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 
 #endif
 #endif

@@ -34,15 +34,8 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
     return size <= 0 || size > MIRT__GRAIN ? 1 : MIRT__GRAIN / size;
 }
 
-#define MIRT__ROOT_HALF 0.70710678118654752f    /* sqrt(1 / 2) */
-#define MIRT__ROOT_HALF_PI 0.39894228040143268f /* sqrt(1 / (2 pi)) */
 
 static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
-
-static float mirt__common_silu_derivative(float x) {
-    const float s = 1 / (1 + expf(-x));
-    return s * (1 + x * (1 - s));
-}
 
 #define MIRT__UNARY_CASE(kind, expression) \
     case kind: \
@@ -53,8 +46,31 @@ static float mirt__common_silu_derivative(float x) {
         } \
         break;
 
+/* The activation of a kind that is made of exponentials, else linear. */
+static mirt_activation_kind mirt__common_unary_curve(mirt__unary_kind kind) {
+    switch (kind) {
+    case MIRT__ACT_SIGMOID: return MIRT_SIGMOID;
+    case MIRT__ACT_TANH: return MIRT_TANH;
+    case MIRT__ACT_ELU: return MIRT_ELU;
+    case MIRT__ACT_GELU: return MIRT_GELU;
+    case MIRT__ACT_SILU: return MIRT_SILU;
+    case MIRT__ACT_SOFTPLUS: return MIRT_SOFTPLUS;
+    default: return MIRT_LINEAR;
+    }
+}
+static mirt_activation_kind mirt__common_binary_curve(mirt__binary_kind kind) {
+    switch (kind) {
+    case MIRT__ELU_GRAD: return MIRT_ELU;
+    case MIRT__GELU_GRAD: return MIRT_GELU;
+    case MIRT__SILU_GRAD: return MIRT_SILU;
+    case MIRT__SOFTPLUS_GRAD: return MIRT_SOFTPLUS;
+    default: return MIRT_LINEAR;
+    }
+}
+
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__unary *u = (const mirt__unary *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__unary *u = (const mirt__unary *)curved->args;
     const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
@@ -65,7 +81,6 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
         MIRT__UNARY_CASE(MIRT__NEGATIVE, -x)
         MIRT__UNARY_CASE(MIRT__SQUARE, x * x)
         MIRT__UNARY_CASE(MIRT__AFFINE, fmaf(x, scale, offset))
-        MIRT__UNARY_CASE(MIRT__EXP, expf(x))
         MIRT__UNARY_CASE(MIRT__LOG, logf(x))
         MIRT__UNARY_CASE(MIRT__SQRT, sqrtf(x))
         MIRT__UNARY_CASE(MIRT__RSQRT, 1 / sqrtf(x))
@@ -76,22 +91,19 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
         MIRT__UNARY_CASE(MIRT__POWER, powf(x, scale))
         MIRT__UNARY_CASE(MIRT__ACT_RELU, x < 0 ? 0 : x)
         MIRT__UNARY_CASE(MIRT__ACT_RELU6, x < 0 ? 0 : x > 6 ? 6 : x)
-        MIRT__UNARY_CASE(MIRT__ACT_SIGMOID, 1 / (1 + expf(-x)))
-        MIRT__UNARY_CASE(MIRT__ACT_TANH, tanhf(x))
         MIRT__UNARY_CASE(MIRT__ACT_LEAKY_RELU, x > 0 ? x : x * scale)
-        MIRT__UNARY_CASE(MIRT__ACT_ELU, x > 0 ? x : expm1f(x) * scale)
-        MIRT__UNARY_CASE(MIRT__ACT_GELU, 0.5f * x * erfcf(-MIRT__ROOT_HALF * x))
-        MIRT__UNARY_CASE(MIRT__ACT_SILU, x / (1 + expf(-x)))
         MIRT__UNARY_CASE(MIRT__ACT_HARD_SIGMOID, mirt__common_hard_sigmoid(x))
         MIRT__UNARY_CASE(MIRT__ACT_HARD_SWISH, x * mirt__common_hard_sigmoid(x))
-        MIRT__UNARY_CASE(MIRT__ACT_SOFTPLUS, (x > 0 ? x : 0) + log1pf(expf(-fabsf(x))))
+    case MIRT__EXP: curved->curves->exp(px + begin, 0, y + begin, end - begin); break;
+    default: curved->curves->activate(mirt__common_unary_curve(u->kind), scale, px + begin, y + begin, end - begin); break;
     }
 }
 
 #undef MIRT__UNARY_CASE
 
-MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where) {
-    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, args);
+MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->count, MIRT__GRAIN, mirt__common_unary_range, &curved);
 }
 
 MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
@@ -138,7 +150,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
         } \
         break;
 
-static void mirt__common_binary_dense(const mirt__binary *args, const float *pa, const float *pb, float *y, int64_t count) {
+static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
     switch (args->kind) {
         MIRT__BINARY_CASE(MIRT__ADD, a + b)
@@ -152,14 +164,11 @@ static void mirt__common_binary_dense(const mirt__binary *args, const float *pa,
         MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
         MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
         MIRT__BINARY_CASE(MIRT__LEAKY_RELU_GRAD, b > 0 ? a : a * scale)
-        MIRT__BINARY_CASE(MIRT__ELU_GRAD, b > 0 ? a : a * (expf(b) * scale))
-        MIRT__BINARY_CASE(MIRT__GELU_GRAD, a * (0.5f * erfcf(-MIRT__ROOT_HALF * b) + b * (MIRT__ROOT_HALF_PI * expf(-0.5f * b * b))))
-        MIRT__BINARY_CASE(MIRT__SILU_GRAD, a * mirt__common_silu_derivative(b))
         MIRT__BINARY_CASE(MIRT__HARD_SIGMOID_GRAD, b > -3 && b < 3 ? a / 6 : 0)
         MIRT__BINARY_CASE(MIRT__HARD_SWISH_GRAD, a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0)))
-        MIRT__BINARY_CASE(MIRT__SOFTPLUS_GRAD, a / (1 + expf(-b)))
         MIRT__BINARY_CASE(MIRT__CLIP_GRAD, b < scale || b > offset ? 0 : a)
         MIRT__BINARY_CASE(MIRT__POWER_GRAD, scale == 0 ? 0 : a * (scale * powf(b, scale - 1)))
+    default: curves->slope(mirt__common_binary_curve(args->kind), scale, pa, pb, y, count); break;
     }
 }
 
@@ -178,22 +187,23 @@ static const mirt__activation_kernels mirt__activation_kernel_table[MIRT__ACTIVA
     {MIRT__ACT_SILU, MIRT__SILU_GRAD, 0}, {MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
     {MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0}, {MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0}};
 
-MIRT__LIB void mirt__common_activate(mirt_activation_kind kind, float *x, int64_t count) {
+MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {
     mirt__unary u;
+    const mirt__common_curved curved = {&u, curves};
     memset(&u, 0, sizeof u);
     u.kind = mirt__activation_kernel_table[kind].unary;
     u.scale = mirt__activation_kernel_table[kind].scale;
     u.x = u.y = x;
-    mirt__common_unary_range(&u, 0, count, NULL);
+    mirt__common_unary_range(&curved, 0, count, NULL);
 }
 
-MIRT__LIB void mirt__common_slope(mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
+MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
     b.kind = mirt__activation_kernel_table[kind].grad;
     b.scale = mirt__activation_kernel_table[kind].scale;
-    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(kind, u, count);
-    mirt__common_binary_dense(&b, dy, u, u, count);
+    if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(curves, kind, u, count);
+    mirt__common_binary_dense(&b, curves, dy, u, u, count);
 }
 
 /* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
@@ -205,21 +215,23 @@ static const float *mirt__common_gather_line(const float *from, int64_t step, fl
 
 static void mirt__common_binary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
-    const mirt__binary *b = (const mirt__binary *)walk->args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)walk->args;
+    const mirt__binary *b = (const mirt__binary *)curved->args;
     const int64_t *step[2] = {walk->stride[0] + walk->rank - 1, walk->stride[1] + walk->rank - 1};
     const bool dense = *step[0] == 1 && *step[1] == 1;
     float piece[2][MIRT__BINARY_PIECE];
     (void)scratch;
     for (int64_t at = begin, count, place[3]; at < end; at += count) {
         count = mirt__common_walk_line(walk, at, dense || end - at < MIRT__BINARY_PIECE ? end - at : MIRT__BINARY_PIECE, place);
-        mirt__common_binary_dense(b, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
+        mirt__common_binary_dense(b, curved->curves, mirt__common_gather_line(b->a + place[0], *step[0], piece[0], count),
                                   mirt__common_gather_line(b->b + place[1], *step[1], piece[1], count), b->y + at, count);
     }
 }
 
-MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where) {
+MIRT__LIB void mirt__common_binary(const mirt__binary *args, const mirt__where *where, const mirt__curves *curves) {
     const int64_t *const stride[2] = {args->a_stride, args->b_stride};
-    const mirt__common_walk walk = mirt__common_walk_of(args, args->rank, args->dim, 2, stride);
+    const mirt__common_curved curved = {args, curves};
+    const mirt__common_walk walk = mirt__common_walk_of(&curved, args->rank, args->dim, 2, stride);
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_binary_range, &walk);
 }
 
@@ -337,7 +349,5 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
     mirt__common_range(where, args->count, mirt__common_step(args->depth), mirt__common_one_hot_range, args);
 }
 
-#undef MIRT__ROOT_HALF
-#undef MIRT__ROOT_HALF_PI
 #include "optimize_end.inc"
 #endif

@@ -35,31 +35,36 @@ static bool mirt__common_is_clipped(float p) {
     return p < MIRT__SMALLEST || p > MIRT__LARGEST;
 }
 
-static void mirt__common_softmax_row(const float *x, float *y, int64_t n) {
+static void mirt__common_softmax_row(const mirt__curves *curves, const float *x, float *y, int64_t n) {
     const float largest = mirt__common_max(x, n);
-    for (int64_t j = 0; j < n; j++) y[j] = expf(x[j] - largest);
+    curves->exp(x, largest, y, n);
     const float sum = mirt__common_total(y, n);
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
 /* log(sum of exp(x)), less the largest x. */
-static float mirt__common_log_sum(const float *x, int64_t n, float largest) {
-    float sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += expf(x[j] - largest);
+static float mirt__common_log_sum(const mirt__curves *curves, const float *x, int64_t n, float largest) {
+    float sum = 0, piece[256];
+    for (int64_t j = 0; j < n; j += 256) {
+        const int64_t count = n - j < 256 ? n - j : 256;
+        curves->exp(x + j, largest, piece, count);
+        for (int64_t i = 0; i < count; i++) sum += piece[i];
+    }
     return logf(sum);
 }
 
 static void mirt__common_softmax_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__softmax *s = (const mirt__softmax *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__softmax *s = (const mirt__softmax *)curved->args;
     (void)scratch;
     for (int64_t r = begin; r < end && s->n > 0; r++) {
         const float *x = s->x + r * s->n;
         float *y = s->y + r * s->n;
         if (s->log) {
-            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(x, s->n, largest);
+            const float largest = mirt__common_max(x, s->n), log_sum = mirt__common_log_sum(curved->curves, x, s->n, largest);
             for (int64_t j = 0; j < s->n; j++) y[j] = x[j] - largest - log_sum;
         } else {
-            mirt__common_softmax_row(x, y, s->n);
+            mirt__common_softmax_row(curved->curves, x, y, s->n);
         }
     }
 }
@@ -75,28 +80,29 @@ static void mirt__common_softmax_back(const void *args, int64_t begin, int64_t e
     }
 }
 
-MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, args);
+MIRT__LIB void mirt__common_softmax(const mirt__softmax *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_softmax_rows, &curved);
 }
 
 MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
 
-static float mirt__common_sparse(const mirt__loss *l, const float *x, int32_t label) {
+static float mirt__common_sparse(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label) {
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n);
-        return mirt__common_log_sum(x, l->n, largest) - (x[label] - largest);
+        return mirt__common_log_sum(curves, x, l->n, largest) - (x[label] - largest);
     }
     float sum = 0;
     for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
     return logf(sum) - logf(mirt__common_clipped(x[label]));
 }
 
-static float mirt__common_categorical(const mirt__loss *l, const float *x, const float *t) {
+static float mirt__common_categorical(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t) {
     float loss = 0;
     if (l->from_logits) {
-        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(x, l->n, largest);
+        const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(curves, x, l->n, largest);
         for (int64_t j = 0; j < l->n; j++) {
             if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - largest));
         }
@@ -129,16 +135,17 @@ static float mirt__common_squared(const mirt__loss *l, const float *x, const flo
 }
 
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__loss *l = (const mirt__loss *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__loss *l = (const mirt__loss *)curved->args;
     const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
         const float *x = l->x + r * l->n;
         switch (l->kind) {
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            l->loss[r] = mirt__common_sparse(l, x, ((const int32_t *)l->labels)[r]);
+            l->loss[r] = mirt__common_sparse(curved->curves, l, x, ((const int32_t *)l->labels)[r]);
             break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(l, x, labels + r * l->n); break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(curved->curves, l, x, labels + r * l->n); break;
         case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__common_binary_loss(l, x, labels + r * l->n); break;
         default: l->loss[r] = mirt__common_squared(l, x, labels + r * l->n); break;
         }
@@ -146,9 +153,9 @@ static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end,
 }
 
 /* In the gradients `scale` is the loss's own gradient. */
-static void mirt__common_sparse_grad(const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
+static void mirt__common_sparse_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
     if (l->from_logits) {
-        mirt__common_softmax_row(x, dx, l->n);
+        mirt__common_softmax_row(curves, x, dx, l->n);
         dx[label] -= 1;
         for (int64_t j = 0; j < l->n; j++) dx[j] *= scale;
         return;
@@ -161,10 +168,10 @@ static void mirt__common_sparse_grad(const mirt__loss *l, const float *x, int32_
     }
 }
 
-static void mirt__common_categorical_grad(const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
+static void mirt__common_categorical_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
     if (l->from_logits) {
         const float total = mirt__common_total(t, l->n);
-        mirt__common_softmax_row(x, dx, l->n);
+        mirt__common_softmax_row(curves, x, dx, l->n);
         for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (dx[j] * total - t[j]);
         return;
     }
@@ -187,7 +194,8 @@ static void mirt__common_binary_loss_grad(const mirt__loss *l, const float *x, c
 }
 
 static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__loss *l = (const mirt__loss *)args;
+    const mirt__common_curved *curved = (const mirt__common_curved *)args;
+    const mirt__loss *l = (const mirt__loss *)curved->args;
     const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
@@ -195,9 +203,9 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
         float *dx = l->dx + r * l->n;
         switch (l->kind) {
         case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            mirt__common_sparse_grad(l, x, ((const int32_t *)l->labels)[r], scale, dx);
+            mirt__common_sparse_grad(curved->curves, l, x, ((const int32_t *)l->labels)[r], scale, dx);
             break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(l, x, labels + r * l->n, scale, dx); break;
+        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(curved->curves, l, x, labels + r * l->n, scale, dx); break;
         case MIRT_BINARY_CROSSENTROPY: mirt__common_binary_loss_grad(l, x, labels + r * l->n, scale, dx); break;
         default:
             for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (2 * (x[j] - labels[r * l->n + j]) / (float)l->n);
@@ -205,12 +213,14 @@ static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end,
     }
 }
 
-MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, args);
+MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_rows, &curved);
 }
 
-MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where) {
-    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, args);
+MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_curved curved = {args, curves};
+    mirt__common_range(where, args->rows, mirt__common_step(args->n * 8), mirt__common_loss_back, &curved);
 }
 
 static void mirt__common_accuracy_rows(const void *args, int64_t begin, int64_t end, void *scratch) {

@@ -13,6 +13,7 @@
 
 typedef struct mirt__common_norm {
     mirt__norm s;
+    const mirt__curves *curves;
     const float *x, *dy;
     float *factor, *offset; /* of u in each column: gamma, times 1 / sqrt(variance + epsilon) where that is a column's; beta */
     float *part;            /* of each chunk some rows of n: partial sums; or factors of each column */
@@ -21,9 +22,10 @@ typedef struct mirt__common_norm {
 
 static float mirt__common_inverse(const mirt__norm *s, int64_t i) { return 1 / sqrtf(s->variance[i] + s->epsilon); }
 
-static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where) {
+static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
     mirt__common_norm c;
     c.s = *args;
+    c.curves = curves;
     c.x = (const float *)args->x;
     c.dy = (const float *)args->dy;
     c.factor = (float *)where->shared;
@@ -127,7 +129,7 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
 }
 
 MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+    const mirt__common_norm c = mirt__common_norm_of(args, where, NULL);
     if (args->by_row) {
         mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
         return;
@@ -161,12 +163,12 @@ static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) y[j] = u[j] + add[j];
         }
-        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->s.activation, y, n);
+        if (c->s.activation != MIRT_LINEAR) mirt__common_activate(c->curves, c->s.activation, y, n);
     }
 }
 
-MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
@@ -175,7 +177,7 @@ static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row
     const float *dy = c->dy + row * c->s.n;
     if (c->s.activation == MIRT_LINEAR) return dy;
     mirt__common_norm_row(c, row, (float *)scratch);
-    mirt__common_slope(c->s.activation, dy, (float *)scratch, c->s.n);
+    mirt__common_slope(c->curves, c->s.activation, dy, (float *)scratch, c->s.n);
     return (const float *)scratch;
 }
 
@@ -218,8 +220,8 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
 }
@@ -266,8 +268,8 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
     }
 }
 
-MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where);
+MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     const int64_t n = args->n;
     for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
         c.part[j] = (float)((double)args->sum[0][j] / args->count);
