@@ -132,9 +132,10 @@ static int report(job *j) {
     const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
     if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK) return complain_of_library();
     printf("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
-           "mode=%s devices=%d threads=%d steps=%d\n",
-           o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median, median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
-           o->forward ? "forward" : "train", mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count);
+           "mode=%s size=%lld devices=%d threads=%d steps=%d\n",
+           o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median, median * 1e3, peak * 1e-6,
+           2 * macs / median * 1e-9, (double)plan.total * 1e-6, o->forward ? "forward" : "train",
+           (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1], mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count);
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
     const char *text = mirt_profile_text(j->model);
@@ -157,7 +158,7 @@ static int bench_batch(const options *o, int64_t batch) {
     j.strategy = open_strategy(o, true, &status);
     j.model = j.strategy ? build_model(j.strategy, o, &status) : NULL;
     if (!j.times) complain("out of memory");
-    else if (j.model && mirt_compile(j.model, &desc) != MIRT_OK) complain_of_library();
+    else if (j.model && ((o->forward && mirt_set_trainable(j.model, NULL, false) != MIRT_OK) || mirt_compile(j.model, &desc) != MIRT_OK)) complain_of_library();
     else if (j.model && draw_data(&j)) status = report(&j);
     mirt_strategy_destroy(j.strategy);
     free(j.pixels);

@@ -28,13 +28,15 @@ typedef struct batches {
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
     const char *model, *data, *devices, *init, *load, *save;
-    const char *optimizer, *strategy, *collective, *dtype; /* for chosen() */
+    const char *optimizer, *strategy, *collective, *dtype, *pooling; /* for chosen() */
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
+    int64_t size, classes; /* of the model; 0: its own defaults, */
+    float alpha;           /* here as well */
     batches batch_list; /* of bench */
     int64_t steps, seconds; /* of bench; 0: its defaults */
-    bool no_shuffle, log_steps, forward, profile, help;
+    bool no_top, no_shuffle, log_steps, forward, profile, help;
 } options;
 
 typedef struct command {

@@ -36,13 +36,24 @@ static mirt_optimizer make_optimizer(const options *o) {
 
 /* The library's sentence; a name nobody knows is the command line's fault. */
 static mirt_model *complain_of_model(int *status) {
-    *status = mirt_last_status() == MIRT_E_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
+    mirt_status why = mirt_last_status();
+    *status = why == MIRT_E_NOT_FOUND || why == MIRT_E_INVALID || why == MIRT_E_SHAPE ? EXIT_USAGE : EXIT_FAILED;
     complain_of_library();
     return NULL; /* the strategy frees the model */
 }
 
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) {
-    mirt_model *model = mirt_model_by_name(strategy, o->model);
+    mirt_application_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.size = (int)o->size;
+    desc.alpha = o->alpha;
+    desc.classes = (int)o->classes;
+    desc.no_top = o->no_top;
+    if (o->no_top && chosen(o->pooling, "avg")) desc.pooling = MIRT_POOLING_AVG;
+    if (o->no_top && chosen(o->pooling, "max")) desc.pooling = MIRT_POOLING_MAX;
+    desc.logits = true;
+    desc.preprocessing = MIRT_PREPROCESSING_ON;
+    mirt_model *model = mirt_application(strategy, o->model, &desc);
     if (model && (!chosen(o->dtype, "bf16") || mirt_set_dtype_policy(model, "mixed_bfloat16") == MIRT_OK)) return model;
     return complain_of_model(status);
 }

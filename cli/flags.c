@@ -7,26 +7,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_RATES, FLAG_BATCHES, FLAG_NAME } flag_kind;
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_NUMBER, FLAG_RATES, FLAG_BATCHES, FLAG_NAME } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
     const char *value; /* what --help calls its value; NULL for a switch; of a name: all there are, a|b|c */
     flag_kind kind;
     int64_t most;  /* of a count */
-    size_t offset; /* in options: bool, const char *, int64_t, uint64_t, rates or batches by kind */
+    size_t offset; /* in options: bool, const char *, int64_t, uint64_t, float, rates or batches by kind */
     int commands;
     const char *help;
 } flag;
 
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
+#define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH)
 #define STRATEGY (TRAINS | CMD_BENCH)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024
 
 static const flag flags[] = {
-    {"model", "NAME", FLAG_TEXT, 0, AT(model), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH, "the network: mnist (default)"},
+    {"model", "NAME", FLAG_TEXT, 0, AT(model), MODEL,
+        "the network: mnist (default), mobilenet_v2, resnet50, efficientnet_v2_b0 to b3, s, m, l"},
+    {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL, "height and width of its images; default 224, or the network's own"},
+    {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width of mobilenet_v2; default 1"},
+    {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL, "it tells apart; default 1000, of mnist 10"},
+    {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL, "without the layers that tell classes apart"},
+    {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL, "what ends a network without its top; default avg"},
     {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE, "a model that fit --save wrote"},
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
         "MNIST's four files, plain or .gz; default data/mnist, and if that is missing, drawn digits"},
@@ -148,6 +155,8 @@ static bool parse_rate(const char **text, float *out) {
     return true;
 }
 
+static bool parse_number(const char *text, float *out) { return parse_rate(&text, out) && !*text; }
+
 /* RATE[,EPOCH:RATE]..., the epochs increasing. */
 static bool parse_rates(const char *text, rates *out) {
     out->first[0] = 0;
@@ -223,6 +232,10 @@ static bool set_flag(const flag *f, const char *value, options *o) {
         if (parse_seed(value, (uint64_t *)field)) return true;
         complain("--%s is \"%s\"; it wants a whole number from 0 to 2^64 - 1", f->name, value);
         return false;
+    case FLAG_NUMBER:
+        if (parse_number(value, (float *)field)) return true;
+        complain("--%s is \"%s\"; it wants a number above 0, such as 0.35", f->name, value);
+        return false;
     case FLAG_RATES:
         if (parse_rates(value, (rates *)field)) return true;
         if (strpbrk(value, ",:")) {
@@ -253,6 +266,7 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
     o->optimizer = "adam";
     o->strategy = "mirrored";
     o->collective = "auto";
+    o->pooling = "avg";
     o->accumulate = 1;
     o->epochs = 5;
     o->batch = 64;

@@ -103,13 +103,17 @@ is "graph: rows of three replicas" "$(grep -c 'scatter .* -> replica' out)" 3
 # Measuring
 line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* ms_per_step=[0-9.]* peak_mb=[0-9.]* gflops=[0-9.]* planned_mb=[0-9.]*'
 run bench --batch 8,16 --steps 5 --devices 2 --threads 1
-gives "bench" 0 "mode=train devices=2 threads=1 steps=5"
+gives "bench" 0 "mode=train size=28 devices=2 threads=1 steps=5"
 is "bench: a line for each batch" "$(grep -c "$line" out) $(sed 's/.* batch=\([0-9]*\) .*/\1/' out | tr '\n' ' ')" "2 8 16 "
 run bench --forward --profile --batch 4 --steps 5
 gives "bench --forward" 0 "mode=forward"
 gives "bench --profile names the layers" 0 "dense_1"
 gives "and the ceilings" 0 "ceilings of cpu:0"
 is "predicting needs no optimizer" "$(grep -c adam out)" 0
+run bench --model mobilenet_v2 --alpha 0.35 --size 32 --classes 7 --batch 2 --steps 5
+gives "bench of a network by name, width and size" 0 "model=mobilenet_v2 batch=2 dtype=float32"
+run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top
+gives "its summary" 0 "Total parameters: 410208"
 
 # Training
 run fit --data good --epochs 2 --batch 8 --replicas 3 --devices 2 --save a.safetensors
@@ -221,13 +225,27 @@ refuses "--replicas 4097" 2 "--replicas is \"4097\"; it wants a whole number fro
 run fit --model mnits --data good
 refuses "unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run summary --model foo
-refuses "unlike any model" 2 "there is no model \"foo\"; there is \"mnist\""
+refuses "unlike any model" 2 "there is no model \"foo\"; there is, for one, \"mobilenet_v2\""
 for batch in 8,,16 8, ,8 0 8,-1 8:16 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
     run bench --batch "$batch"
     refuses "bench --batch $batch" 2 "--batch is \"$batch\"; it wants up to 16 whole numbers from 1 to 2147483647: 8,16,32"
 done
 run bench --model mnits --batch 1,2
 refuses "bench of an unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
+run bench --model mobilenet_v2 --size 31
+refuses "images too small" 2 "mobilenet_v2: size is 31; images are halved five times, so it must be at least 32"
+run bench --model mobilenet_v2 --size 8193
+refuses "images too large" 2 "--size is \"8193\"; it wants a whole number from 1 to 8192"
+run bench --model mobilenet_v2 --alpha 17
+refuses "too wide" 2 "mobilenet_v2: alpha is 17; it must be above 0 and at most 16"
+run bench --model mobilenet_v2 --alpha wide
+refuses "no width" 2 "--alpha is \"wide\"; it wants a number above 0, such as 0.35"
+run bench --model resnet50 --alpha 0.5
+refuses "a network of one width" 2 "resnet50: alpha is 0.5, but this network has one width"
+run bench --model resnet --size 32
+refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resnet50\"?"
+run bench --pooling min --no-top
+refuses "unknown pooling" 2 "there is no pooling \"min\"; it is one of avg|max|none"
 run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
 run bench --epochs 1
