@@ -3495,8 +3495,11 @@ typedef struct mirt__words {
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
     void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
-    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
-    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count);
+    /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p * channels + j;
+       `next` below 0: 0. */
+    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns, int64_t pixels);
+    /* As in mirt__simd: of all numbers in b's words, ascending. */
+    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
 } mirt__words;
 
 typedef struct mirt__simd {
@@ -3575,6 +3578,7 @@ typedef struct mirt__strip {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats, */
     bool round;               /* rounded to bfloat16 */
+    int64_t pair, pixels;     /* words of pixels that are `pair` apart, as long as there are `pixels`; 0: of neighbouring channels */
     const mirt__source *source;
     int64_t h, w, c;                       /* of an image */
     int64_t first, channels;               /* that are read */
@@ -3914,7 +3918,6 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     chunks = mirt__shapes_min(chunks, mirt__shapes_min((1 << 20) / g.sum, 16));
     g.chunks_most = mirt__shapes_max(chunks, 1);
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
-    g.chunk += g.chunk % 2; /* pixels go in pairs where these are words */
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
@@ -8454,10 +8457,9 @@ MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mo
 MIRT__WORD_STRIP(words)
 MIRT__WORD_STRIP(pairs)
 #undef MIRT__WORD_STRIP
-/* From element `at` on: `count` elements of whole pixels, or of a part of one. */
-static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count) {
+static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns,
+                                            int64_t pixels) {
     const int64_t channel = at % channels;
-    const bool pixels = channel == 0 && count % channels == 0;
     mirt__word_strip s;
     memset(&s, 0, sizeof s);
     s.to = to;
@@ -8473,8 +8475,8 @@ static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *sourc
     s.at = at;
     s.next = next;
     s.row = channels;
-    s.columns = pixels ? channels : count;
-    s.pixels = pixels ? count / channels : 1;
+    s.columns = columns;
+    s.pixels = pixels;
     return s;
 }
 
@@ -8491,7 +8493,7 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
     const mirt__word_mode mode = odd ? MIRT__WORD_OTHER : mirt__word_mode_of(source);
     float buffer[MIRT__WORD_BUFFER];
     if (mode != MIRT__WORD_OTHER) {
-        const mirt__word_strip s = mirt__word_strip_of(to, source, at, -1, channels, pixels * channels);
+        const mirt__word_strip s = mirt__word_strip_of(to, source, at, -1, channels, channels, pixels);
         mirt__word_words(&s, mode);
         return;
     }
@@ -8514,44 +8516,63 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
         }
     }
 }
-static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count) {
-    const mirt__reader *reader = &source->from;
-    const bool ready = mirt__word_ready(reader);
-    const uint16_t *data = (const uint16_t *)reader->data;
+static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns,
+                                  int64_t pixels) {
+    const uint16_t *data = (const uint16_t *)source->from.data;
     const mirt__word_mode mode = mirt__word_mode_of(source);
+    const bool ready = mirt__word_ready(&source->from);
     float buffer[2][MIRT__WORD_BUFFER];
     if (mode != MIRT__WORD_OTHER) {
-        const mirt__word_strip s = mirt__word_strip_of(to, source, at, next, channels, count);
+        const mirt__word_strip s = mirt__word_strip_of(to, source, at, next, channels, columns, pixels);
         mirt__word_pairs(&s, mode);
         return;
     }
-    for (int64_t i = 0, take; i < count; i += take) {
-        take = ready ? count : mirt__word_take(at + i, count - i, channels);
+    const int64_t line = columns == channels ? columns * pixels : columns; /* that follow each other */
+    for (int64_t left = pixels * columns, i = 0, take; left > 0; left -= take) {
+        take = ready ? line - i : mirt__word_take(at + i, line - i, channels);
         if (!ready) {
             mirt__read_avx512(buffer[0], source, at + i, take);
             if (next >= 0) mirt__read_avx512(buffer[1], source, next + i, take);
         }
         for (int64_t j = 0; j < take; j += 16) {
             const __mmask16 some = mirt__first_avx512(take - j < 16 ? take - j : 16);
-            __m512i word;
+            __m512 a, b = _mm512_setzero_ps();
             if (ready) {
-                word = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, data + at + j));
-                if (next >= 0) {
-                    const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, data + next + j));
-                    word = _mm512_or_si512(word, _mm512_slli_epi32(high, 16));
-                }
+                a = mirt__word_load(data + at + i + j, some);
+                if (next >= 0) b = mirt__word_load(data + next + i + j, some);
             } else {
-                const __m512 b = next >= 0 ? _mm512_maskz_loadu_ps(some, buffer[1] + j) : _mm512_setzero_ps();
-                word = mirt__word_merge(_mm512_maskz_loadu_ps(some, buffer[0] + j), b);
+                a = _mm512_maskz_loadu_ps(some, buffer[0] + j);
+                if (next >= 0) b = _mm512_maskz_loadu_ps(some, buffer[1] + j);
             }
-            _mm512_mask_storeu_epi32(to + i + j, some, word);
+            _mm512_mask_storeu_epi32(to + j, some, mirt__word_merge(a, b));
         }
+        to += take;
+        i += take;
+        if (i < line) continue;
+        i = 0;
+        at += channels;
+        if (next >= 0) next += channels;
+    }
+}
+
+/* The sum of all in b's words. */
+static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
+    for (int64_t j = 0; j < columns; j += 16) {
+        const __mmask16 some = mirt__first_avx512(columns - j < 16 ? columns - j : 16);
+        __m512 s = fresh ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(some, sum + j);
+        for (int64_t p = 0; p < k; p++) {
+            const __m512i word = _mm512_maskz_loadu_epi32(some, b + p * b_row + j);
+            s = _mm512_add_ps(s, _mm512_castsi512_ps(_mm512_slli_epi32(word, 16)));
+            s = _mm512_add_ps(s, _mm512_castsi512_ps(_mm512_and_si512(word, _mm512_set1_epi32((int)0xffff0000u))));
+        }
+        _mm512_mask_storeu_ps(sum + j, some, s);
     }
 }
 #undef MIRT__WORD_BUFFER
 
 static const mirt__words mirt__words_avx512bf16 = {
-    mirt__word_tiles, 14, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs
+    mirt__word_tiles, 14, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs,
+    mirt__word_column_sum
 };
 #define MIRT__T(name) mirt__##name##_avx512bf16
 #define MIRT__NAME "avx512bf16"
@@ -12992,6 +13013,12 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 /* Pixels that follow each other, from number `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
+    if (s->pair > 0) {
+        const int64_t left = s->pixels - s->pair - at, paired = left < 0 ? 0 : left < pixels ? left : pixels, from = at * s->c + s->first;
+        s->words->read_pairs(to, s->source, from, from + s->pair * s->c, s->c, s->channels, paired);
+        s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels, pixels - paired);
+        return;
+    }
     if (s->words) {
         s->words->read_words(to, s->source, at * s->c, s->c, pixels);
         return;
@@ -13511,6 +13538,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 
 typedef struct mirt__grad_job {
     const mirt__simd *simd;
+    const mirt__words *words; /* NULL: floats. Words are of the same pixel of two images, the second half a batch later */
     const mirt__where *where;
     const mirt__conv_weight_grad *args;
     mirt__conv_grad_view g;
@@ -13593,7 +13621,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     mirt__sweep sweep;
     memset(&sweep, 0, sizeof sweep);
     sweep.simd = job->simd;
-    sweep.tile = job->simd->tile;
+    sweep.tile = job->words ? job->words->tile : job->simd->tile;
     sweep.m = (int64_t)s->kh * s->kw * b.x_strip.channels;
     sweep.width = b.x_strip.channels;
     sweep.lines = s->kw;
@@ -13620,7 +13648,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            job->simd->column_sum(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
+            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
         }
     }
 }
@@ -13666,11 +13694,14 @@ static void mirt__grad_parts(mirt__grad_job *job) {
     }
 }
 
-static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c) {
+static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t pixels) {
     mirt__strip strip;
     memset(&strip, 0, sizeof strip);
     strip.simd = job->simd;
-    strip.round = job->args->half;
+    strip.words = job->words;
+    strip.round = job->args->half && !job->words;
+    strip.pair = job->words ? job->g.v.s.rows * h * w : 0;
+    strip.pixels = pixels;
     strip.source = source;
     strip.h = h;
     strip.w = strip.columns = w;
@@ -13690,7 +13721,12 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.simd = simd;
     job.where = where;
     job.args = args;
-    job.g = mirt__conv_grad_view_of(s);
+    mirt__conv view = *s;
+    if (args->half && simd->words) {
+        job.words = simd->words;
+        view.rows = (s->rows + 1) / 2;
+    }
+    job.g = mirt__conv_grad_view_of(&view);
     const mirt__conv_view *v = &job.g.v;
     if (job.g.rows < 1 || s->ow < 1) {
         memset(args->dkernel, 0, (size_t)(job.g.k * s->co) * sizeof(float));
@@ -13700,12 +13736,12 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     float *shared = (float *)where->shared;
     job.x = mirt__source_of(&args->x, shared);
     job.dy = mirt__source_of(&args->dy, shared + 5 * s->ci);
-    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci);
+    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci, s->rows * s->h * s->w);
     job.x_strip.left = v->strip_left;
     job.x_strip.columns = v->strip_columns;
     job.x_strip.row_step = v->row_step;
     job.x_strip.column_step = v->column_step;
-    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co);
+    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
     /* A single chunk may be added up where it belongs. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);

@@ -438,7 +438,7 @@ static bool all_same(call *c, const mirt__kernels *const *tables, int count, boo
         if (out[i]) first[i] = copy_of(out[i]);
     }
     for (int t = 0; t < count; t++) {
-        bool comparable = strcmp(tables[t]->name, "reference") != 0 && (t == 0 || !c->how->products);
+        bool comparable = strcmp(tables[t]->name, "reference") != 0 && (!c->how->products || tables[t]->half == tables[0]->half);
 #ifndef FP_FAST_FMAF
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
@@ -525,7 +525,11 @@ int main(void) {
     for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
     for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
         for (int j = 0; j < (int)(sizeof setups / sizeof *setups); j++) {
-            for (int back = 0; back < 2; back++) check(&shapes[i], &setups[j], back != 0, tables, count);
+            for (int back = 0; back < 2; back++) {
+                check(&shapes[i], &setups[j], back != 0, tables, count);
+                /* Products that are emulated, too. */
+                if (setups[j].products && tables[0]->half) check(&shapes[i], &setups[j], back != 0, tables + 1, count - 1);
+            }
         }
     }
     check_places(tables[0]);

@@ -171,9 +171,9 @@ static void check_reads(const mirt__words *words) {
             wrong[0] += half_of(strip, pixels * 2 * wide) != 0xffff;
             for (int lonely = 0; lonely < 2; lonely++) {
                 for (int part = 0; part < 2; part++) {
-                    const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels, next = lonely ? -1 : 9 * n + skip;
+                    const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels, each = part ? count : n, next = lonely ? -1 : 9 * n + skip;
                     memset(strip, 0xff, sizeof strip);
-                    words->read_pairs(strip, &source, first + skip, next, n, count);
+                    words->read_pairs(strip, &source, first + skip, next, n, each, count / each);
                     for (int64_t j = 0; j < 2 * count; j++) {
                         const float from = j % 2 == 0 ? x[first + skip + j / 2] : lonely ? 0.0f : x[next + j / 2];
                         const float want = j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);
@@ -223,18 +223,37 @@ static void check_lazy_reads(const mirt__simd *simd) {
                 }
             }
             for (int part = 0; part < 2; part++) {
-                const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * 5, next = 10 * n + skip;
-                simd->words->read_pairs(have, &source, first + skip, next, n, count);
+                const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * 5, each = part ? count : n, next = 10 * n + skip;
+                simd->words->read_pairs(have, &source, first + skip, next, n, each, count / each);
                 simd->read(want, &source, first + skip, count);
                 simd->read(want + count, &source, next, count);
                 for (int64_t j = 0; j < count; j++) {
                     wrong[1] += from_half(half_of(have, 2 * j)) != rounded(want[j]);
                     wrong[1] += from_half(half_of(have, 2 * j + 1)) != rounded(want[count + j]);
                 }
-                simd->words->read_pairs(have, &source, first + skip, -1, n, count);
+                simd->words->read_pairs(have, &source, first + skip, -1, n, each, count / each);
                 for (int64_t j = 0; j < 2 * count; j++) {
                     wrong[1] += from_half(half_of(have, j)) != (j % 2 ? 0.0f : rounded(want[j / 2]));
                 }
+            }
+        }
+    }
+    /* Some channels of several pixels. */
+    for (int lazy = 0; lazy < 2; lazy++) {
+        const mirt__scaling norm = {column[0], column[1], column[2], column[3], 1e-3f, lazy ? MIRT_RELU : MIRT_SILU};
+        mirt__reader reader;
+        memset(&reader, 0, sizeof reader);
+        reader.data = x;
+        reader.dtype = MIRT__BFLOAT16;
+        reader.channels = 50;
+        for (int plain = 0; plain < 2; plain++) {
+            reader.norm = plain ? NULL : &norm;
+            const mirt__source source = mirt__source_of(&reader, floats);
+            simd->words->read_pairs(have, &source, 107, 1007, 50, 33, 4);
+            for (int p = 0; p < 8; p++) simd->read(want + p * 33, &source, (p < 4 ? 107 : 807) + p * 50, 33);
+            for (int j = 0; j < 4 * 33; j++) {
+                wrong[1] += from_half(half_of(have, 2 * j)) != rounded(want[j]);
+                wrong[1] += from_half(half_of(have, 2 * j + 1)) != rounded(want[4 * 33 + j]);
             }
         }
     }

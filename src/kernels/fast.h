@@ -99,8 +99,11 @@ typedef struct mirt__words {
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
     void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
-    /* Word j: elements at + j and next + j, j < count, of pixels or parts of them as in `read`; `next` below 0: 0. */
-    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t count);
+    /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p * channels + j;
+       `next` below 0: 0. */
+    void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns, int64_t pixels);
+    /* As in mirt__simd: of all numbers in b's words, ascending. */
+    void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
 } mirt__words;
 
 typedef struct mirt__simd {
@@ -179,6 +182,7 @@ typedef struct mirt__strip {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats, */
     bool round;               /* rounded to bfloat16 */
+    int64_t pair, pixels;     /* words of pixels that are `pair` apart, as long as there are `pixels`; 0: of neighbouring channels */
     const mirt__source *source;
     int64_t h, w, c;                       /* of an image */
     int64_t first, channels;               /* that are read */

@@ -11,6 +11,7 @@
 
 typedef struct mirt__grad_job {
     const mirt__simd *simd;
+    const mirt__words *words; /* NULL: floats. Words are of the same pixel of two images, the second half a batch later */
     const mirt__where *where;
     const mirt__conv_weight_grad *args;
     mirt__conv_grad_view g;
@@ -93,7 +94,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     mirt__sweep sweep;
     memset(&sweep, 0, sizeof sweep);
     sweep.simd = job->simd;
-    sweep.tile = job->simd->tile;
+    sweep.tile = job->words ? job->words->tile : job->simd->tile;
     sweep.m = (int64_t)s->kh * s->kw * b.x_strip.channels;
     sweep.width = b.x_strip.channels;
     sweep.lines = s->kw;
@@ -120,7 +121,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
-            job->simd->column_sum(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
+            (job->words ? job->words->column_sum : job->simd->column_sum)(db, b.dy, b.dy_strip.pixel, b.pixels, sweep.n, sweep.fresh);
         }
     }
 }
@@ -166,11 +167,14 @@ static void mirt__grad_parts(mirt__grad_job *job) {
     }
 }
 
-static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c) {
+static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t pixels) {
     mirt__strip strip;
     memset(&strip, 0, sizeof strip);
     strip.simd = job->simd;
-    strip.round = job->args->half;
+    strip.words = job->words;
+    strip.round = job->args->half && !job->words;
+    strip.pair = job->words ? job->g.v.s.rows * h * w : 0;
+    strip.pixels = pixels;
     strip.source = source;
     strip.h = h;
     strip.w = strip.columns = w;
@@ -190,7 +194,12 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.simd = simd;
     job.where = where;
     job.args = args;
-    job.g = mirt__conv_grad_view_of(s);
+    mirt__conv view = *s;
+    if (args->half && simd->words) {
+        job.words = simd->words;
+        view.rows = (s->rows + 1) / 2;
+    }
+    job.g = mirt__conv_grad_view_of(&view);
     const mirt__conv_view *v = &job.g.v;
     if (job.g.rows < 1 || s->ow < 1) {
         memset(args->dkernel, 0, (size_t)(job.g.k * s->co) * sizeof(float));
@@ -200,12 +209,12 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     float *shared = (float *)where->shared;
     job.x = mirt__source_of(&args->x, shared);
     job.dy = mirt__source_of(&args->dy, shared + 5 * s->ci);
-    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci);
+    job.x_strip = mirt__grad_strip(&job, &job.x, v->s.h, v->s.w, s->ci, s->rows * s->h * s->w);
     job.x_strip.left = v->strip_left;
     job.x_strip.columns = v->strip_columns;
     job.x_strip.row_step = v->row_step;
     job.x_strip.column_step = v->column_step;
-    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co);
+    job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
     /* A single chunk may be added up where it belongs. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);

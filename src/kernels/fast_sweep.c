@@ -11,6 +11,12 @@
 
 /* Pixels that follow each other, from number `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
+    if (s->pair > 0) {
+        const int64_t left = s->pixels - s->pair - at, paired = left < 0 ? 0 : left < pixels ? left : pixels, from = at * s->c + s->first;
+        s->words->read_pairs(to, s->source, from, from + s->pair * s->c, s->c, s->channels, paired);
+        s->words->read_pairs(to + paired * s->pixel, s->source, from + paired * s->c, -1, s->c, s->channels, pixels - paired);
+        return;
+    }
     if (s->words) {
         s->words->read_words(to, s->source, at * s->c, s->c, pixels);
         return;

@@ -205,7 +205,6 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     chunks = mirt__shapes_min(chunks, mirt__shapes_min((1 << 20) / g.sum, 16));
     g.chunks_most = mirt__shapes_max(chunks, 1);
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
-    g.chunk += g.chunk % 2; /* pixels go in pairs where these are words */
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
