@@ -266,6 +266,7 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
     o->optimizer = "adam";
     o->strategy = "mirrored";
     o->collective = "auto";
+    o->dtype = "float32";
     o->pooling = "avg";
     o->accumulate = 1;
     o->epochs = 5;
