@@ -3426,6 +3426,12 @@ typedef struct mirt__pool_row {
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
 
+/* Memory that is wanted soon, [at, end) in turn: loops that compute ask for some of it now and then. */
+typedef struct mirt__soon {
+    const char *at[3], *end[3];
+    int next;
+} mirt__soon;
+
 /* `count` places side by side, x_step apart in x and y_step in y, of `n` channels each: what every tap sees at the first
    place, and its numbers. */
 typedef struct mirt__taps_row {
@@ -3434,6 +3440,7 @@ typedef struct mirt__taps_row {
     float *dk[MIRT__MAX_TAPS];
     float *y;
     int64_t count, n, x_step, y_step;
+    mirt__soon *soon;
 } mirt__taps_row;
 
 /* Weight gradient of windows: block holds, for each window and k, the four values that the
@@ -6996,6 +7003,7 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
 #define MIRT__ROWS 6
 #define MIRT__VECTORS 4
 #define MIRT__POOL_VECTORS 1
+#define MIRT__MANY_REGISTERS 1 /* thirty-two */
 #define MIRT__TRANSPOSE 8
 #define MIRT__COMPACT 0
 #define MIRT__INLINE static inline __attribute__((always_inline))
@@ -7957,6 +7965,15 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions: vectors of channels, tap by tap. */
 
+/* Some lines of what is wanted soon. */
+MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+    while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
+    if (soon->next == 0) return;
+    const char *at = soon->at[soon->next - 1];
+    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
+    soon->at[soon->next - 1] = at + lines * 64;
+}
+
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
@@ -7987,11 +8004,73 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_ADD
 #undef MIRT__PLACE_STORE
 
+#if MIRT__MANY_REGISTERS
+/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
+   vector of x is loaded once. */
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+    const int64_t step = row->x_step, from = at * step + j;
+    const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
+    float *y = row->y + at * row->y_step + j;
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
+    MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
+    a += 2 * step;
+    b += 2 * step;
+    c += 2 * step;
+    for (int64_t i = 0; i < count; i++) {
+        const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
+        MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
+        s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
+        s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
+        s = MIRT__K(fma)(back ? c2 : c0, k6, MIRT__K(fma)(back ? b0 : b2, k5, s));
+        s = MIRT__K(fma)(back ? c0 : c2, k8, MIRT__K(fma)(c1, k7, s));
+        MIRT__K(store)(y, s);
+        a0 = a1;
+        a1 = a2;
+        b0 = b1;
+        b1 = b2;
+        c0 = c1;
+        c1 = c2;
+        a += step;
+        b += step;
+        c += step;
+        y += row->y_step;
+    }
+}
+
+/* 1: from front to back, -1: from back to front, 0: no such window. */
+static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
+    const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
+    if (step != row->x_step && step != -row->x_step) return 0;
+    for (int t = 0; t < 9; t += 3) {
+        if (row->x[t + 1] - row->x[t] != step || row->x[t + 2] - row->x[t + 1] != step) return 0;
+    }
+    return step == row->x_step ? 1 : -1;
+}
+#endif
+
+#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
+#if MIRT__MANY_REGISTERS
+    const int slides = MIRT__K(taps_slides)(row);
+    for (; slides && i < row->count; i += MIRT__SLIDE) {
+        const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
+            else MIRT__K(taps_slide)(row, i, j, count, true);
+        }
+    }
+#endif
     for (; i + 8 <= row->count; i += 8) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, 16);
+            MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        }
     }
     for (; i + 4 <= row->count; i += 4) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
@@ -8001,6 +8080,8 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     }
     for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
+
+#undef MIRT__SLIDE
 
 #define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define MIRT__TAP_LOAD(t) \
@@ -8037,6 +8118,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         for (int first = 0, left = row->taps; left > 0;) {
             int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
             if (n < MIRT__LANES) taps = 1;
+            if (row->soon) MIRT__K(fetch)(row->soon, 8);
             if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
             else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
             else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
@@ -8655,6 +8737,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__VECTORS
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
+#undef MIRT__MANY_REGISTERS
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
@@ -8676,6 +8759,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__ROWS 6
 #define MIRT__VECTORS 2
 #define MIRT__POOL_VECTORS 2
+#define MIRT__MANY_REGISTERS 0
 #define MIRT__TRANSPOSE 8
 #define MIRT__COMPACT 0
 #define MIRT__INLINE static inline __attribute__((always_inline))
@@ -9647,6 +9731,15 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions: vectors of channels, tap by tap. */
 
+/* Some lines of what is wanted soon. */
+MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+    while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
+    if (soon->next == 0) return;
+    const char *at = soon->at[soon->next - 1];
+    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
+    soon->at[soon->next - 1] = at + lines * 64;
+}
+
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
@@ -9677,11 +9770,73 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_ADD
 #undef MIRT__PLACE_STORE
 
+#if MIRT__MANY_REGISTERS
+/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
+   vector of x is loaded once. */
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+    const int64_t step = row->x_step, from = at * step + j;
+    const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
+    float *y = row->y + at * row->y_step + j;
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
+    MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
+    a += 2 * step;
+    b += 2 * step;
+    c += 2 * step;
+    for (int64_t i = 0; i < count; i++) {
+        const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
+        MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
+        s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
+        s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
+        s = MIRT__K(fma)(back ? c2 : c0, k6, MIRT__K(fma)(back ? b0 : b2, k5, s));
+        s = MIRT__K(fma)(back ? c0 : c2, k8, MIRT__K(fma)(c1, k7, s));
+        MIRT__K(store)(y, s);
+        a0 = a1;
+        a1 = a2;
+        b0 = b1;
+        b1 = b2;
+        c0 = c1;
+        c1 = c2;
+        a += step;
+        b += step;
+        c += step;
+        y += row->y_step;
+    }
+}
+
+/* 1: from front to back, -1: from back to front, 0: no such window. */
+static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
+    const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
+    if (step != row->x_step && step != -row->x_step) return 0;
+    for (int t = 0; t < 9; t += 3) {
+        if (row->x[t + 1] - row->x[t] != step || row->x[t + 2] - row->x[t + 1] != step) return 0;
+    }
+    return step == row->x_step ? 1 : -1;
+}
+#endif
+
+#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
+#if MIRT__MANY_REGISTERS
+    const int slides = MIRT__K(taps_slides)(row);
+    for (; slides && i < row->count; i += MIRT__SLIDE) {
+        const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
+            else MIRT__K(taps_slide)(row, i, j, count, true);
+        }
+    }
+#endif
     for (; i + 8 <= row->count; i += 8) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, 16);
+            MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        }
     }
     for (; i + 4 <= row->count; i += 4) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
@@ -9691,6 +9846,8 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     }
     for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
+
+#undef MIRT__SLIDE
 
 #define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define MIRT__TAP_LOAD(t) \
@@ -9727,6 +9884,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         for (int first = 0, left = row->taps; left > 0;) {
             int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
             if (n < MIRT__LANES) taps = 1;
+            if (row->soon) MIRT__K(fetch)(row->soon, 8);
             if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
             else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
             else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
@@ -9888,6 +10046,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__VECTORS
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
+#undef MIRT__MANY_REGISTERS
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
@@ -9912,6 +10071,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__ROWS 6
 #define MIRT__VECTORS 4
 #define MIRT__POOL_VECTORS 2
+#define MIRT__MANY_REGISTERS 1 /* thirty-two */
 #define MIRT__TRANSPOSE 4
 #define MIRT__COMPACT 0
 #define MIRT__INLINE static inline __attribute__((always_inline))
@@ -10838,6 +10998,15 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions: vectors of channels, tap by tap. */
 
+/* Some lines of what is wanted soon. */
+MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+    while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
+    if (soon->next == 0) return;
+    const char *at = soon->at[soon->next - 1];
+    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
+    soon->at[soon->next - 1] = at + lines * 64;
+}
+
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
@@ -10868,11 +11037,73 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_ADD
 #undef MIRT__PLACE_STORE
 
+#if MIRT__MANY_REGISTERS
+/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
+   vector of x is loaded once. */
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+    const int64_t step = row->x_step, from = at * step + j;
+    const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
+    float *y = row->y + at * row->y_step + j;
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
+    MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
+    a += 2 * step;
+    b += 2 * step;
+    c += 2 * step;
+    for (int64_t i = 0; i < count; i++) {
+        const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
+        MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
+        s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
+        s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
+        s = MIRT__K(fma)(back ? c2 : c0, k6, MIRT__K(fma)(back ? b0 : b2, k5, s));
+        s = MIRT__K(fma)(back ? c0 : c2, k8, MIRT__K(fma)(c1, k7, s));
+        MIRT__K(store)(y, s);
+        a0 = a1;
+        a1 = a2;
+        b0 = b1;
+        b1 = b2;
+        c0 = c1;
+        c1 = c2;
+        a += step;
+        b += step;
+        c += step;
+        y += row->y_step;
+    }
+}
+
+/* 1: from front to back, -1: from back to front, 0: no such window. */
+static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
+    const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
+    if (step != row->x_step && step != -row->x_step) return 0;
+    for (int t = 0; t < 9; t += 3) {
+        if (row->x[t + 1] - row->x[t] != step || row->x[t + 2] - row->x[t + 1] != step) return 0;
+    }
+    return step == row->x_step ? 1 : -1;
+}
+#endif
+
+#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
+#if MIRT__MANY_REGISTERS
+    const int slides = MIRT__K(taps_slides)(row);
+    for (; slides && i < row->count; i += MIRT__SLIDE) {
+        const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
+            else MIRT__K(taps_slide)(row, i, j, count, true);
+        }
+    }
+#endif
     for (; i + 8 <= row->count; i += 8) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, 16);
+            MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        }
     }
     for (; i + 4 <= row->count; i += 4) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
@@ -10882,6 +11113,8 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     }
     for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
+
+#undef MIRT__SLIDE
 
 #define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define MIRT__TAP_LOAD(t) \
@@ -10918,6 +11151,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         for (int first = 0, left = row->taps; left > 0;) {
             int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
             if (n < MIRT__LANES) taps = 1;
+            if (row->soon) MIRT__K(fetch)(row->soon, 8);
             if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
             else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
             else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
@@ -11079,6 +11313,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__VECTORS
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
+#undef MIRT__MANY_REGISTERS
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
@@ -11094,6 +11329,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__ROWS 4
 #define MIRT__VECTORS 2
 #define MIRT__POOL_VECTORS 2
+#define MIRT__MANY_REGISTERS 0
 #define MIRT__TRANSPOSE 4
 #define MIRT__COMPACT 1
 #define MIRT__INLINE static inline __attribute__((always_inline))
@@ -12041,6 +12277,15 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions: vectors of channels, tap by tap. */
 
+/* Some lines of what is wanted soon. */
+MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
+    while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
+    if (soon->next == 0) return;
+    const char *at = soon->at[soon->next - 1];
+    for (int64_t i = 0; i < lines; i++) __builtin_prefetch(at + i * 64, 0, 2);
+    soon->at[soon->next - 1] = at + lines * 64;
+}
+
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
@@ -12071,11 +12316,73 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_ADD
 #undef MIRT__PLACE_STORE
 
+#if MIRT__MANY_REGISTERS
+/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
+   vector of x is loaded once. */
+MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
+    const int64_t step = row->x_step, from = at * step + j;
+    const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
+    float *y = row->y + at * row->y_step + j;
+    const MIRT__VEC k0 = MIRT__K(load)(row->k[0] + j), k1 = MIRT__K(load)(row->k[1] + j), k2 = MIRT__K(load)(row->k[2] + j);
+    const MIRT__VEC k3 = MIRT__K(load)(row->k[3] + j), k4 = MIRT__K(load)(row->k[4] + j), k5 = MIRT__K(load)(row->k[5] + j);
+    const MIRT__VEC k6 = MIRT__K(load)(row->k[6] + j), k7 = MIRT__K(load)(row->k[7] + j), k8 = MIRT__K(load)(row->k[8] + j);
+    MIRT__VEC a0 = MIRT__K(load)(a), a1 = MIRT__K(load)(a + step), b0 = MIRT__K(load)(b), b1 = MIRT__K(load)(b + step);
+    MIRT__VEC c0 = MIRT__K(load)(c), c1 = MIRT__K(load)(c + step);
+    a += 2 * step;
+    b += 2 * step;
+    c += 2 * step;
+    for (int64_t i = 0; i < count; i++) {
+        const MIRT__VEC a2 = MIRT__K(load)(a), b2 = MIRT__K(load)(b), c2 = MIRT__K(load)(c);
+        MIRT__VEC s = MIRT__K(fma)(back ? a2 : a0, k0, MIRT__K(zero)());
+        s = MIRT__K(fma)(back ? a0 : a2, k2, MIRT__K(fma)(a1, k1, s));
+        s = MIRT__K(fma)(b1, k4, MIRT__K(fma)(back ? b2 : b0, k3, s));
+        s = MIRT__K(fma)(back ? c2 : c0, k6, MIRT__K(fma)(back ? b0 : b2, k5, s));
+        s = MIRT__K(fma)(back ? c0 : c2, k8, MIRT__K(fma)(c1, k7, s));
+        MIRT__K(store)(y, s);
+        a0 = a1;
+        a1 = a2;
+        b0 = b1;
+        b1 = b2;
+        c0 = c1;
+        c1 = c2;
+        a += step;
+        b += step;
+        c += step;
+        y += row->y_step;
+    }
+}
+
+/* 1: from front to back, -1: from back to front, 0: no such window. */
+static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
+    const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
+    if (step != row->x_step && step != -row->x_step) return 0;
+    for (int t = 0; t < 9; t += 3) {
+        if (row->x[t + 1] - row->x[t] != step || row->x[t + 2] - row->x[t + 1] != step) return 0;
+    }
+    return step == row->x_step ? 1 : -1;
+}
+#endif
+
+#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
+#if MIRT__MANY_REGISTERS
+    const int slides = MIRT__K(taps_slides)(row);
+    for (; slides && i < row->count; i += MIRT__SLIDE) {
+        const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
+            else MIRT__K(taps_slide)(row, i, j, count, true);
+        }
+    }
+#endif
     for (; i + 8 <= row->count; i += 8) {
-        for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        for (int64_t j = 0; j < whole; j += MIRT__LANES) {
+            if (row->soon) MIRT__K(fetch)(row->soon, 16);
+            MIRT__K(taps_places)(row, i, j, MIRT__LANES, 8, true);
+        }
     }
     for (; i + 4 <= row->count; i += 4) {
         for (int64_t j = 0; j < whole; j += MIRT__LANES) MIRT__K(taps_places)(row, i, j, MIRT__LANES, 4, true);
@@ -12085,6 +12392,8 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     }
     for (i = 0; whole < row->n && i < row->count; i++) MIRT__K(taps_places)(row, i, whole, row->n - whole, 1, false);
 }
+
+#undef MIRT__SLIDE
 
 #define MIRT__EACH_TAP(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define MIRT__TAP_LOAD(t) \
@@ -12121,6 +12430,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         for (int first = 0, left = row->taps; left > 0;) {
             int taps = left % 5 == 0 ? 5 : left >= 9 ? 9 : left > 5 ? 5 : 1;
             if (n < MIRT__LANES) taps = 1;
+            if (row->soon) MIRT__K(fetch)(row->soon, 8);
             if (taps == 9) MIRT__K(taps_grad_of)(row, first, j, n, 9, true);
             else if (taps == 5) MIRT__K(taps_grad_of)(row, first, j, n, 5, true);
             else if (n >= MIRT__LANES) MIRT__K(taps_grad_of)(row, first, j, n, 1, true);
@@ -12282,6 +12592,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__VECTORS
 #undef MIRT__POOL_VECTORS
 #undef MIRT__TRANSPOSE
+#undef MIRT__MANY_REGISTERS
 #undef MIRT__INLINE
 #undef MIRT__DRAW
 #undef MIRT__K
@@ -12708,6 +13019,17 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
     }
 }
 
+/* The next `rows` rows of a ring are wanted soon. */
+static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image, int64_t rows) {
+    const mirt__reader *from = &ring->source->from;
+    const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype), first = image * ring->h + ring->next;
+    const int64_t last = first + rows < job->s->rows * ring->h ? first + rows : job->s->rows * ring->h;
+    for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
+        soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
+        soon->end[soon->next] = (const char *)(i ? from->back->z : from->data) + last * size;
+    }
+}
+
 /* `pixels` pixels of a row, number `at` of the whole output on, in `row`; sum: of their chunk. */
 static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, float *sum, bool fresh) {
     const int64_t c = job->s->co, step = mirt__depth_piece(c);
@@ -12777,12 +13099,16 @@ static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
     const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * 3 * s->co;
     mirt__depth_ring x, dy;
     mirt__taps_row row;
+    mirt__soon soon;
     float *spare = mirt__depth_scratch(job, member, &x, &dy);
     mirt__depth_open(&x);
     for (int64_t y = first; y < end; y++) {
         const int64_t top = y * s->stride_h - s->pad_top, at = (image * s->oh + y) * s->ow;
         mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
         mirt__depth_taps(job, &x, y, &row);
+        soon.next = 0;
+        mirt__depth_ask(job, &soon, &x, image, s->stride_h);
+        row.soon = &soon;
         row.y = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->co : spare;
         job->simd->taps_row(&row);
         if (job->finish) mirt__depth_finish_row(job, row.y, at, s->ow, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
@@ -12796,12 +13122,13 @@ static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilatio
 }
 
 /* Row y of dx, the columns of one phase of the stride after the other: those of a phase have the same taps. */
-static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx) {
+static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     const int64_t c = s->ci;
     mirt__taps_row row;
     row.n = row.x_step = c;
     row.y_step = s->stride_w * c;
+    row.soon = soon;
     for (int phase = 0; phase < s->stride_w && phase < s->w; phase++) {
         row.taps = 0;
         row.count = (s->w - phase + s->stride_w - 1) / s->stride_w;
@@ -12820,11 +13147,13 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
 }
 
 /* Adds row `oy` to a partial sum. */
-static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh) {
+static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh,
+                                    mirt__soon *soon) {
     const int64_t c = job->s->ci;
     mirt__taps_row row;
     mirt__depth_taps(job, x, oy, &row);
     row.y = mirt__depth_row(dy, oy) + dy->before * c;
+    row.soon = soon;
     for (int t = 0; t < row.taps; t++) row.dk[t] = part + (row.k[t] - job->kernel);
     job->simd->taps_row_grad(&row);
     if (job->db) job->simd->column_sum(part + (int64_t)job->s->kh * job->s->kw * c, row.y, c, row.count, c, fresh);
@@ -12840,6 +13169,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     const int64_t behind = mirt__floor_div(begin_x + s->pad_top - reach + s->stride_h - 1, s->stride_h);
     mirt__depth_ring x, dy;
     float *spare = mirt__depth_scratch(job, member, &x, &dy), *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
+    mirt__soon soon;
     int64_t line = begin_x > 0 ? begin_x : 0;
     const int64_t top_line = line;
     if (job->dkernel) mirt__depth_open(&x);
@@ -12847,16 +13177,19 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     if (sums) memset(sums, 0, (size_t)(cut->grad_sums * 2 * s->ci) * sizeof(float));
     for (int64_t y = first; y < end; y++) {
         mirt__depth_read(job->simd, &dy, image, y == first && behind < first ? behind < 0 ? 0 : behind : y, y + 1);
+        soon.next = 0;
         if (job->dkernel) {
             const int64_t top = y * s->stride_h - s->pad_top;
             mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
-            mirt__depth_weights_row(job, &x, &dy, y, part, fresh);
-            fresh = false;
+            mirt__depth_ask(job, &soon, &x, image, s->stride_h);
         }
+        mirt__depth_ask(job, &soon, &dy, image, 1);
+        if (job->dkernel) mirt__depth_weights_row(job, &x, &dy, y, part, fresh, &soon);
+        fresh = false;
         for (; job->out.y && line < end_x && (y + 1 == end || line + s->pad_top < (y + 1) * s->stride_h); line++) {
             const int64_t at = (image * s->h + line) * s->w;
             float *dx = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->ci : spare;
-            mirt__depth_back_row(job, &dy, line, dx);
+            mirt__depth_back_row(job, &dy, line, dx, &soon);
             if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
         }
     }

@@ -30,6 +30,12 @@ typedef struct mirt__pool_row {
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
 
+/* Memory that is wanted soon, [at, end) in turn: loops that compute ask for some of it now and then. */
+typedef struct mirt__soon {
+    const char *at[3], *end[3];
+    int next;
+} mirt__soon;
+
 /* `count` places side by side, x_step apart in x and y_step in y, of `n` channels each: what every tap sees at the first
    place, and its numbers. */
 typedef struct mirt__taps_row {
@@ -38,6 +44,7 @@ typedef struct mirt__taps_row {
     float *dk[MIRT__MAX_TAPS];
     float *y;
     int64_t count, n, x_step, y_step;
+    mirt__soon *soon;
 } mirt__taps_row;
 
 /* Weight gradient of windows: block holds, for each window and k, the four values that the

@@ -62,6 +62,17 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
     }
 }
 
+/* The next `rows` rows of a ring are wanted soon. */
+static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image, int64_t rows) {
+    const mirt__reader *from = &ring->source->from;
+    const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype), first = image * ring->h + ring->next;
+    const int64_t last = first + rows < job->s->rows * ring->h ? first + rows : job->s->rows * ring->h;
+    for (int i = 0; i < (from->back ? 2 : 1); i++, soon->next++) {
+        soon->at[soon->next] = (const char *)(i ? from->back->z : from->data) + first * size;
+        soon->end[soon->next] = (const char *)(i ? from->back->z : from->data) + last * size;
+    }
+}
+
 /* `pixels` pixels of a row, number `at` of the whole output on, in `row`; sum: of their chunk. */
 static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, float *sum, bool fresh) {
     const int64_t c = job->s->co, step = mirt__depth_piece(c);
@@ -131,12 +142,16 @@ static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
     const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * 3 * s->co;
     mirt__depth_ring x, dy;
     mirt__taps_row row;
+    mirt__soon soon;
     float *spare = mirt__depth_scratch(job, member, &x, &dy);
     mirt__depth_open(&x);
     for (int64_t y = first; y < end; y++) {
         const int64_t top = y * s->stride_h - s->pad_top, at = (image * s->oh + y) * s->ow;
         mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
         mirt__depth_taps(job, &x, y, &row);
+        soon.next = 0;
+        mirt__depth_ask(job, &soon, &x, image, s->stride_h);
+        row.soon = &soon;
         row.y = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->co : spare;
         job->simd->taps_row(&row);
         if (job->finish) mirt__depth_finish_row(job, row.y, at, s->ow, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
@@ -150,12 +165,13 @@ static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilatio
 }
 
 /* Row y of dx, the columns of one phase of the stride after the other: those of a phase have the same taps. */
-static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx) {
+static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     const int64_t c = s->ci;
     mirt__taps_row row;
     row.n = row.x_step = c;
     row.y_step = s->stride_w * c;
+    row.soon = soon;
     for (int phase = 0; phase < s->stride_w && phase < s->w; phase++) {
         row.taps = 0;
         row.count = (s->w - phase + s->stride_w - 1) / s->stride_w;
@@ -174,11 +190,13 @@ static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_r
 }
 
 /* Adds row `oy` to a partial sum. */
-static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh) {
+static void mirt__depth_weights_row(const mirt__depth_job *job, const mirt__depth_ring *x, const mirt__depth_ring *dy, int64_t oy, float *part, bool fresh,
+                                    mirt__soon *soon) {
     const int64_t c = job->s->ci;
     mirt__taps_row row;
     mirt__depth_taps(job, x, oy, &row);
     row.y = mirt__depth_row(dy, oy) + dy->before * c;
+    row.soon = soon;
     for (int t = 0; t < row.taps; t++) row.dk[t] = part + (row.k[t] - job->kernel);
     job->simd->taps_row_grad(&row);
     if (job->db) job->simd->column_sum(part + (int64_t)job->s->kh * job->s->kw * c, row.y, c, row.count, c, fresh);
@@ -194,6 +212,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     const int64_t behind = mirt__floor_div(begin_x + s->pad_top - reach + s->stride_h - 1, s->stride_h);
     mirt__depth_ring x, dy;
     float *spare = mirt__depth_scratch(job, member, &x, &dy), *sums = job->sums ? job->sums + unit * cut->grad_sums * 2 * s->ci : NULL;
+    mirt__soon soon;
     int64_t line = begin_x > 0 ? begin_x : 0;
     const int64_t top_line = line;
     if (job->dkernel) mirt__depth_open(&x);
@@ -201,16 +220,19 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     if (sums) memset(sums, 0, (size_t)(cut->grad_sums * 2 * s->ci) * sizeof(float));
     for (int64_t y = first; y < end; y++) {
         mirt__depth_read(job->simd, &dy, image, y == first && behind < first ? behind < 0 ? 0 : behind : y, y + 1);
+        soon.next = 0;
         if (job->dkernel) {
             const int64_t top = y * s->stride_h - s->pad_top;
             mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
-            mirt__depth_weights_row(job, &x, &dy, y, part, fresh);
-            fresh = false;
+            mirt__depth_ask(job, &soon, &x, image, s->stride_h);
         }
+        mirt__depth_ask(job, &soon, &dy, image, 1);
+        if (job->dkernel) mirt__depth_weights_row(job, &x, &dy, y, part, fresh, &soon);
+        fresh = false;
         for (; job->out.y && line < end_x && (y + 1 == end || line + s->pad_top < (y + 1) * s->stride_h); line++) {
             const int64_t at = (image * s->h + line) * s->w;
             float *dx = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->ci : spare;
-            mirt__depth_back_row(job, &dy, line, dx);
+            mirt__depth_back_row(job, &dy, line, dx, &soon);
             if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
         }
     }
