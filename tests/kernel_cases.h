@@ -10,6 +10,7 @@
 static mirt_dtype reader_dtype(int kind) { return kind == 1 ? MIRT_UINT8 : kind == 2 ? MIRT_INT32 : MIRT_FLOAT32; }
 static mirt__reader reader(const job *j, int i, int kind) {
     mirt__reader r;
+    memset(&r, 0, sizeof r);
     r.data = j->at[i];
     r.dtype = reader_dtype(kind);
     r.affine = kind != 0;
@@ -52,7 +53,6 @@ static const int32_t gemm_shapes[][MAX_NUMBERS] = {
 
 static void gemm_args(const job *j, mirt__gemm *g) {
     const int32_t *s = j->s;
-    memset(g, 0, sizeof *g);
     memset(g, 0, sizeof *g);
     g->m = s[G_LAYOUT] == AT_B ? s[G_M] : j->count;
     g->n = s[G_N];

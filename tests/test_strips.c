@@ -467,6 +467,45 @@ static void test_rounding(void) {
     }
 }
 
+/* A mean of numbers of bfloat16 is that of the same floats. */
+static void test_reduce(void) {
+    static const int64_t shapes[][4] = {{5, 3, 4, 7}, {6, 5, 5, 600}, {2, 40, 9, 1}, {1, 17, 31, 65}};
+    int count;
+    const mirt__kernels *const *all = mirt__kernel_tables(&count);
+    for (int t = 0; t + 1 < count; t++) {
+        bool same = true;
+        for (int i = 0; i < (int)MIRT__COUNT(shapes); i++) {
+            mirt__reduce r;
+            mirt__where where;
+            memset(&r, 0, sizeof r);
+            memset(&where, 0, sizeof where);
+            r.kind = i % 2 ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
+            r.rank = 4;
+            r.axes = i == 3 ? 7 : 6;
+            int64_t n = 1;
+            for (int k = 0; k < 4; k++) n *= r.dim[k] = shapes[i][k];
+            array half = make((mirt_dtype)MIRT__BFLOAT16, n), x = make(MIRT_FLOAT32, n);
+            float *y[2] = {floats(n, 0, 1), floats(n, 0, 1)};
+            for (int64_t k = 0; k < n; k++) put(&x, k, at(&half, k));
+            where.scratch_per_thread = mirt__reduce_scratch(&r);
+            where.scratch = mirt__aligned_alloc(where.scratch_per_thread);
+            for (int k = 0; k < 2; k++) {
+                r.x = k ? half.data : x.data;
+                r.x_dtype = k ? half.dtype : x.dtype;
+                r.y = y[k];
+                all[t]->reduce(&r, &where);
+            }
+            same = same && memcmp(y[0], y[1], (size_t)(shapes[i][3] * (i == 3 ? 1 : shapes[i][0])) * sizeof(float)) == 0;
+            mirt__aligned_free(where.scratch);
+            free(half.data);
+            free(x.data);
+            free(y[0]);
+            free(y[1]);
+        }
+        ok(same, "%s: sums and means of bfloat16", all[t]->name);
+    }
+}
+
 int main(void) {
     static const int64_t channels[] = {1, 3, 4, 7, 16, 17, 24, 32, 33, 64, 96, 100};
     const bool small = getenv("MIRT_TEST_SMALL") != NULL;
@@ -474,6 +513,7 @@ int main(void) {
     find_tables();
     test_curves();
     test_rounding();
+    test_reduce();
     for (int i = 0; i < (int)MIRT__COUNT(channels); i += small ? 3 : 1) {
         for (int half = 0; half < 2; half++) {
             test_reads(channels[i], half ? MIRT__BFLOAT16 : MIRT_FLOAT32);

@@ -16,12 +16,13 @@ typedef struct mirt__common_axes {
 typedef struct mirt__common_reduction {
     mirt__reduce_kind kind;
     const float *x;
+    bool half; /* x is of bfloat16 */
     float *y;
     const float *dy; /* gradient */
     float *dx;
     mirt__common_axes kept, gone; /* kept without the columns */
     int64_t columns;              /* outputs whose inputs lie side by side */
-    int64_t blocks;               /* of MIRT__REDUCE_COLUMNS columns */
+    int64_t blocks, wide;         /* of at most so many columns: much of what follows each other in memory, but work for all */
 } mirt__common_reduction;
 
 /* Adds an axis outside all others; it joins the outermost one where that leaves no jump. */
@@ -53,7 +54,8 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
     int64_t step = 1;
     memset(&s, 0, sizeof s);
     s.kind = r->kind;
-    s.x = r->x;
+    s.x = (const float *)r->x;
+    s.half = (int)r->x_dtype == MIRT__BFLOAT16;
     s.y = r->y;
     s.kept.count = s.gone.count = s.columns = 1;
     bool innermost = true;
@@ -64,7 +66,8 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
         if (innermost) s.columns *= r->dim[i];
         else mirt__common_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
     }
-    s.blocks = s.columns / MIRT__REDUCE_COLUMNS + (s.columns % MIRT__REDUCE_COLUMNS != 0);
+    s.wide = s.kind < MIRT__REDUCE_MAX && s.kept.count >= 4 ? MIRT__REDUCE_WIDE : MIRT__REDUCE_COLUMNS;
+    s.blocks = s.columns / s.wide + (s.columns % s.wide != 0);
     return s;
 }
 
@@ -77,8 +80,8 @@ typedef struct mirt__common_block {
 static mirt__common_block mirt__common_block_of(const mirt__common_reduction *s, int64_t block) {
     mirt__common_block b;
     int64_t row = block / s->blocks;
-    b.column = block % s->blocks * MIRT__REDUCE_COLUMNS;
-    b.width = s->columns - b.column < MIRT__REDUCE_COLUMNS ? s->columns - b.column : MIRT__REDUCE_COLUMNS;
+    b.column = block % s->blocks * s->wide;
+    b.width = s->columns - b.column < s->wide ? s->columns - b.column : s->wide;
     b.x = mirt__common_axes_place(&s->kept, s->kept.rank, row) + b.column;
     b.y = row * s->columns + b.column;
     return b;
@@ -100,14 +103,28 @@ static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gon
     return run;
 }
 
-static void mirt__common_sum_stretch(const float *x, const mirt__common_stretch *run, int64_t width, float *sum) {
-    if (width == 1) {
+/* `width` elements from number `at` on, as floats: `piece` has room for them. */
+static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
+    const uint16_t *from = (const uint16_t *)(const void *)s->x + at;
+    if (!s->half) return s->x + at;
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < width; j++) {
+        const uint32_t bits = (uint32_t)from[j] << 16;
+        memcpy(piece + j, &bits, sizeof bits);
+    }
+    return piece;
+}
+
+static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at, const mirt__common_stretch *run, int64_t width, float *sum) {
+    float piece[MIRT__REDUCE_WIDE];
+    if (width == 1 && !s->half) {
         float one = sum[0];
-        for (int64_t i = 0; i < run->count; i++) one += x[i * run->step];
+        for (int64_t i = 0; i < run->count; i++) one += s->x[at + i * run->step];
         sum[0] = one;
         return;
     }
-    for (int64_t i = 0; i < run->count; i++, x += run->step) {
+    for (int64_t i = 0; i < run->count; i++, at += run->step) {
+        const float *x = mirt__common_floats(s, at, width, piece);
         MIRT__INDEPENDENT
         for (int64_t j = 0; j < width; j++) sum[j] += x[j];
     }
@@ -118,31 +135,31 @@ static void mirt__common_sum_stretch(const float *x, const mirt__common_stretch 
 static void mirt__common_count_in(float *partial, int64_t chunk, float *sum, int64_t width) {
     int bit = 0;
     for (; chunk >> bit & 1; bit++) {
-        const float *left = partial + bit * MIRT__REDUCE_COLUMNS;
+        const float *left = partial + bit * MIRT__REDUCE_WIDE;
         for (int64_t j = 0; j < width; j++) sum[j] = left[j] + sum[j];
     }
-    memcpy(partial + bit * MIRT__REDUCE_COLUMNS, sum, (size_t)width * sizeof(float));
+    memcpy(partial + bit * MIRT__REDUCE_WIDE, sum, (size_t)width * sizeof(float));
 }
 
 /* The sum of all `chunks` > 0 chunks. */
 static void mirt__common_count_out(const float *partial, int64_t chunks, float *sum, int64_t width) {
     int bit = 0;
     while (!(chunks >> bit & 1)) bit++;
-    memcpy(sum, partial + bit * MIRT__REDUCE_COLUMNS, (size_t)width * sizeof(float));
+    memcpy(sum, partial + bit * MIRT__REDUCE_WIDE, (size_t)width * sizeof(float));
     for (bit++; chunks >> bit; bit++) {
-        const float *left = partial + bit * MIRT__REDUCE_COLUMNS;
+        const float *left = partial + bit * MIRT__REDUCE_WIDE;
         if (!(chunks >> bit & 1)) continue;
         for (int64_t j = 0; j < width; j++) sum[j] = left[j] + sum[j];
     }
 }
 
 static void mirt__common_sum_block(const mirt__common_reduction *s, const mirt__common_block *b, float *partial) {
-    float sum[MIRT__REDUCE_COLUMNS];
+    float sum[MIRT__REDUCE_WIDE];
     const int64_t count = s->gone.count;
     memset(sum, 0, sizeof sum);
     for (int64_t at = 0; at < count;) {
         const mirt__common_stretch run = mirt__common_stretch_of(&s->gone, at, MIRT__REDUCE_CHUNK - at % MIRT__REDUCE_CHUNK);
-        mirt__common_sum_stretch(s->x + b->x + run.place, &run, b->width, sum);
+        mirt__common_sum_stretch(s, b->x + run.place, &run, b->width, sum);
         at += run.count;
         if (at % MIRT__REDUCE_CHUNK == 0 || at == count) {
             mirt__common_count_in(partial, (at - 1) / MIRT__REDUCE_CHUNK, sum, b->width);
@@ -183,7 +200,7 @@ static void mirt__common_reduce_blocks(const void *args, int64_t begin, int64_t 
 
 MIRT__LIB void mirt__common_reduce(const mirt__reduce *args, const mirt__where *where) {
     const mirt__common_reduction s = mirt__common_reduction_of(args);
-    const int64_t width = s.columns < MIRT__REDUCE_COLUMNS ? s.columns : MIRT__REDUCE_COLUMNS;
+    const int64_t width = s.columns < s.wide ? s.columns : s.wide;
     mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_blocks, &s);
 }
 
@@ -208,7 +225,7 @@ static void mirt__common_reduce_max_back(const void *args, int64_t begin, int64_
 
 MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where) {
     mirt__common_reduction s = mirt__common_reduction_of(&args->s);
-    const int64_t width = s.columns < MIRT__REDUCE_COLUMNS ? s.columns : MIRT__REDUCE_COLUMNS;
+    const int64_t width = s.columns < s.wide ? s.columns : s.wide;
     s.dy = args->dy;
     s.dx = args->dx;
     mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_max_back, &s);

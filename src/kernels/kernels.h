@@ -228,7 +228,8 @@ typedef struct mirt__reduce {
     int rank;
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
-    const mirt__real *x;
+    const void *x;
+    mirt_dtype x_dtype; /* float32, or for sums and means where the table has `strips` MIRT__BFLOAT16 */
     mirt__real *y;
 } mirt__reduce;
 /* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */

@@ -224,7 +224,7 @@ MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where)
         double sum = 0;
         mirt__real best = (mirt__real)(r->kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY);
         for (int64_t j = 0; j < s.gone; j++) {
-            mirt__real x = r->x[mirt__ref_place(&s, i, j)];
+            mirt__real x = ((const mirt__real *)r->x)[mirt__ref_place(&s, i, j)];
             sum += x;
             if (j == 0 || (r->kind == MIRT__REDUCE_MIN ? x < best : x > best)) best = x;
         }
@@ -235,13 +235,14 @@ MIRT__LIB void mirt__ref_reduce(const mirt__reduce *r, const mirt__where *where)
 
 MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *g, const mirt__where *where) {
     mirt__ref_split s = mirt__ref_split_of(&g->s);
+    const mirt__real *x = (const mirt__real *)g->s.x;
     (void)where;
     for (int64_t i = 0; i < s.kept; i++) {
         int64_t equal = 0;
-        for (int64_t j = 0; j < s.gone; j++) equal += g->s.x[mirt__ref_place(&s, i, j)] == g->s.y[i];
+        for (int64_t j = 0; j < s.gone; j++) equal += x[mirt__ref_place(&s, i, j)] == g->s.y[i];
         for (int64_t j = 0; j < s.gone; j++) {
             int64_t at = mirt__ref_place(&s, i, j);
-            g->dx[at] = g->s.x[at] == g->s.y[i] ? g->dy[i] / (mirt__real)equal : 0;
+            g->dx[at] = x[at] == g->s.y[i] ? g->dy[i] / (mirt__real)equal : 0;
         }
     }
 }

@@ -266,7 +266,7 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
         if (args->axes >> i & 1) elements *= args->dim[i];
     }
     for (int64_t chunks = (elements + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK; chunks > 1; chunks /= 2) digits++;
-    return mirt__align_up(digits * MIRT__REDUCE_COLUMNS * sizeof(mirt__real));
+    return mirt__align_up(digits * MIRT__REDUCE_WIDE * sizeof(mirt__real));
 }
 
 /* Two rows of n, and three for each chunk of rows. */

@@ -16,6 +16,7 @@
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
 #define MIRT__REDUCE_COLUMNS 64 /* outputs reduced side by side */
+#define MIRT__REDUCE_WIDE 512   /* at most, where there are enough of them */
 
 /* `length` steps of k that lie at a constant distance in a, starting `a` floats from a row's
    first element; their rows of b start `b` floats from b. */

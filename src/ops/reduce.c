@@ -27,7 +27,8 @@ static void mirt__reduce_args(const mirt__node *node, int64_t rows, mirt__reduce
 static void mirt__reduce_run(const mirt__call *call) {
     mirt__reduce r;
     mirt__reduce_args(call->node, call->rows, &r);
-    r.x = (const mirt__real *)call->in[0];
+    r.x = call->in[0];
+    r.x_dtype = call->node->in[0]->dtype;
     r.y = (mirt__real *)call->out[0];
     call->kernels->reduce(&r, &call->where);
 }
@@ -65,7 +66,7 @@ static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare
 static void mirt__reduce_max_grad_run(const mirt__call *call) {
     mirt__reduce_max_grad g;
     mirt__reduce_args(call->node, call->rows, &g.s);
-    g.s.x = (const mirt__real *)call->in[0];
+    g.s.x = call->in[0];
     g.s.y = (mirt__real *)call->in[1];
     g.dy = (const mirt__real *)call->in[2];
     g.dx = (mirt__real *)call->out[0];
