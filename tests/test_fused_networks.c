@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 enum { SIDE = 12, SAMPLES = 14, CLASSES = 4, MAX_WEIGHTS = 200000 };
-static float data_x[SAMPLES][SIDE * SIDE * 3];
+static uint8_t data_x[SAMPLES][SIDE * SIDE * 3];
 static uint8_t data_y[SAMPLES];
 
 static void draw_data(void) {
     mirt__random random = mirt__random_stream(7, 8);
     for (int i = 0; i < SAMPLES; i++) {
         data_y[i] = (uint8_t)(i % CLASSES);
-        for (int k = 0; k < SIDE * SIDE * 3; k++) data_x[i][k] = (float)mirt__random_below(&random, 2001) / 1000 - 1 + (float)(k % (data_y[i] + 2) == 0);
+        for (int k = 0; k < SIDE * SIDE * 3; k++) data_x[i][k] = (uint8_t)(mirt__random_below(&random, 160) + (k % (data_y[i] + 2) == 0 ? 95 : 0));
     }
 }
 
@@ -142,7 +142,7 @@ static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_compile_desc c = image_compile(mirt_sgd(0.02f, 0, false));
     memset(&dense, 0, sizeof dense);
     dense.units = CLASSES;
-    mirt_tensor *x = mirt_global_average_pool2d(net->body(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), h));
+    mirt_tensor *x = mirt_global_average_pool2d(net->body(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), h));
     mirt_model_output(m, mirt_dense(x, &dense));
     if (h->half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) return NULL;
     if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);
@@ -158,8 +158,8 @@ static outcome run(const network *net, const how *h, int replicas, int devices, 
     s->kernels = kernels;
     mirt_model *m = build(s, net, h);
     const mirt_shape all = MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3), fewer = MIRT_SHAPE(SAMPLES - 3, SIDE, SIDE, 3);
-    mirt_array x = mirt_make_array(data_x, MIRT_FLOAT32, all), y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
-    mirt_array less_x = mirt_make_array(data_x, MIRT_FLOAT32, fewer), less_y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES - 3));
+    mirt_array x = mirt_make_array(data_x, MIRT_UINT8, all), y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES));
+    mirt_array less_x = mirt_make_array(data_x, MIRT_UINT8, fewer), less_y = mirt_make_array(data_y, MIRT_UINT8, MIRT_SHAPE(SAMPLES - 3));
     mirt_weight_info info;
     if (!m || mirt_train_step(m, x, y, &o.loss[0]) != MIRT_OK || mirt_train_step(m, less_x, less_y, &o.loss[1]) != MIRT_OK) printf("# %s\n", mirt_last_error());
     o.gradient = (float *)calloc(MAX_WEIGHTS, sizeof(float));
@@ -194,7 +194,7 @@ static void check(const network *net, const how *h, int replicas, int devices, c
     double loss = 0;
     for (int i = 0; i < 3; i++) loss = fmax(loss, fabs(a.loss[i] / b.loss[i] - 1));
     const double gradient = apart(a.gradient, b.gradient, b.gradients), weights = apart(a.weights, b.weights, b.count), predicted = apart(a.predicted, b.predicted, SAMPLES * CLASSES);
-    ok(loss < 1e-5 && gradient < 5e-5 && weights < 1e-5 && predicted < 2e-5 && a.gradients == b.gradients && b.loss[0] > 0,
+    ok(loss < 1e-5 && gradient < 3e-4 && weights < 2e-5 && predicted < 5e-5 && a.gradients == b.gradients && b.loss[0] > 0,
        "%s%s%s, %s, %d replicas on %d devices: as unfused (losses %.0e, gradients %.0e, weights %.0e, predictions %.0e)", net->name, h->synchronized ? " synchronized" : "",
        h->frozen ? " frozen" : "", on->name, replicas, devices, loss, gradient, weights, predicted);
     ok(a.memory < b.memory, "%s%s: %zu bytes of tensors, unfused %zu", net->name, h->frozen ? " frozen" : "", a.memory, b.memory);

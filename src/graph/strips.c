@@ -77,12 +77,27 @@ static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, con
     }
 }
 
-/* Of conv2d and conv2d_weight_grad. */
+/* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same without,
+   and where it is zero no gradient flows on. */
+static bool mirt__strips_rectified(const mirt_tensor *t) {
+    const mirt_activation_kind kind = t->node->id == MIRT__OP_normalize || t->node->id == MIRT__OP_conv2d ? t->node->a.activation : mirt__activation_of(t->node);
+    return kind == MIRT_RELU || kind == MIRT_RELU6;
+}
+
+/* Whether every window of the pooling sees something of what is padded. */
+static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
+    bool sees = true;
+    for (int i = 0; i < 2; i++) sees = sees && pad->a.begin[1 + i] < pool->a.kernel[i] && pad->a.shape.dim[1 + i] < pool->a.kernel[i];
+    return sees;
+}
+
+/* Of conv2d, conv2d_weight_grad and max_pool2d. */
 static void mirt__strips_pad(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
     if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
     if (!mirt__strips_spatial(&p->out[0]->shape, p->a.begin) || p->a.shape.dim[3] != 0) return;
-    mirt__strips_set_padding(node, p->a.begin, node->id == MIRT__OP_conv2d ? &node->out[0]->shape : &node->in[1]->shape);
+    if (node->id == MIRT__OP_max_pool2d && (!mirt__strips_rectified(p->in[0]) || !mirt__strips_sees(node, p))) return;
+    mirt__strips_set_padding(node, p->a.begin, node->id == MIRT__OP_conv2d_weight_grad ? &node->in[1]->shape : &node->out[0]->shape);
     node->in[0]->uses--;
     node->in[0] = p->in[0];
     node->in[0]->uses++;
@@ -90,10 +105,13 @@ static void mirt__strips_pad(mirt__node *node) {
 
 /* The gradient of a padded input is a slice. */
 static void mirt__strips_slice(mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad);
+    mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
-    if (!p || node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
+    const mirt__attrs *pool = p->id == MIRT__OP_max_pool2d_grad ? &p->in[1]->node->a : NULL;
+    if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad)) return;
+    if (node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
     if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
+    if (pool && (pool->pad[0] != node->a.begin[1] || pool->pad[1] != node->a.begin[2] || !mirt__shape_equal(y, &p->in[1]->node->in[0]->shape))) return;
     mirt__strips_set_padding(p, node->a.begin, &p->in[0]->shape);
     p->a.shape = *y;
     mirt__strips_take(p, node);
@@ -180,7 +198,8 @@ static void mirt__strips_activation(mirt__node *node) {
 static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_weight_grad: mirt__strips_pad(node); break;
+    case MIRT__OP_conv2d_weight_grad:
+    case MIRT__OP_max_pool2d: mirt__strips_pad(node); break;
     case MIRT__OP_slice: mirt__strips_slice(node); break;
     case MIRT__OP_unary: mirt__strips_activation(node); break;
     case MIRT__OP_binary:
@@ -222,8 +241,8 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
         if (node->id == MIRT__OP_conv2d_input_grad) {
             node->in[0]->last++;
             if (node->a.both) node->in[node->num_in - 1]->first++;
-        } else if (!node->a.affine) {
-            node->in[0]->first++;
+        } else {
+            node->in[0]->first += !node->a.affine;
             if (node->id == MIRT__OP_conv2d_weight_grad) node->in[1]->last++;
         }
     }

@@ -3,7 +3,7 @@
 /* For kernels that read and write by strips: what stands between convolutions is computed by the convolutions
    themselves. Rewrites of a graph that is complete with its gradients; they depend on the graph alone.
 
-     conv2d(pad(x))                              -> conv2d with that padding, and its gradients
+     conv2d(pad(x)), max_pool2d(pad(relu(x)))    -> with that padding, and their gradients
      conv2d_input_grad + another gradient, masked -> in its epilogue
      norm_stats(conv2d)                          -> the convolution leaves the moments of its output
      norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope

@@ -11,6 +11,13 @@ static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int
     p->kw = node->a.kernel[1];
     p->stride_h = node->a.strides[0];
     p->stride_w = node->a.strides[1];
+    if (node->a.padded) {
+        p->pad_top = node->a.pad[0];
+        p->pad_left = node->a.pad[1];
+        p->oh = node->a.size[0];
+        p->ow = node->a.size[1];
+        return true;
+    }
     return mirt__window_out(p->h, p->kh, p->stride_h, 1, node->a.padding, &p->oh, &p->pad_top) &&
            mirt__window_out(p->w, p->kw, p->stride_w, 1, node->a.padding, &p->ow, &p->pad_left);
 }
