@@ -225,7 +225,7 @@ refuses "--replicas 4097" 2 "--replicas is \"4097\"; it wants a whole number fro
 run fit --model mnits --data good
 refuses "unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run summary --model foo
-refuses "unlike any model" 2 "there is no model \"foo\"; there is, for one, \"mobilenet_v2\""
+refuses "unlike any model" 2 "there is no model \"foo\"; there are mobilenet_v2..."
 for batch in 8,,16 8, ,8 0 8,-1 8:16 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
     run bench --batch "$batch"
     refuses "bench --batch $batch" 2 "--batch is \"$batch\"; it wants up to 16 whole numbers from 1 to 2147483647: 8,16,32"

@@ -245,6 +245,13 @@ static mirt_tensor *row_add_broadcast(mirt_tensor *x) {
     in[1] = mirt_reduce_sum(mirt_scale(x, 0.5f, 0.25f), 6u, true);
     return mirt_add_layer(in, 2);
 }
+static mirt_tensor *row_normalization(mirt_tensor *x) {
+    static const float mean[] = {0.485f, 0.456f, -0.25f}, variance[] = {0.05f, 0.3f, 2.0f};
+    ZEROED(mirt_normalization_desc, d);
+    memcpy(d.mean, mean, sizeof mean);
+    memcpy(d.variance, variance, sizeof variance);
+    return mirt_normalization(x, &d);
+}
 
 static const struct {
     const char *label;
@@ -271,6 +278,7 @@ static const struct {
     {"layer_normalization", row_layer_norm}, {"layer_normalization axes", row_layer_norm_axes},
     {"add", row_add}, {"add broadcast", row_add_broadcast}, {"subtract", row_subtract}, {"multiply", row_multiply}, {"average", row_average},
     {"maximum", row_maximum}, {"minimum", row_minimum}, {"concatenate", row_concatenate}, {"concatenate axis", row_concatenate_axis},
+    {"normalization", row_normalization},
 };
 
 /* >>against Keras */

@@ -197,12 +197,246 @@ static void check_values(const golden_forward *g) {
     mirt_model_destroy(m);
 }
 
+/* >>stochastic depth */
+
+enum { NOISE_ROWS = 24, NOISE_H = 2, NOISE_W = 3, NOISE_C = 5, NOISE = NOISE_H * NOISE_W * NOISE_C };
+static float ones[NOISE_ROWS][NOISE], dropped[NOISE_ROWS][NOISE], dropped_2[NOISE_ROWS][NOISE];
+
+static bool drop_body(mirt_function *f, void *user) {
+    return mirt_function_result(f, "y", mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON)) == MIRT_OK;
+}
+
+/* Ones through Dropout(0.5, noise_shape) in training, with so many replicas. */
+static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
+    mirt_strategy *s = strategy_of(1, replicas, 1);
+    mirt_model *m = mirt_model_create(s, "drops");
+    ZEROED(mirt_dropout_desc, d);
+    ZEROED(mirt_global_batch, batch);
+    size_t written = 0;
+    d.rate = 0.5f;
+    d.noise_shape = noise;
+    mirt_model_output(m, mirt_dropout_layer(mirt_input(m, MIRT_SHAPE(NOISE_H, NOISE_W, NOISE_C)), &d));
+    mirt_compile(m, NULL);
+    mirt_array x = mirt_make_array(ones, MIRT_FLOAT32, MIRT_SHAPE(NOISE_ROWS, NOISE_H, NOISE_W, NOISE_C)), none;
+    memset(&none, 0, sizeof none);
+    mirt_dataset *data = mirt_distribute(s, mirt_batch(mirt_arrays(x, none), NOISE_ROWS));
+    mirt_function *f = mirt_function_create(m, data, drop_body, m);
+    bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+                mirt_gather_result(f, "y", &out[0][0], sizeof dropped / sizeof(float), &written) == MIRT_OK && written == NOISE_ROWS * NOISE;
+    if (!good) printf("# %s\n", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+static void check_stochastic_depth(void) {
+    int kept = 0, odd = 0;
+    for (int i = 0; i < NOISE_ROWS * NOISE; i++) ones[i / NOISE][i % NOISE] = 1;
+    bool good = drop_ones(1, MIRT_SHAPE(1, 1, 1), dropped);
+    for (int r = 0; r < NOISE_ROWS; r++) {
+        kept += dropped[r][0] != 0;
+        for (int k = 0; k < NOISE; k++) odd += dropped[r][k] != dropped[r][0] || (dropped[r][k] != 0 && dropped[r][k] != 2);
+    }
+    ok(good && !odd && kept > 4 && kept < 20, "a draw a sample: %d of %d are kept, and doubled", kept, NOISE_ROWS);
+    good = drop_ones(5, MIRT_SHAPE(1, 1, 1), dropped_2);
+    ok(good && memcmp(dropped, dropped_2, sizeof dropped) == 0, "the same with five replicas");
+    good = drop_ones(1, MIRT_SHAPE(1, 1, NOISE_C), dropped);
+    kept = odd = 0;
+    for (int r = 0; r < NOISE_ROWS; r++) {
+        for (int k = 0; k < NOISE; k++) {
+            kept += dropped[r][k] != 0;
+            odd += dropped[r][k] != dropped[r][k % NOISE_C];
+        }
+    }
+    ok(good && !odd && kept > NOISE_ROWS * NOISE / 3 && kept < NOISE_ROWS * NOISE * 2 / 3, "a draw a channel: %d of %d are kept", kept, NOISE_ROWS * NOISE);
+    good = drop_ones(1, MIRT_SHAPE(NOISE_H, NOISE_W, NOISE_C), dropped);
+    int agree = 0;
+    for (int k = 1; k < NOISE; k++) agree += (dropped[0][k] != 0) == (dropped[0][0] != 0);
+    ok(good && agree < NOISE - 1, "the whole shape: a draw an element");
+
+    static const mirt_shape wrong[] = {{3, {1, 2, 1, 0, 0, 0}}, {2, {1, 1, 0, 0, 0, 0}}, {6, {1, 1, 1, 1, 1, 1}}, {-1, {0, 0, 0, 0, 0, 0}}};
+    for (int i = 0; i < MIRT__COUNT(wrong); i++) {
+        mirt_model *m = mirt_model_create(strategy, NULL);
+        ZEROED(mirt_dropout_desc, d);
+        d.noise_shape = wrong[i];
+        ok(!mirt_dropout_layer(mirt_input(m, MIRT_SHAPE(4, 4, 3)), &d) && mirt_last_status() == MIRT_E_SHAPE, "refused: %s", mirt_last_error());
+        mirt_model_destroy(m);
+    }
+}
+
+/* >>models as a whole */
+
+static mirt_compile_desc classifier(void) {
+    ZEROED(mirt_compile_desc, c);
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    c.optimizer = mirt_sgd(1e-3f, 0, false);
+    return c;
+}
+
+static mirt_application_desc small_desc(void) {
+    ZEROED(mirt_application_desc, d);
+    d.size = 32;
+    d.classes = CLASSES;
+    d.alpha = 1;
+    d.logits = true;
+    d.preprocessing = MIRT_PREPROCESSING_ON;
+    return d;
+}
+
+static mirt_array small_x(void) { return mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(ROWS, 32, 32, 3)); }
+
+static void check_trains(const char *name) {
+    mirt_application_desc d = small_desc();
+    mirt_compile_desc c = classifier();
+    double first = NAN, last = NAN;
+    mirt_model *m = mirt_application(strategy, name, &d);
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_step(m, small_x(), labels_y(), &first) == MIRT_OK &&
+                mirt_train_step(m, small_x(), labels_y(), &last) == MIRT_OK;
+    const char *text = good ? mirt_summary(m, ROWS) : NULL;
+    ok(good && isfinite(first) && isfinite(last) && text && strstr(text, "predictions"), "%s trains: %.4f, %.4f%s%s", name, first, last, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_model_destroy(m);
+}
+
+/* Saved and loaded, a model has the same layers and logits. */
+static void check_saved(const char *name) {
+    mirt_application_desc d = small_desc();
+    mirt_compile_desc c = classifier();
+    float a[ROWS * CLASSES], b[ROWS * CLASSES];
+    memset(a, 0, sizeof a);
+    memset(b, 1, sizeof b);
+    if (strcmp(name, "mobilenet_v2") == 0) d.alpha = 0.35f;
+    mirt_model *m = mirt_application(strategy, name, &d);
+    mirt_compile(m, &c);
+    mirt_predict_arrays(m, small_x(), a, ROWS * CLASSES);
+    mirt_status status = mirt_save(m, path, MIRT_SAVE_ALL);
+    mirt_model *again = mirt_load(strategy, path);
+    int other = again ? abs(again->num_layers - m->num_layers) : 1;
+    for (int i = 0; !other && i < m->num_layers; i++) {
+        const mirt__layer *p = m->layer[i], *q = again->layer[i];
+        other += p->cls != q->cls || strcmp(p->name, q->name) != 0 || (p->cls->desc_size && p->cls->fields && !mirt__shape_equal(&p->out[0]->shape, &q->out[0]->shape));
+    }
+    if (again) mirt_predict_arrays(again, small_x(), b, ROWS * CLASSES);
+    ok(status == MIRT_OK && again && !other && memcmp(a, b, sizeof a) == 0, "%s saved and loaded is the same network%s%s", name, again ? "" : ": ", again ? "" : mirt_last_error());
+    if (again) { /* stochastic depth too: a step of training draws the same */
+        double x = 0, y = 1;
+        mirt_train_step(m, small_x(), labels_y(), &x);
+        mirt_train_step(again, small_x(), labels_y(), &y);
+        ok(x == y, "%s: and trains in the same bits: %.7f", name, x);
+    }
+    mirt_model_destroy(again);
+    mirt_model_destroy(m);
+}
+
+/* A frozen base under a head of one's own; its loss and the gradient of the head's bias with so many replicas. */
+static void frozen(int replicas, double *loss, float gradient[CLASSES], int64_t *trained, bool *unchanged) {
+    mirt_strategy *s = strategy_of(1, replicas, 1);
+    mirt_application_desc d = small_desc();
+    mirt_compile_desc c = classifier();
+    ZEROED(mirt_dense_desc, head);
+    float before[24], after[24];
+    d.no_top = true;
+    d.classes = 0;
+    d.pooling = MIRT_POOLING_AVG;
+    d.drop_connect_rate = 0.5f;
+    d.name = "base";
+    head.units = CLASSES;
+    head.name = "head";
+    mirt_model *base = mirt_efficientnet_v2(s, MIRT_EFFICIENTNET_V2_B0, &d), *m = mirt_model_create(s, "tuned");
+    mirt_model_output(m, mirt_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_AUTO), &head));
+    mirt_set_trainable(m, "base", false);
+    mirt_compile(m, &c);
+    mirt_get_weight(m, "base/block1a_project_bn/moving_mean", 0, before, 16);
+    bool good = mirt_scatter(m, small_x(), labels_y()) == MIRT_OK && mirt_grad(m, loss) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
+                mirt_get_gradient(m, "head/bias", 0, gradient, CLASSES) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+    if (!good) printf("# %s\n", mirt_last_error());
+    mirt_get_weight(m, "base/block1a_project_bn/moving_mean", 0, after, 16);
+    *trained = (int64_t)m->trained_bytes / 4;
+    *unchanged = memcmp(before, after, 16 * sizeof *before) == 0;
+    mirt_strategy_destroy(s);
+}
+
+static void check_frozen(void) {
+    double one = 0, two = 1;
+    float gradient[2][CLASSES];
+    int64_t trained[2];
+    bool unchanged[2];
+    double worst = 0;
+    frozen(1, &one, gradient[0], &trained[0], &unchanged[0]);
+    frozen(2, &two, gradient[1], &trained[1], &unchanged[1]);
+    for (int i = 0; i < CLASSES; i++) worst = fmax(worst, fabs((double)gradient[0][i] - (double)gradient[1][i]));
+    ok(trained[0] < 1280 * CLASSES + 2 * 64 && unchanged[0] && unchanged[1], "of a frozen base nothing is trained, its statistics included");
+    ok(fabs(one - two) <= 1e-6 * fabs(one) && worst <= 1e-6, "two replicas are one, stochastic depth included: %.7f and %.7f", one, two);
+}
+
+/* >>what is refused */
+
+typedef struct refusal {
+    const char *name;
+    mirt_application_desc d;
+    const char *says;
+} refusal;
+
+static void check_refusals(void) {
+    for (int which = 0; which < 19; which++) {
+        ZEROED(refusal, r);
+        r.name = "mobilenet_v2";
+        switch (which) {
+        case 0: r.name = "mobilenetv2", r.says = "did you mean \"mobilenet_v2\""; break;
+        case 1: r.name = "efficientnet_v2_b4", r.says = "efficientnet_v2_b"; break;
+        case 2: r.name = NULL, r.says = "there is no model"; break;
+        case 3: r.d.alpha = -1, r.says = "alpha is -1; it must be above 0"; break;
+        case 4: r.d.alpha = NAN, r.says = "alpha is"; break;
+        case 5: r.d.alpha = 17, r.says = "alpha is 17"; break;
+        case 6: r.name = "resnet50", r.d.alpha = 0.5f, r.says = "alpha is 0.5, but this network has one width"; break;
+        case 7: r.d.size = 31, r.says = "size is 31; images are halved five times, so it must be at least 32"; break;
+        case 8: r.d.size = -5, r.says = "size is -5"; break;
+        case 9: r.d.classes = -1, r.says = "classes is -1"; break;
+        case 10: r.d.classes = 5, r.d.no_top = true, r.says = "classes is 5, but a network without its top"; break;
+        case 11: r.d.pooling = MIRT_POOLING_MAX, r.says = "pooling"; break;
+        case 12: r.d.pooling = (mirt_pooling)3, r.d.no_top = true, r.says = "no pooling number 3"; break;
+        case 13: r.d.preprocessing = (mirt_preprocessing)-1, r.says = "no preprocessing number -1"; break;
+        case 14: r.d.dropout_rate = 0.5f, r.says = "dropout_rate is 0.5, but this network has none"; break;
+        case 15: r.name = "efficientnet_v2_s", r.d.drop_connect_rate = 1, r.says = "drop_connect_rate is 1; it must be below 1"; break;
+        case 16: r.name = "efficientnet_v2_s", r.d.dropout_rate = NAN, r.says = "dropout_rate is"; break;
+        case 17: r.name = "mnist", r.d.size = 32, r.says = "28x28"; break;
+        default: r.name = "mnist", r.d.no_top = true, r.says = "28x28"; break;
+        }
+        ok(!mirt_application(strategy, r.name, &r.d) && strstr(mirt_last_error(), r.says), "refused: %s", mirt_last_error());
+    }
+    ok(!mirt_efficientnet_v2(strategy, (mirt_efficientnet_v2_variant)7, NULL) && strstr(mirt_last_error(), "number 7"), "refused: %s", mirt_last_error());
+    ok(!mirt_mobilenet_v2(NULL, NULL) && mirt_last_status() == MIRT_E_INVALID, "refused: %s", mirt_last_error());
+    ZEROED(mirt_application_desc, d);
+    d.size = INT_MAX;
+    mirt_model *m = mirt_resnet50(strategy, &d);
+    ok(mirt_compile(m, NULL) == MIRT_E_SHAPE, "images beyond all memory: %s", mirt_last_error());
+    mirt_model_destroy(m);
+    m = mirt_model_create(strategy, NULL);
+    ZEROED(mirt_normalization_desc, n);
+    n.variance[1] = -1;
+    ok(!mirt_normalization(mirt_input(m, MIRT_SHAPE(2, 2, 3)), &n) && strstr(mirt_last_error(), "variance -1"), "refused: %s", mirt_last_error());
+    mirt_model_destroy(m);
+    m = mirt_model_create(strategy, NULL);
+    n.variance[1] = 1;
+    ok(!mirt_normalization(mirt_input(m, MIRT_SHAPE(2, 2, 5)), &n) && strstr(mirt_last_error(), "at most 4"), "refused: %s", mirt_last_error());
+    mirt_model_destroy(m);
+}
+
 int main(void) {
     strategy = strategy_of(1, 1, 1);
     snprintf(path, sizeof path, "%s/mirt_models_%ld.safetensors", tap_tmpdir(), (long)getpid());
     for (size_t i = 0; i < sizeof golden_networks / sizeof golden_networks[0]; i++) check_structure(&golden_networks[i]);
     draw();
     for (size_t i = 0; i < sizeof golden_forwards / sizeof golden_forwards[0]; i++) check_values(&golden_forwards[i]);
+    check_stochastic_depth();
+    check_trains("mobilenet_v2");
+    check_trains("resnet50");
+    check_trains("efficientnet_v2_b0");
+    check_saved("mobilenet_v2");
+    check_saved("efficientnet_v2_b0");
+    check_frozen();
+    check_refusals();
+    unlink(path);
     mirt_strategy_destroy(strategy);
     return done_testing();
 }

@@ -75,8 +75,8 @@ MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name,
         if (strcmp(name, names[i]) == 0) return mirt__application_build(strategy, &mirt__application_table[i], desc);
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
-    mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; %s \"%s\"%s", name ? name : "", nearest ? "did you mean" : "there is, for one,",
-               nearest ? nearest : "mobilenet_v2", nearest ? "?" : "");
+    if (nearest) mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; did you mean \"%s\"?", name, nearest);
+    else mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, _l, and mnist", name ? name : "");
     return NULL;
 }
 

@@ -122,6 +122,12 @@ static mirt_status mirt__check_movable(mirt_model *model) {
     return busy ? mirt__fail(MIRT_E_STATE, "%s is being trained; the weights it shares with %s stay where they are until mirt_fit returns", busy->name, model->name) : MIRT_OK;
 }
 
+static void mirt__draw_variable(void *arg, int64_t variable, int member) {
+    const mirt_model *model = (const mirt_model *)arg;
+    (void)member;
+    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, 0, (int)variable));
+}
+
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
@@ -131,10 +137,9 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
         memset(model->weight, 0, sizeof model->weight);
         return mirt_last_status();
     }
-    for (int i = 0; i < model->num_variables; i++) {
-        mirt__initialize(&model->variable[i], model->strategy->seed, mirt__weight_at(model, 0, i));
-        mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
-    }
+    mirt__team *team = model->strategy->device[0].team;
+    mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
+    for (int i = 0; i < model->num_variables; i++) mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
     }
@@ -365,10 +370,9 @@ static int mirt__name_find(const mirt_model *model, const char *name, bool layer
     mirt__suggestion guess = {name, NULL, ""};
     int count = layers ? model->num_layers : model->num_variables;
     for (int i = 0; i < count; i++) {
-        const char *other = layers ? model->layer[i]->name : model->variable[i].name;
-        if (strcmp(other, name) == 0) return i;
-        mirt__guess(&guess, other);
+        if (strcmp(layers ? model->layer[i]->name : model->variable[i].name, name) == 0) return i;
     }
+    for (int i = 0; i < count; i++) mirt__guess(&guess, layers ? model->layer[i]->name : model->variable[i].name);
     mirt__fail(MIRT_E_NOT_FOUND, "%s has no %s \"%s\"%s", model->name, layers ? "layer" : "weight", name, mirt__did_you_mean(&guess));
     return -1;
 }

@@ -119,6 +119,7 @@ CASES.update({
     "minimum": (merge(L.Minimum()), IMAGE),
     "concatenate": (merge(L.Concatenate()), IMAGE),
     "concatenate axis": (merge(L.Concatenate(axis=1), 2), IMAGE),
+    "normalization": (L.Normalization(mean=[0.485, 0.456, -0.25], variance=[0.05, 0.3, 2.0]), IMAGE),
 })
 
 
