@@ -3474,6 +3474,7 @@ typedef struct mirt__finishing {
                          lies above the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
     int64_t sum_row;  /* floats between these rows */
     bool fresh;       /* `sum` has no values yet */
+    bool stream;      /* y is too large for the caches; the writer's task ends with a fence. Its rows have sum_row columns */
 } mirt__finishing;
 
 /* Room for a source's columns, and what a reader comes to, made in it; `floats` may be NULL where that is 0. */
@@ -7038,6 +7039,7 @@ MIRT__INLINE __m512 mirt__zero_avx512(void) { return _mm512_setzero_ps(); }
 MIRT__INLINE __m512 mirt__set_avx512(float x) { return _mm512_set1_ps(x); }
 MIRT__INLINE __m512 mirt__load_avx512(const float *p) { return _mm512_loadu_ps(p); }
 MIRT__INLINE void mirt__store_avx512(float *p, __m512 x) { _mm512_storeu_ps(p, x); }
+MIRT__INLINE void mirt__stream_avx512(float *p, __m512 x) { _mm512_stream_ps(p, x); }
 MIRT__INLINE __m512 mirt__load_some_avx512(const float *p, int64_t count) {
     return _mm512_maskz_loadu_ps(mirt__first_avx512(count), p);
 }
@@ -7745,6 +7747,7 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
+    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -7764,7 +7767,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        MIRT__K(store_as)(y, place, x, half, n, whole);
+        if (stream) MIRT__K(stream)((float *)y + place, x);
+        else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
     if (!moments && !gradient) return;
@@ -8793,6 +8797,7 @@ MIRT__INLINE __m256 mirt__zero_avx2(void) { return _mm256_setzero_ps(); }
 MIRT__INLINE __m256 mirt__set_avx2(float x) { return _mm256_set1_ps(x); }
 MIRT__INLINE __m256 mirt__load_avx2(const float *p) { return _mm256_loadu_ps(p); }
 MIRT__INLINE void mirt__store_avx2(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
+MIRT__INLINE void mirt__stream_avx2(float *p, __m256 x) { _mm256_stream_ps(p, x); }
 MIRT__INLINE __m256i mirt__first_avx2(int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -9511,6 +9516,7 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
+    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -9530,7 +9536,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        MIRT__K(store_as)(y, place, x, half, n, whole);
+        if (stream) MIRT__K(stream)((float *)y + place, x);
+        else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
     if (!moments && !gradient) return;
@@ -10105,6 +10112,7 @@ MIRT__INLINE float32x4_t mirt__zero_neon(void) { return vdupq_n_f32(0.0f); }
 MIRT__INLINE float32x4_t mirt__set_neon(float x) { return vdupq_n_f32(x); }
 MIRT__INLINE float32x4_t mirt__load_neon(const float *p) { return vld1q_f32(p); }
 MIRT__INLINE void mirt__store_neon(float *p, float32x4_t x) { vst1q_f32(p, x); }
+MIRT__INLINE void mirt__stream_neon(float *p, float32x4_t x) { vst1q_f32(p, x); }
 MIRT__INLINE float32x4_t mirt__load_some_neon(const float *p, int64_t count) {
     float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     memcpy(four, p, (size_t)count * sizeof(float));
@@ -10778,6 +10786,7 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
+    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -10797,7 +10806,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        MIRT__K(store_as)(y, place, x, half, n, whole);
+        if (stream) MIRT__K(stream)((float *)y + place, x);
+        else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
     if (!moments && !gradient) return;
@@ -11370,6 +11380,7 @@ MIRT__INLINE mirt__vector_plain mirt__load_plain(const float *p) {
     return x;
 }
 MIRT__INLINE void mirt__store_plain(float *p, mirt__vector_plain x) { memcpy(p, &x, sizeof x); }
+MIRT__INLINE void mirt__stream_plain(float *p, mirt__vector_plain x) { memcpy(p, &x, sizeof x); }
 MIRT__INLINE mirt__vector_plain mirt__load_some_plain(const float *p, int64_t count) {
     mirt__vector_plain x = mirt__zero_plain();
     memcpy(&x, p, (size_t)count * sizeof(float));
@@ -12057,6 +12068,7 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
+    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -12076,7 +12088,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        MIRT__K(store_as)(y, place, x, half, n, whole);
+        if (stream) MIRT__K(stream)((float *)y + place, x);
+        else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
     if (!moments && !gradient) return;
@@ -12989,6 +13002,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #endif
 
 #define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
+#define MIRT__DEPTH_STREAM 2e6   /* floats of an output that are more than the caches keep */
 
 typedef struct mirt__depth_job {
     const mirt__simd *simd;
@@ -13025,7 +13039,7 @@ static void mirt__depth_open(mirt__depth_ring *ring) {
     }
 }
 
-static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE ? MIRT__DEPTH_PIECE / c : 1; }
+static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE / 8 ? MIRT__DEPTH_PIECE / c : 8; }
 
 /* Rows [from, end) of the image are there, of those within it. */
 static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int64_t image, int64_t from, int64_t end) {
@@ -13111,6 +13125,11 @@ static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__
     return floats + cut->dy_rows * cut->dy_columns * s->ci;
 }
 
+/* Streaming stores are seen before whatever the thread tells others. */
+static void mirt__depth_settle(const mirt__depth_job *job) {
+    if (job->out.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const mirt__conv *s = job->s;
@@ -13130,10 +13149,11 @@ static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
         soon.next = 0;
         mirt__depth_ask(job, &soon, &x, image, s->stride_h);
         row.soon = &soon;
-        row.y = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->co : spare;
+        row.y = job->finish ? spare : (float *)job->out.y + at * s->co;
         job->simd->taps_row(&row);
         if (job->finish) mirt__depth_finish_row(job, row.y, at, s->ow, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
     }
+    mirt__depth_settle(job);
 }
 
 /* The output that input place `at` reaches through a tap; -1 when there is none. */
@@ -13209,7 +13229,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
         fresh = false;
         for (; job->out.y && line < end_x && (y + 1 == end || line + s->pad_top < (y + 1) * s->stride_h); line++) {
             const int64_t at = (image * s->h + line) * s->w;
-            float *dx = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->ci : spare;
+            float *dx = job->finish ? spare : (float *)job->out.y + at * s->ci;
             mirt__depth_back_row(job, &dy, line, dx, &soon);
             if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
         }
@@ -13224,6 +13244,7 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const int64_t first = task * job->cut.images, end = units - first < job->cut.images ? units : first + job->cut.images;
     if (job->dkernel) memset(part, 0, (size_t)floats * sizeof(float));
     for (int64_t unit = first; unit < end; unit++) mirt__depth_back_unit(job, unit, member, part, unit == first);
+    mirt__depth_settle(job);
 }
 
 static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
@@ -13261,10 +13282,11 @@ static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader 
     return source;
 }
 
-static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype) {
+static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t pixels) {
     job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
     job->columns += mirt__finishing_floats(e, job->s->co);
     job->finish = dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    job->out.stream = (double)job->s->rows * (double)(pixels * job->s->co) > MIRT__DEPTH_STREAM;
     if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
 }
 
@@ -13277,7 +13299,7 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
     job.kernel = args->kernel;
-    mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype);
+    mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype, args->s.oh * args->s.ow);
     mirt__team_for(where->team, args->s.rows * job.cut.blocks, mirt__depth_forward_task, &job);
     mirt__depth_sums(&job);
 }
@@ -13318,7 +13340,7 @@ MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mir
         job.db = args->db;
     }
     job.kernel = args->kernel;
-    mirt__depth_output(&job, &args->epilogue, args->dx, args->dx_dtype);
+    mirt__depth_output(&job, &args->epilogue, args->dx, args->dx_dtype, args->s.h * args->s.w);
     mirt__depth_back(&job);
 }
 
@@ -13333,6 +13355,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 }
 
 #undef MIRT__DEPTH_PIECE
+#undef MIRT__DEPTH_STREAM
 #undef MIRT__DEPTH_RANGE
 
 #if defined(__clang__)

@@ -75,6 +75,7 @@ typedef struct mirt__finishing {
                          lies above the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
     int64_t sum_row;  /* floats between these rows */
     bool fresh;       /* `sum` has no values yet */
+    bool stream;      /* y is too large for the caches; the writer's task ends with a fence. Its rows have sum_row columns */
 } mirt__finishing;
 
 /* Room for a source's columns, and what a reader comes to, made in it; `floats` may be NULL where that is 0. */

@@ -11,6 +11,7 @@
 #endif
 
 #define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
+#define MIRT__DEPTH_STREAM 2e6   /* floats of an output that are more than the caches keep */
 
 typedef struct mirt__depth_job {
     const mirt__simd *simd;
@@ -47,7 +48,7 @@ static void mirt__depth_open(mirt__depth_ring *ring) {
     }
 }
 
-static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE ? MIRT__DEPTH_PIECE / c : 1; }
+static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE / 8 ? MIRT__DEPTH_PIECE / c : 8; }
 
 /* Rows [from, end) of the image are there, of those within it. */
 static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int64_t image, int64_t from, int64_t end) {
@@ -133,6 +134,11 @@ static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__
     return floats + cut->dy_rows * cut->dy_columns * s->ci;
 }
 
+/* Streaming stores are seen before whatever the thread tells others. */
+static void mirt__depth_settle(const mirt__depth_job *job) {
+    if (job->out.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const mirt__conv *s = job->s;
@@ -152,10 +158,11 @@ static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
         soon.next = 0;
         mirt__depth_ask(job, &soon, &x, image, s->stride_h);
         row.soon = &soon;
-        row.y = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->co : spare;
+        row.y = job->finish ? spare : (float *)job->out.y + at * s->co;
         job->simd->taps_row(&row);
         if (job->finish) mirt__depth_finish_row(job, row.y, at, s->ow, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
     }
+    mirt__depth_settle(job);
 }
 
 /* The output that input place `at` reaches through a tap; -1 when there is none. */
@@ -231,7 +238,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
         fresh = false;
         for (; job->out.y && line < end_x && (y + 1 == end || line + s->pad_top < (y + 1) * s->stride_h); line++) {
             const int64_t at = (image * s->h + line) * s->w;
-            float *dx = job->out.dtype == MIRT_FLOAT32 ? (float *)job->out.y + at * s->ci : spare;
+            float *dx = job->finish ? spare : (float *)job->out.y + at * s->ci;
             mirt__depth_back_row(job, &dy, line, dx, &soon);
             if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
         }
@@ -246,6 +253,7 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const int64_t first = task * job->cut.images, end = units - first < job->cut.images ? units : first + job->cut.images;
     if (job->dkernel) memset(part, 0, (size_t)floats * sizeof(float));
     for (int64_t unit = first; unit < end; unit++) mirt__depth_back_unit(job, unit, member, part, unit == first);
+    mirt__depth_settle(job);
 }
 
 static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
@@ -283,10 +291,11 @@ static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader 
     return source;
 }
 
-static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype) {
+static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t pixels) {
     job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
     job->columns += mirt__finishing_floats(e, job->s->co);
     job->finish = dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    job->out.stream = (double)job->s->rows * (double)(pixels * job->s->co) > MIRT__DEPTH_STREAM;
     if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
 }
 
@@ -299,7 +308,7 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
     job.kernel = args->kernel;
-    mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype);
+    mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype, args->s.oh * args->s.ow);
     mirt__team_for(where->team, args->s.rows * job.cut.blocks, mirt__depth_forward_task, &job);
     mirt__depth_sums(&job);
 }
@@ -340,7 +349,7 @@ MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mir
         job.db = args->db;
     }
     job.kernel = args->kernel;
-    mirt__depth_output(&job, &args->epilogue, args->dx, args->dx_dtype);
+    mirt__depth_output(&job, &args->epilogue, args->dx, args->dx_dtype, args->s.h * args->s.w);
     mirt__depth_back(&job);
 }
 
@@ -355,6 +364,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 }
 
 #undef MIRT__DEPTH_PIECE
+#undef MIRT__DEPTH_STREAM
 #undef MIRT__DEPTH_RANGE
 
 #include "optimize_end.inc"
