@@ -112,6 +112,8 @@ gives "and the ceilings" 0 "ceilings of cpu:0"
 is "predicting needs no optimizer" "$(grep -c adam out)" 0
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --classes 7 --batch 2 --steps 5
 gives "bench of a network by name, width and size" 0 "model=mobilenet_v2 batch=2 dtype=float32"
+run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --dtype bf16
+gives "and in bfloat16" 0 "model=mobilenet_v2 batch=2 dtype=bf16"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top
 gives "its summary" 0 "Total parameters: 410208"
 
@@ -246,6 +248,8 @@ run bench --model resnet --size 32
 refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resnet50\"?"
 run bench --pooling min --no-top
 refuses "unknown pooling" 2 "there is no pooling \"min\"; it is one of avg|max|none"
+run bench --dtype bf61
+refuses "unknown dtype" 2 "there is no dtype \"bf61\"; did you mean bf16?"
 run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
 run bench --epochs 1
