@@ -7356,6 +7356,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
+/* exp(x) for x in [-87.3, 88.3]. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
+    return MIRT__K(fma)(s, q, s);
+}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -7370,9 +7376,17 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+/* 1 + exp(-x), where x is at least -88. */
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
+    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
+    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+}
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f);
-    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+    return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
     const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
@@ -7422,7 +7436,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
-    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_SILU: return MIRT__K(silu)(x);
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
     case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
@@ -9125,6 +9139,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
+/* exp(x) for x in [-87.3, 88.3]. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
+    return MIRT__K(fma)(s, q, s);
+}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -9139,9 +9159,17 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+/* 1 + exp(-x), where x is at least -88. */
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
+    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
+    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+}
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f);
-    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+    return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
     const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
@@ -9191,7 +9219,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
-    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_SILU: return MIRT__K(silu)(x);
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
     case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
@@ -10395,6 +10423,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
+/* exp(x) for x in [-87.3, 88.3]. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
+    return MIRT__K(fma)(s, q, s);
+}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -10409,9 +10443,17 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+/* 1 + exp(-x), where x is at least -88. */
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
+    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
+    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+}
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f);
-    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+    return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
     const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
@@ -10461,7 +10503,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
-    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_SILU: return MIRT__K(silu)(x);
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
     case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
@@ -11677,6 +11719,12 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
+/* exp(x) for x in [-87.3, 88.3]. */
+MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
+    MIRT__VEC n;
+    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
+    return MIRT__K(fma)(s, q, s);
+}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -11691,9 +11739,17 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
+/* 1 + exp(-x), where x is at least -88. */
+MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
+    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
+    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+}
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
-    const MIRT__VEC one = MIRT__K(set)(1.0f);
-    return MIRT__K(div)(one, MIRT__K(add)(one, MIRT__K(exp)(MIRT__K(sub)(MIRT__K(zero)(), x))));
+    return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
+}
+MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
     const MIRT__VEC a = MIRT__K(min)(MIRT__K(set)(20.0f), MIRT__K(abs)(x)), e = MIRT__K(expm1)(MIRT__K(add)(a, a));
@@ -11743,7 +11799,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
-    case MIRT_SILU: return MIRT__K(div)(x, MIRT__K(add)(MIRT__K(set)(1.0f), MIRT__K(exp)(MIRT__K(sub)(zero, x))));
+    case MIRT_SILU: return MIRT__K(silu)(x);
     case MIRT_LEAKY_RELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(x, scale));
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(x, zero), x, MIRT__K(mul)(MIRT__K(expm1)(x), scale));
     case MIRT_GELU: return MIRT__K(mul)(x, MIRT__K(normal)(x, &bell));
