@@ -3180,6 +3180,8 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_shared(const mirt__conv *shape);                  /* likewise */
+/* Raises both to what calls with `winograd` need. */
+MIRT__LIB void mirt__winograd_room(const mirt__conv *shape, size_t *scratch, size_t *shared);
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
@@ -3276,6 +3278,25 @@ typedef struct mirt__conv_grad_view {
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
 /* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
 #define MIRT__SUM_CHUNK 252
+
+/* How F(2x2, 3x3) goes from the pixels of a source to those of a target: blocks of rows of 2x2 tiles. */
+#define MIRT__WINOGRAD_CHUNK 63 /* tiles in a chunk of column sums */
+#define MIRT__WINOGRAD_STEPS 32 /* of k whose weights are transformed at a time */
+typedef struct mirt__winograd_view {
+    bool back;
+    int64_t rows, h, w, c, target_h, target_w, target_c; /* images, and of one */
+    int64_t before_h, before_w;           /* zeros before the source */
+    int64_t down, across;                 /* tiles of an image */
+    int64_t lines, images;                /* rows of tiles in a block; whole images in one where it has all rows */
+    int64_t parts, blocks, chunks;        /* blocks of an image, of all; chunks of column sums in one */
+    int64_t strip_columns;
+    int64_t source_plane, product_plane;  /* floats of one of the sixteen, at most; of products: a panel of columns */
+    int64_t shared_floats;                /* for the strip, then the products */
+    size_t scratch;
+    mirt__conv_places places;             /* without sets and taps */
+} mirt__winograd_view;
+MIRT__LIB bool mirt__winograd_applies(const mirt__conv *shape, bool back);
+MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *shape, bool back);
 
 /* One filter for each channel, few taps: vectors of channels instead of products. */
 #define MIRT__MAX_TAPS 64
@@ -3494,6 +3515,8 @@ typedef struct mirt__chunk_sums {
     const int32_t *counts; /* or NULL; the rows of each chunk, in place of the last three: where 0, it has no sums */
 } mirt__chunk_sums;
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
+/* All columns, by the team. */
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
 
 /* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
    multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
@@ -3539,6 +3562,12 @@ typedef struct mirt__simd {
     void (*taps_row)(const mirt__taps_row *row);
     /* dk = the chain from dk on over the places of x times y */
     void (*taps_row_grad)(const mirt__taps_row *row);
+    /* F(2x2, 3x3), planes of sixteen products of a tile (fast_winograd.c). A row of tiles, two pixels apart: */
+    void (*winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles);
+    /* k rows of a panel, from the nine of its taps */
+    void (*winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns);
+    /* Four rows of a panel for each tile, its pixels, from planes of one row a tile */
+    void (*winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns);
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
@@ -3548,6 +3577,9 @@ typedef struct mirt__simd {
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+/* Either of the two where mirt__winograd_applies. */
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
+                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
@@ -3772,6 +3804,8 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
+/* A vector of any instruction set has at most so many floats. */
+#define MIRT__VECTOR 16
 static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
 
 /* Rows of the source that `lines` rows of the target reach. */
@@ -3864,6 +3898,54 @@ MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
     return p;
 }
 
+/* Where it pays: with enough channels for the transforms, and images that fill most of their tiles. */
+MIRT__LIB bool mirt__winograd_applies(const mirt__conv *s, bool back) {
+    const int64_t h = back ? s->h : s->oh, w = back ? s->w : s->ow, tiles = ((h + 1) / 2) * ((w + 1) / 2);
+    return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 && s->dilation_w == 1 &&
+           s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
+}
+#define MIRT__WINOGRAD_FLOATS 163840 /* in the planes of a block, about: they stay in L2, */
+#define MIRT__WINOGRAD_TILES 32      /* but so many tiles are worth the reading of large weights */
+MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool back) {
+    mirt__winograd_view v;
+    memset(&v, 0, sizeof v);
+    v.back = back;
+    v.rows = s->rows;
+    v.h = back ? s->oh : s->h;
+    v.w = back ? s->ow : s->w;
+    v.c = back ? s->co : s->ci;
+    v.target_h = back ? s->h : s->oh;
+    v.target_w = back ? s->w : s->ow;
+    v.target_c = back ? s->ci : s->co;
+    v.before_h = back ? 2 - s->pad_top : s->pad_top;
+    v.before_w = back ? 2 - s->pad_left : s->pad_left;
+    v.down = (v.target_h + 1) / 2;
+    v.across = (v.target_w + 1) / 2;
+    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES), image = mirt__shapes_max(v.down * v.across, 1);
+    v.images = mirt__shapes_max(mirt__shapes_min(most / image, v.rows), 1);
+    v.lines = mirt__shapes_max(mirt__shapes_min(most / mirt__shapes_max(v.across, 1), v.down), 1);
+    v.lines = mirt__shapes_max(mirt__shapes_parts(v.down, mirt__shapes_parts(mirt__shapes_max(v.down, 1), v.lines)), 1);
+    v.parts = mirt__shapes_parts(v.down, v.lines);
+    v.blocks = v.images > 1 ? mirt__shapes_parts(v.rows, v.images) : v.rows * v.parts;
+    const int64_t tiles = v.images * v.lines * v.across;
+    v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
+    v.strip_columns = 2 * v.across + 2;
+    /* Planes that are a multiple of 4 KB apart share too few places in the cache. */
+    v.source_plane = tiles * v.c + MIRT__VECTOR;
+    v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
+    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
+    const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL, pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
+    v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
+    mirt__conv_places *p = &v.places;
+    p->source = mirt__shapes_place(&p->end, 5 * v.c, sizeof(mirt__real));
+    p->finishing = mirt__shapes_place(&p->end, 6 * v.target_c, sizeof(mirt__real));
+    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL, sizeof(mirt__real));
+    p->sums = mirt__shapes_place(&p->end, v.blocks * v.chunks * 3 * v.target_c, sizeof(mirt__real));
+    p->counts = mirt__shapes_place(&p->end, v.blocks * v.chunks, sizeof(int32_t));
+    p->runs = mirt__shapes_place(&p->end, v.c / MIRT__BLOCK_K + 1, sizeof(mirt__run));
+    return v;
+}
+
 MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
@@ -3911,8 +3993,6 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
 }
 
-/* A vector of any instruction set has at most so many floats. */
-#define MIRT__VECTOR 16
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
     mirt__conv_grad_view g;
     memset(&g, 0, sizeof g);
@@ -3965,6 +4045,15 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
     floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
     return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+}
+
+MIRT__LIB void mirt__winograd_room(const mirt__conv *s, size_t *scratch, size_t *shared) {
+    for (int back = 0; back < 2; back++) {
+        if (!mirt__winograd_applies(s, back == 1)) continue;
+        const mirt__winograd_view v = mirt__winograd_view_of(s, back == 1);
+        if (v.scratch > *scratch) *scratch = v.scratch;
+        if (v.places.end > *shared) *shared = v.places.end;
+    }
 }
 
 static void mirt__tree_node(mirt__real *part, int64_t lo, int64_t hi, int64_t stride, int64_t count) {
@@ -6968,6 +7057,25 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
         else mirt__source_gradients(e, s, begin, n);
     }
 }
+
+typedef struct mirt__source_job {
+    const mirt__epilogue *epilogue;
+    const mirt__chunk_sums *sums;
+    int64_t columns;
+} mirt__source_job;
+static void mirt__source_sums_task(void *arg, int64_t task, int member) {
+    const mirt__source_job *job = (const mirt__source_job *)arg;
+    const int64_t begin = task * MIRT__SOURCE_COLUMNS, left = job->columns - begin;
+    (void)member;
+    mirt__column_sums_finish(job->epilogue, job->sums, begin, begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
+}
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns) {
+    mirt__source_job job;
+    job.epilogue = epilogue;
+    job.sums = sums;
+    job.columns = columns;
+    mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
+}
 #undef MIRT__SOURCE_COLUMNS
 
 #if defined(__clang__)
@@ -8167,6 +8275,105 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         }
     }
 }
+/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
+   Each transforms the columns of a tile first, then its rows. */
+
+/* One column's, or row's, four numbers from four. */
+#define MIRT__FROM_SOURCE(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) { \
+        const float *at = from + (q) * pixel + j; \
+        const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        MIRT__FROM_SOURCE(t, a, b, c, d) \
+        y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
+    }
+#define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
+        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+    }
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
+                                              int64_t j, int64_t n, const bool whole) {
+    MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
+    MIRT__SOURCE(0, a)
+    MIRT__SOURCE(1, b)
+    for (int64_t t = 0; t < tiles; t++) {
+        float *put = to + t * pixel + j;
+        MIRT__SOURCE(2 * t + 2, c)
+        MIRT__SOURCE(2 * t + 3, d)
+        MIRT__TO_PLANES(0)
+        MIRT__TO_PLANES(1)
+        MIRT__TO_PLANES(2)
+        MIRT__TO_PLANES(3)
+    }
+}
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
+        MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
+    }
+    if (j < pixel) MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, pixel - j, false);
+}
+#undef MIRT__FROM_SOURCE
+#undef MIRT__SOURCE
+#undef MIRT__TO_PLANE
+#undef MIRT__TO_PLANES
+
+#define MIRT__FROM_TAPS(y, a, b, c) \
+    const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+#define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
+        float *put = to + 4 * i * plane + at; \
+        MIRT__K(store)(put, u0); \
+        MIRT__K(store)(put + plane, u1); \
+        MIRT__K(store)(put + 2 * plane, u2); \
+        MIRT__K(store)(put + 3 * plane, u3); \
+    }
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+    const MIRT__VEC half = MIRT__K(set)(0.5f);
+    for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
+        for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
+            MIRT__FROM_TAPS(a, MIRT__TAP(0), MIRT__TAP(3), MIRT__TAP(6))
+            MIRT__FROM_TAPS(b, MIRT__TAP(1), MIRT__TAP(4), MIRT__TAP(7))
+            MIRT__FROM_TAPS(c, MIRT__TAP(2), MIRT__TAP(5), MIRT__TAP(8))
+            MIRT__TO_PLANES(0)
+            MIRT__TO_PLANES(1)
+            MIRT__TO_PLANES(2)
+            MIRT__TO_PLANES(3)
+        }
+    }
+}
+#undef MIRT__FROM_TAPS
+#undef MIRT__TAP
+#undef MIRT__TO_PLANES
+
+#define MIRT__TO_TWO(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(add)(a, MIRT__K(add)(b, c)), y##1 = MIRT__K(sub)(MIRT__K(sub)(b, c), d);
+#define MIRT__PRODUCT_AT(i) MIRT__K(load)(at + (i) * plane)
+static void MIRT__K(winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns) {
+    for (int64_t t = 0; t < tiles; t++) {
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+            const float *at = from + t * MIRT__PANEL + j;
+            float *put = to + 4 * t * MIRT__PANEL + j;
+            MIRT__TO_TWO(a, MIRT__PRODUCT_AT(0), MIRT__PRODUCT_AT(4), MIRT__PRODUCT_AT(8), MIRT__PRODUCT_AT(12))
+            MIRT__TO_TWO(b, MIRT__PRODUCT_AT(1), MIRT__PRODUCT_AT(5), MIRT__PRODUCT_AT(9), MIRT__PRODUCT_AT(13))
+            MIRT__TO_TWO(c, MIRT__PRODUCT_AT(2), MIRT__PRODUCT_AT(6), MIRT__PRODUCT_AT(10), MIRT__PRODUCT_AT(14))
+            MIRT__TO_TWO(d, MIRT__PRODUCT_AT(3), MIRT__PRODUCT_AT(7), MIRT__PRODUCT_AT(11), MIRT__PRODUCT_AT(15))
+            MIRT__TO_TWO(u, a0, b0, c0, d0)
+            MIRT__TO_TWO(v, a1, b1, c1, d1)
+            MIRT__K(store)(put, u0);
+            MIRT__K(store)(put + MIRT__PANEL, u1);
+            MIRT__K(store)(put + 2 * MIRT__PANEL, v0);
+            MIRT__K(store)(put + 3 * MIRT__PANEL, v1);
+        }
+    }
+}
+#undef MIRT__TO_TWO
+#undef MIRT__PRODUCT_AT
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -8247,7 +8454,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -8704,7 +8912,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -9950,6 +10159,105 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         }
     }
 }
+/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
+   Each transforms the columns of a tile first, then its rows. */
+
+/* One column's, or row's, four numbers from four. */
+#define MIRT__FROM_SOURCE(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) { \
+        const float *at = from + (q) * pixel + j; \
+        const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        MIRT__FROM_SOURCE(t, a, b, c, d) \
+        y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
+    }
+#define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
+        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+    }
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
+                                              int64_t j, int64_t n, const bool whole) {
+    MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
+    MIRT__SOURCE(0, a)
+    MIRT__SOURCE(1, b)
+    for (int64_t t = 0; t < tiles; t++) {
+        float *put = to + t * pixel + j;
+        MIRT__SOURCE(2 * t + 2, c)
+        MIRT__SOURCE(2 * t + 3, d)
+        MIRT__TO_PLANES(0)
+        MIRT__TO_PLANES(1)
+        MIRT__TO_PLANES(2)
+        MIRT__TO_PLANES(3)
+    }
+}
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
+        MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
+    }
+    if (j < pixel) MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, pixel - j, false);
+}
+#undef MIRT__FROM_SOURCE
+#undef MIRT__SOURCE
+#undef MIRT__TO_PLANE
+#undef MIRT__TO_PLANES
+
+#define MIRT__FROM_TAPS(y, a, b, c) \
+    const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+#define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
+        float *put = to + 4 * i * plane + at; \
+        MIRT__K(store)(put, u0); \
+        MIRT__K(store)(put + plane, u1); \
+        MIRT__K(store)(put + 2 * plane, u2); \
+        MIRT__K(store)(put + 3 * plane, u3); \
+    }
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+    const MIRT__VEC half = MIRT__K(set)(0.5f);
+    for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
+        for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
+            MIRT__FROM_TAPS(a, MIRT__TAP(0), MIRT__TAP(3), MIRT__TAP(6))
+            MIRT__FROM_TAPS(b, MIRT__TAP(1), MIRT__TAP(4), MIRT__TAP(7))
+            MIRT__FROM_TAPS(c, MIRT__TAP(2), MIRT__TAP(5), MIRT__TAP(8))
+            MIRT__TO_PLANES(0)
+            MIRT__TO_PLANES(1)
+            MIRT__TO_PLANES(2)
+            MIRT__TO_PLANES(3)
+        }
+    }
+}
+#undef MIRT__FROM_TAPS
+#undef MIRT__TAP
+#undef MIRT__TO_PLANES
+
+#define MIRT__TO_TWO(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(add)(a, MIRT__K(add)(b, c)), y##1 = MIRT__K(sub)(MIRT__K(sub)(b, c), d);
+#define MIRT__PRODUCT_AT(i) MIRT__K(load)(at + (i) * plane)
+static void MIRT__K(winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns) {
+    for (int64_t t = 0; t < tiles; t++) {
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+            const float *at = from + t * MIRT__PANEL + j;
+            float *put = to + 4 * t * MIRT__PANEL + j;
+            MIRT__TO_TWO(a, MIRT__PRODUCT_AT(0), MIRT__PRODUCT_AT(4), MIRT__PRODUCT_AT(8), MIRT__PRODUCT_AT(12))
+            MIRT__TO_TWO(b, MIRT__PRODUCT_AT(1), MIRT__PRODUCT_AT(5), MIRT__PRODUCT_AT(9), MIRT__PRODUCT_AT(13))
+            MIRT__TO_TWO(c, MIRT__PRODUCT_AT(2), MIRT__PRODUCT_AT(6), MIRT__PRODUCT_AT(10), MIRT__PRODUCT_AT(14))
+            MIRT__TO_TWO(d, MIRT__PRODUCT_AT(3), MIRT__PRODUCT_AT(7), MIRT__PRODUCT_AT(11), MIRT__PRODUCT_AT(15))
+            MIRT__TO_TWO(u, a0, b0, c0, d0)
+            MIRT__TO_TWO(v, a1, b1, c1, d1)
+            MIRT__K(store)(put, u0);
+            MIRT__K(store)(put + MIRT__PANEL, u1);
+            MIRT__K(store)(put + 2 * MIRT__PANEL, v0);
+            MIRT__K(store)(put + 3 * MIRT__PANEL, v1);
+        }
+    }
+}
+#undef MIRT__TO_TWO
+#undef MIRT__PRODUCT_AT
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -10030,7 +10338,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -11234,6 +11543,105 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         }
     }
 }
+/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
+   Each transforms the columns of a tile first, then its rows. */
+
+/* One column's, or row's, four numbers from four. */
+#define MIRT__FROM_SOURCE(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) { \
+        const float *at = from + (q) * pixel + j; \
+        const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        MIRT__FROM_SOURCE(t, a, b, c, d) \
+        y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
+    }
+#define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
+        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+    }
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
+                                              int64_t j, int64_t n, const bool whole) {
+    MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
+    MIRT__SOURCE(0, a)
+    MIRT__SOURCE(1, b)
+    for (int64_t t = 0; t < tiles; t++) {
+        float *put = to + t * pixel + j;
+        MIRT__SOURCE(2 * t + 2, c)
+        MIRT__SOURCE(2 * t + 3, d)
+        MIRT__TO_PLANES(0)
+        MIRT__TO_PLANES(1)
+        MIRT__TO_PLANES(2)
+        MIRT__TO_PLANES(3)
+    }
+}
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
+        MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
+    }
+    if (j < pixel) MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, pixel - j, false);
+}
+#undef MIRT__FROM_SOURCE
+#undef MIRT__SOURCE
+#undef MIRT__TO_PLANE
+#undef MIRT__TO_PLANES
+
+#define MIRT__FROM_TAPS(y, a, b, c) \
+    const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+#define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
+        float *put = to + 4 * i * plane + at; \
+        MIRT__K(store)(put, u0); \
+        MIRT__K(store)(put + plane, u1); \
+        MIRT__K(store)(put + 2 * plane, u2); \
+        MIRT__K(store)(put + 3 * plane, u3); \
+    }
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+    const MIRT__VEC half = MIRT__K(set)(0.5f);
+    for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
+        for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
+            MIRT__FROM_TAPS(a, MIRT__TAP(0), MIRT__TAP(3), MIRT__TAP(6))
+            MIRT__FROM_TAPS(b, MIRT__TAP(1), MIRT__TAP(4), MIRT__TAP(7))
+            MIRT__FROM_TAPS(c, MIRT__TAP(2), MIRT__TAP(5), MIRT__TAP(8))
+            MIRT__TO_PLANES(0)
+            MIRT__TO_PLANES(1)
+            MIRT__TO_PLANES(2)
+            MIRT__TO_PLANES(3)
+        }
+    }
+}
+#undef MIRT__FROM_TAPS
+#undef MIRT__TAP
+#undef MIRT__TO_PLANES
+
+#define MIRT__TO_TWO(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(add)(a, MIRT__K(add)(b, c)), y##1 = MIRT__K(sub)(MIRT__K(sub)(b, c), d);
+#define MIRT__PRODUCT_AT(i) MIRT__K(load)(at + (i) * plane)
+static void MIRT__K(winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns) {
+    for (int64_t t = 0; t < tiles; t++) {
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+            const float *at = from + t * MIRT__PANEL + j;
+            float *put = to + 4 * t * MIRT__PANEL + j;
+            MIRT__TO_TWO(a, MIRT__PRODUCT_AT(0), MIRT__PRODUCT_AT(4), MIRT__PRODUCT_AT(8), MIRT__PRODUCT_AT(12))
+            MIRT__TO_TWO(b, MIRT__PRODUCT_AT(1), MIRT__PRODUCT_AT(5), MIRT__PRODUCT_AT(9), MIRT__PRODUCT_AT(13))
+            MIRT__TO_TWO(c, MIRT__PRODUCT_AT(2), MIRT__PRODUCT_AT(6), MIRT__PRODUCT_AT(10), MIRT__PRODUCT_AT(14))
+            MIRT__TO_TWO(d, MIRT__PRODUCT_AT(3), MIRT__PRODUCT_AT(7), MIRT__PRODUCT_AT(11), MIRT__PRODUCT_AT(15))
+            MIRT__TO_TWO(u, a0, b0, c0, d0)
+            MIRT__TO_TWO(v, a1, b1, c1, d1)
+            MIRT__K(store)(put, u0);
+            MIRT__K(store)(put + MIRT__PANEL, u1);
+            MIRT__K(store)(put + 2 * MIRT__PANEL, v0);
+            MIRT__K(store)(put + 3 * MIRT__PANEL, v1);
+        }
+    }
+}
+#undef MIRT__TO_TWO
+#undef MIRT__PRODUCT_AT
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -11314,7 +11722,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -12530,6 +12939,105 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
         }
     }
 }
+/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
+   Each transforms the columns of a tile first, then its rows. */
+
+/* One column's, or row's, four numbers from four. */
+#define MIRT__FROM_SOURCE(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
+#define MIRT__SOURCE(q, y) { \
+        const float *at = from + (q) * pixel + j; \
+        const MIRT__VEC a = MIRT__K(load_part)(at, n, whole), b = MIRT__K(load_part)(at + pitch, n, whole); \
+        const MIRT__VEC c = MIRT__K(load_part)(at + 2 * pitch, n, whole), d = MIRT__K(load_part)(at + 3 * pitch, n, whole); \
+        MIRT__FROM_SOURCE(t, a, b, c, d) \
+        y##0 = t0, y##1 = t1, y##2 = t2, y##3 = t3; \
+    }
+#define MIRT__TO_PLANE(i, x) MIRT__K(store_part)(put + (i) * plane, x, n, whole);
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
+        MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+    }
+MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
+                                              int64_t j, int64_t n, const bool whole) {
+    MIRT__VEC a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3;
+    MIRT__SOURCE(0, a)
+    MIRT__SOURCE(1, b)
+    for (int64_t t = 0; t < tiles; t++) {
+        float *put = to + t * pixel + j;
+        MIRT__SOURCE(2 * t + 2, c)
+        MIRT__SOURCE(2 * t + 3, d)
+        MIRT__TO_PLANES(0)
+        MIRT__TO_PLANES(1)
+        MIRT__TO_PLANES(2)
+        MIRT__TO_PLANES(3)
+    }
+}
+static void MIRT__K(winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles) {
+    int64_t j = 0;
+    for (; j + MIRT__LANES <= pixel; j += MIRT__LANES) {
+        MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, MIRT__LANES, true);
+    }
+    if (j < pixel) MIRT__K(winograd_source_of)(to, plane, from, pitch, pixel, tiles, j, pixel - j, false);
+}
+#undef MIRT__FROM_SOURCE
+#undef MIRT__SOURCE
+#undef MIRT__TO_PLANE
+#undef MIRT__TO_PLANES
+
+#define MIRT__FROM_TAPS(y, a, b, c) \
+    const MIRT__VEC y##_ends = MIRT__K(add)(a, c), y##0 = a, y##3 = c; \
+    const MIRT__VEC y##1 = MIRT__K(mul)(MIRT__K(add)(y##_ends, b), half), y##2 = MIRT__K(mul)(MIRT__K(sub)(y##_ends, b), half);
+#define MIRT__TAP(i) MIRT__K(load)(from + (i) * from_plane + at)
+#define MIRT__TO_PLANES(i) { \
+        MIRT__FROM_TAPS(u, a##i, b##i, c##i) \
+        float *put = to + 4 * i * plane + at; \
+        MIRT__K(store)(put, u0); \
+        MIRT__K(store)(put + plane, u1); \
+        MIRT__K(store)(put + 2 * plane, u2); \
+        MIRT__K(store)(put + 3 * plane, u3); \
+    }
+static void MIRT__K(winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns) {
+    const MIRT__VEC half = MIRT__K(set)(0.5f);
+    for (int64_t i = 0; i < k * MIRT__PANEL; i += MIRT__PANEL) {
+        for (int64_t at = i; at < i + columns; at += MIRT__LANES) {
+            MIRT__FROM_TAPS(a, MIRT__TAP(0), MIRT__TAP(3), MIRT__TAP(6))
+            MIRT__FROM_TAPS(b, MIRT__TAP(1), MIRT__TAP(4), MIRT__TAP(7))
+            MIRT__FROM_TAPS(c, MIRT__TAP(2), MIRT__TAP(5), MIRT__TAP(8))
+            MIRT__TO_PLANES(0)
+            MIRT__TO_PLANES(1)
+            MIRT__TO_PLANES(2)
+            MIRT__TO_PLANES(3)
+        }
+    }
+}
+#undef MIRT__FROM_TAPS
+#undef MIRT__TAP
+#undef MIRT__TO_PLANES
+
+#define MIRT__TO_TWO(y, a, b, c, d) \
+    const MIRT__VEC y##0 = MIRT__K(add)(a, MIRT__K(add)(b, c)), y##1 = MIRT__K(sub)(MIRT__K(sub)(b, c), d);
+#define MIRT__PRODUCT_AT(i) MIRT__K(load)(at + (i) * plane)
+static void MIRT__K(winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns) {
+    for (int64_t t = 0; t < tiles; t++) {
+        for (int64_t j = 0; j < columns; j += MIRT__LANES) {
+            const float *at = from + t * MIRT__PANEL + j;
+            float *put = to + 4 * t * MIRT__PANEL + j;
+            MIRT__TO_TWO(a, MIRT__PRODUCT_AT(0), MIRT__PRODUCT_AT(4), MIRT__PRODUCT_AT(8), MIRT__PRODUCT_AT(12))
+            MIRT__TO_TWO(b, MIRT__PRODUCT_AT(1), MIRT__PRODUCT_AT(5), MIRT__PRODUCT_AT(9), MIRT__PRODUCT_AT(13))
+            MIRT__TO_TWO(c, MIRT__PRODUCT_AT(2), MIRT__PRODUCT_AT(6), MIRT__PRODUCT_AT(10), MIRT__PRODUCT_AT(14))
+            MIRT__TO_TWO(d, MIRT__PRODUCT_AT(3), MIRT__PRODUCT_AT(7), MIRT__PRODUCT_AT(11), MIRT__PRODUCT_AT(15))
+            MIRT__TO_TWO(u, a0, b0, c0, d0)
+            MIRT__TO_TWO(v, a1, b1, c1, d1)
+            MIRT__K(store)(put, u0);
+            MIRT__K(store)(put + MIRT__PANEL, u1);
+            MIRT__K(store)(put + 2 * MIRT__PANEL, v0);
+            MIRT__K(store)(put + 3 * MIRT__PANEL, v1);
+        }
+    }
+}
+#undef MIRT__TO_TWO
+#undef MIRT__PRODUCT_AT
 
 static void MIRT__K(accumulate_range)(float *into, const float *from, int64_t count) {
     int64_t i = 0;
@@ -12610,7 +13118,8 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -13303,26 +13812,6 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     mirt__depth_settle(job);
 }
 
-static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
-    const mirt__depth_job *job = (const mirt__depth_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__depth_cut *cut = &job->cut;
-    const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
-    const int64_t begin = task * MIRT__REDUCE_COLUMNS, end = s->co - begin < MIRT__REDUCE_COLUMNS ? s->co : begin + MIRT__REDUCE_COLUMNS;
-    const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
-    mirt__chunk_sums sums;
-    (void)member;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job->sums;
-    sums.sum_row = s->co;
-    sums.chunk_floats = (moments ? 3 : 2) * s->co;
-    sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
-    sums.period = wide ? cut->sum_pieces : lines;
-    sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
-    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
-    mirt__column_sums_finish(job->out.epilogue, &sums, begin, end);
-}
-
 static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__where *where) {
     memset(job, 0, sizeof *job);
     job->simd = simd;
@@ -13347,7 +13836,21 @@ static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, vo
 }
 
 static void mirt__depth_sums(mirt__depth_job *job) {
-    if (job->sums) mirt__team_for(job->where->team, (job->s->co + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS, mirt__depth_sums_task, job);
+    const mirt__conv *s = job->s;
+    const mirt__depth_cut *cut = &job->cut;
+    if (!job->sums) return;
+    const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
+    const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job->sums;
+    sums.sum_row = s->co;
+    sums.chunk_floats = (moments ? 3 : 2) * s->co;
+    sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
+    sums.period = wide ? cut->sum_pieces : lines;
+    sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
+    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
+    mirt__column_sums_run(job->where->team, job->out.epilogue, &sums, s->co);
 }
 
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
@@ -13610,6 +14113,228 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 
 #endif
 
+/* >>section kernels/fast_winograd.c */
+
+/* F(2x2, 3x3) for convolutions and the gradients of their inputs (Lavin & Gray 2016): a tile of 2x2 pixels of the target
+   comes from 4x4 of the source by sixteen products instead of thirty-six. In planes, one for each of the sixteen, tiles
+   times channels are matrices. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+#define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
+
+typedef struct mirt__winograd_job {
+    const mirt__simd *simd;
+    const mirt__where *where;
+    mirt__winograd_view v;
+    const float *kernel;
+    mirt__source x;
+    mirt__strip strip;
+    mirt__finishing finishing;
+    float *packed, *sums;
+    int32_t *counts;
+    mirt__run *runs;
+    int64_t run_count;
+    int64_t panels, splits, sum_floats;
+} mirt__winograd_job;
+
+/* Some steps of k of a panel of the weights, all planes. */
+static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
+    const mirt__winograd_job *job = (const mirt__winograd_job *)arg;
+    const mirt__winograd_view *v = &job->v;
+    const int64_t panel = task % job->panels, j = panel * MIRT__PANEL, p = task / job->panels * MIRT__WINOGRAD_STEPS;
+    const int64_t columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
+    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS, rest = -columns & (job->simd->lanes - 1);
+    float *taps = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
+    for (int64_t tap = 0; tap < 9; tap++) {
+        float *to = taps + tap * plane;
+        /* Back, a kernel is turned around. */
+        if (v->back) job->simd->transpose(to, job->kernel + ((8 - tap) * v->target_c + j) * v->c + p, v->c, k, columns);
+        else job->simd->copy_rows(to, job->kernel + (tap * v->c + p) * v->target_c + j, v->target_c, k, columns);
+        for (int64_t i = 0; rest > 0 && i < k; i++) memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+    }
+    float *to = job->packed + (panel * v->c + p) * MIRT__PANEL;
+    job->simd->winograd_taps(to, job->panels * v->c * MIRT__PANEL, taps, plane, k, columns + rest);
+}
+
+/* A block's tiles are those of `images` images from `image` on, `lines` rows from row `y` on. */
+typedef struct mirt__winograd_block {
+    int64_t image, images, y, lines, tiles;
+} mirt__winograd_block;
+
+static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v, int64_t number) {
+    mirt__winograd_block b;
+    b.image = v->images > 1 ? number * v->images : number / v->parts;
+    b.images = v->rows - b.image < v->images ? v->rows - b.image : v->images;
+    b.y = number % v->parts * v->lines;
+    b.lines = v->down - b.y < v->lines ? v->down - b.y : v->lines;
+    b.tiles = b.images * b.lines * v->across;
+    return b;
+}
+
+static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip, float *planes) {
+    const mirt__winograd_view *v = &job->v;
+    const int64_t pitch = v->strip_columns * v->c, rows = 2 * b->lines + 2;
+    for (int64_t i = 0; i < b->images; i++) {
+        mirt__strip_rows(&job->strip, b->image + i, 2 * b->y - v->before_h, rows, strip);
+        for (int64_t line = 0; line < b->lines; line++, planes += v->across * v->c) {
+            job->simd->winograd_source(planes, v->source_plane, strip + 2 * line * pitch, pitch, v->c, v->across);
+        }
+    }
+}
+
+/* The places of the target's pixels of tiles [first, first + count) and where they lie in `spare`; returns how many there
+   are: a tile at the edge may have less than four. */
+static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first, int64_t count,
+                                     float *spare, float **c, int64_t *at) {
+    int64_t x = first % v->across, line = first / v->across, pixels = 0;
+    for (int64_t t = 0; t < count; t++) {
+        const int64_t image = b->image + line / b->lines, y = 2 * (b->y + line % b->lines);
+        for (int64_t i = 0; i < 4; i++) {
+            const int64_t row = y + i / 2, column = 2 * x + i % 2;
+            if (row >= v->target_h || column >= v->target_w) continue;
+            c[pixels] = spare + (4 * t + i) * MIRT__PANEL;
+            at[pixels++] = ((image * v->target_h + row) * v->target_w + column) * v->target_c;
+        }
+        if (++x == v->across) {
+            x = 0;
+            line++;
+        }
+    }
+    return pixels;
+}
+
+/* A panel's products become pixels. */
+static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products, float *sums,
+                                  int32_t *counts, int64_t j, int64_t columns, float *spare) {
+    const mirt__winograd_view *v = &job->v;
+    mirt__finishing f = mirt__finishing_at(&job->finishing, j);
+    float *c[4 * MIRT__FINISHED_TILES];
+    int64_t at[4 * MIRT__FINISHED_TILES];
+    for (int64_t t = 0; t < b->tiles; t += MIRT__FINISHED_TILES) {
+        const int64_t count = b->tiles - t < MIRT__FINISHED_TILES ? b->tiles - t : MIRT__FINISHED_TILES;
+        const int64_t chunk = t / MIRT__WINOGRAD_CHUNK, pixels = mirt__winograd_places(v, b, t, count, spare, c, at);
+        job->simd->winograd_target(spare, products + t * MIRT__PANEL, v->product_plane, count, columns);
+        for (int64_t i = 0; i < pixels; i++) at[i] += j;
+        f.fresh = t % MIRT__WINOGRAD_CHUNK == 0;
+        if (sums) f.sum = sums + chunk * job->sum_floats + j;
+        if (counts) counts[chunk] = (int32_t)pixels + (f.fresh ? 0 : counts[chunk]);
+        job->simd->finish_rows(&f, c, at, pixels, columns);
+    }
+}
+
+static void mirt__winograd_task(void *arg, int64_t task, int member) {
+    const mirt__winograd_job *job = (const mirt__winograd_job *)arg;
+    const mirt__winograd_view *v = &job->v;
+    const int64_t block = task / job->splits, split = task % job->splits;
+    const mirt__winograd_block b = mirt__winograd_block_of(v, block);
+    float *products = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *spare = products + v->shared_floats, *planes = spare + 4 * MIRT__FINISHED_TILES * MIRT__PANEL;
+    mirt__winograd_read(job, &b, products, planes);
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->simd->tile;
+    sweep.m = sweep.width = b.tiles;
+    sweep.lines = 1;
+    sweep.a_x = v->c;
+    sweep.a_step = 1;
+    sweep.runs = job->runs;
+    sweep.run_count = job->run_count;
+    sweep.b_row = MIRT__PANEL;
+    sweep.b_panel = v->c * MIRT__PANEL;
+    sweep.n = v->target_c;
+    sweep.c_x = MIRT__PANEL;
+    sweep.fresh = sweep.padded = true;
+    const int64_t end = job->panels * (split + 1) / job->splits;
+    float *sums = job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
+    for (int64_t panel = job->panels * split / job->splits; panel < end; panel++) {
+        const int64_t j = panel * MIRT__PANEL, columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
+        sweep.begin = panel;
+        sweep.end = panel + 1;
+        sweep.c_at = -j;
+        for (int64_t i = 0; i < 16; i++) {
+            sweep.a = planes + i * v->source_plane;
+            sweep.b = job->packed + i * job->panels * sweep.b_panel;
+            sweep.c = products + i * v->product_plane;
+            mirt__sweep_run(&sweep);
+        }
+        mirt__winograd_finish(job, &b, products, sums, sums && panel == 0 ? job->counts + block * v->chunks : NULL, j, columns, spare);
+    }
+}
+
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
+                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where) {
+    mirt__winograd_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.v = mirt__winograd_view_of(s, back);
+    job.kernel = kernel;
+    const mirt__winograd_view *v = &job.v;
+    char *shared = (char *)where->shared;
+    job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
+    job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
+    job.strip.simd = simd;
+    job.strip.source = &job.x;
+    job.strip.h = v->h;
+    job.strip.w = v->w;
+    job.strip.c = job.strip.channels = job.strip.pixel = v->c;
+    job.strip.left = -v->before_w;
+    job.strip.columns = v->strip_columns;
+    job.strip.row_step = job.strip.column_step = 1;
+    job.packed = (float *)(void *)(shared + v->places.packed);
+    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
+    job.counts = (int32_t *)(void *)(shared + v->places.counts);
+    job.runs = (mirt__run *)(void *)(shared + v->places.runs);
+    int64_t k = 0;
+    mirt__sweep_run_add(job.runs, &job.run_count, &k, 0, v->c, 1);
+    job.panels = (v->target_c + MIRT__PANEL - 1) / MIRT__PANEL;
+    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    if (v->blocks > 0) {
+        const int64_t threads = mirt__team_size(where->team), wanted = 3 * threads;
+        job.splits = threads == 1 || v->blocks >= wanted ? 1 : (wanted + v->blocks - 1) / v->blocks;
+        if (job.splits > job.panels) job.splits = job.panels;
+        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
+        mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
+    }
+    if (!job.sums) return;
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job.sums;
+    sums.counts = job.counts;
+    sums.chunks = v->blocks * v->chunks;
+    sums.chunk_floats = job.sum_floats;
+    sums.sum_row = v->target_c;
+    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
+}
+#undef MIRT__FINISHED_TILES
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
 /* >>section kernels/fast_conv.c */
 
 /* Convolutions and the gradients of their inputs as products: the weights are packed into panels once, a kernel's taps are
@@ -13845,20 +14570,6 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
 }
 
-static void mirt__conv_sums_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const int64_t n = job->v.target_c, begin = task * MIRT__REDUCE_COLUMNS;
-    mirt__chunk_sums sums;
-    (void)member;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job->sums;
-    sums.counts = job->counts;
-    sums.chunks = job->v.blocks * job->v.chunks;
-    sums.chunk_floats = job->sum_floats;
-    sums.sum_row = n;
-    mirt__column_sums_finish(job->finishing.epilogue, &sums, begin, begin + MIRT__REDUCE_COLUMNS < n ? begin + MIRT__REDUCE_COLUMNS : n);
-}
-
 /* Whether blocks may be multiplied where they lie. */
 static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     const mirt__conv_view *v = &job->v;
@@ -13923,20 +14634,37 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
     }
-    if (job.sums) {
-        const int64_t ranges = (v->target_c + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
-        mirt__team_for(where->team, ranges, mirt__conv_sums_task, &job);
-    }
+    if (!job.sums) return;
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job.sums;
+    sums.counts = job.counts;
+    sums.chunks = v->blocks * v->chunks;
+    sums.chunk_floats = job.sum_floats;
+    sums.sum_row = v->target_c;
+    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) mirt__fast_depthwise_forward(simd, args, where);
-    else mirt__conv_run(simd, &args->s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+    const mirt__conv *s = &args->s;
+    if (mirt__is_depthwise(s)) {
+        mirt__fast_depthwise_forward(simd, args, where);
+    } else if (args->winograd && !args->half && mirt__winograd_applies(s, false)) {
+        mirt__fast_winograd(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, where);
+    } else {
+        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+    }
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) mirt__fast_depthwise_input_grad(simd, args, where);
-    else mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+    const mirt__conv *s = &args->s;
+    if (mirt__is_depthwise(s)) {
+        mirt__fast_depthwise_input_grad(simd, args, where);
+    } else if (args->winograd && !args->half && mirt__winograd_applies(s, true)) {
+        mirt__fast_winograd(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, where);
+    } else {
+        mirt__conv_run(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+    }
 }
 
 #if defined(__clang__)

@@ -95,6 +95,8 @@ typedef struct mirt__chunk_sums {
     const int32_t *counts; /* or NULL; the rows of each chunk, in place of the last three: where 0, it has no sums */
 } mirt__chunk_sums;
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
+/* All columns, by the team. */
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
 
 /* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
    multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
@@ -140,6 +142,12 @@ typedef struct mirt__simd {
     void (*taps_row)(const mirt__taps_row *row);
     /* dk = the chain from dk on over the places of x times y */
     void (*taps_row_grad)(const mirt__taps_row *row);
+    /* F(2x2, 3x3), planes of sixteen products of a tile (fast_winograd.c). A row of tiles, two pixels apart: */
+    void (*winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles);
+    /* k rows of a panel, from the nine of its taps */
+    void (*winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns);
+    /* Four rows of a panel for each tile, its pixels, from planes of one row a tile */
+    void (*winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns);
     void (*accumulate)(float *into, const float *from, int64_t count);
     /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
@@ -149,6 +157,9 @@ typedef struct mirt__simd {
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+/* Either of the two where mirt__winograd_applies. */
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
+                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__conv_weight_grad *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);

@@ -223,20 +223,6 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
 }
 
-static void mirt__conv_sums_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
-    const int64_t n = job->v.target_c, begin = task * MIRT__REDUCE_COLUMNS;
-    mirt__chunk_sums sums;
-    (void)member;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job->sums;
-    sums.counts = job->counts;
-    sums.chunks = job->v.blocks * job->v.chunks;
-    sums.chunk_floats = job->sum_floats;
-    sums.sum_row = n;
-    mirt__column_sums_finish(job->finishing.epilogue, &sums, begin, begin + MIRT__REDUCE_COLUMNS < n ? begin + MIRT__REDUCE_COLUMNS : n);
-}
-
 /* Whether blocks may be multiplied where they lie. */
 static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     const mirt__conv_view *v = &job->v;
@@ -301,20 +287,37 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
     }
-    if (job.sums) {
-        const int64_t ranges = (v->target_c + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS;
-        mirt__team_for(where->team, ranges, mirt__conv_sums_task, &job);
-    }
+    if (!job.sums) return;
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job.sums;
+    sums.counts = job.counts;
+    sums.chunks = v->blocks * v->chunks;
+    sums.chunk_floats = job.sum_floats;
+    sums.sum_row = v->target_c;
+    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) mirt__fast_depthwise_forward(simd, args, where);
-    else mirt__conv_run(simd, &args->s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+    const mirt__conv *s = &args->s;
+    if (mirt__is_depthwise(s)) {
+        mirt__fast_depthwise_forward(simd, args, where);
+    } else if (args->winograd && !args->half && mirt__winograd_applies(s, false)) {
+        mirt__fast_winograd(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, where);
+    } else {
+        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+    }
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
-    if (mirt__is_depthwise(&args->s)) mirt__fast_depthwise_input_grad(simd, args, where);
-    else mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+    const mirt__conv *s = &args->s;
+    if (mirt__is_depthwise(s)) {
+        mirt__fast_depthwise_input_grad(simd, args, where);
+    } else if (args->winograd && !args->half && mirt__winograd_applies(s, true)) {
+        mirt__fast_winograd(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, where);
+    } else {
+        mirt__conv_run(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+    }
 }
 
 #include "optimize_end.inc"

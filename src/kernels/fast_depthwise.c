@@ -256,26 +256,6 @@ static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     mirt__depth_settle(job);
 }
 
-static void mirt__depth_sums_task(void *arg, int64_t task, int member) {
-    const mirt__depth_job *job = (const mirt__depth_job *)arg;
-    const mirt__conv *s = job->s;
-    const mirt__depth_cut *cut = &job->cut;
-    const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
-    const int64_t begin = task * MIRT__REDUCE_COLUMNS, end = s->co - begin < MIRT__REDUCE_COLUMNS ? s->co : begin + MIRT__REDUCE_COLUMNS;
-    const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
-    mirt__chunk_sums sums;
-    (void)member;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job->sums;
-    sums.sum_row = s->co;
-    sums.chunk_floats = (moments ? 3 : 2) * s->co;
-    sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
-    sums.period = wide ? cut->sum_pieces : lines;
-    sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
-    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
-    mirt__column_sums_finish(job->out.epilogue, &sums, begin, end);
-}
-
 static void mirt__depth_start(mirt__depth_job *job, const mirt__simd *simd, const mirt__conv *s, const mirt__where *where) {
     memset(job, 0, sizeof *job);
     job->simd = simd;
@@ -300,7 +280,21 @@ static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, vo
 }
 
 static void mirt__depth_sums(mirt__depth_job *job) {
-    if (job->sums) mirt__team_for(job->where->team, (job->s->co + MIRT__REDUCE_COLUMNS - 1) / MIRT__REDUCE_COLUMNS, mirt__depth_sums_task, job);
+    const mirt__conv *s = job->s;
+    const mirt__depth_cut *cut = &job->cut;
+    if (!job->sums) return;
+    const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
+    const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job->sums;
+    sums.sum_row = s->co;
+    sums.chunk_floats = (moments ? 3 : 2) * s->co;
+    sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
+    sums.period = wide ? cut->sum_pieces : lines;
+    sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
+    sums.last_rows = wide ? s->ow - (cut->sum_pieces - 1) * cut->sum_pixels : (s->oh - (lines - 1) * cut->sum_rows) * s->ow;
+    mirt__column_sums_run(job->where->team, job->out.epilogue, &sums, s->co);
 }
 
 MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {

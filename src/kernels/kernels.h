@@ -435,6 +435,8 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
 MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_shared(const mirt__conv *shape);                  /* likewise */
+/* Raises both to what calls with `winograd` need. */
+MIRT__LIB void mirt__winograd_room(const mirt__conv *shape, size_t *scratch, size_t *shared);
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);

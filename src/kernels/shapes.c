@@ -48,6 +48,8 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
+/* A vector of any instruction set has at most so many floats. */
+#define MIRT__VECTOR 16
 static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
 
 /* Rows of the source that `lines` rows of the target reach. */
@@ -140,6 +142,54 @@ MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
     return p;
 }
 
+/* Where it pays: with enough channels for the transforms, and images that fill most of their tiles. */
+MIRT__LIB bool mirt__winograd_applies(const mirt__conv *s, bool back) {
+    const int64_t h = back ? s->h : s->oh, w = back ? s->w : s->ow, tiles = ((h + 1) / 2) * ((w + 1) / 2);
+    return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 && s->dilation_w == 1 &&
+           s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
+}
+#define MIRT__WINOGRAD_FLOATS 163840 /* in the planes of a block, about: they stay in L2, */
+#define MIRT__WINOGRAD_TILES 32      /* but so many tiles are worth the reading of large weights */
+MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool back) {
+    mirt__winograd_view v;
+    memset(&v, 0, sizeof v);
+    v.back = back;
+    v.rows = s->rows;
+    v.h = back ? s->oh : s->h;
+    v.w = back ? s->ow : s->w;
+    v.c = back ? s->co : s->ci;
+    v.target_h = back ? s->h : s->oh;
+    v.target_w = back ? s->w : s->ow;
+    v.target_c = back ? s->ci : s->co;
+    v.before_h = back ? 2 - s->pad_top : s->pad_top;
+    v.before_w = back ? 2 - s->pad_left : s->pad_left;
+    v.down = (v.target_h + 1) / 2;
+    v.across = (v.target_w + 1) / 2;
+    const int64_t most = mirt__shapes_max(MIRT__WINOGRAD_FLOATS / (16 * (v.c + MIRT__PANEL)), MIRT__WINOGRAD_TILES), image = mirt__shapes_max(v.down * v.across, 1);
+    v.images = mirt__shapes_max(mirt__shapes_min(most / image, v.rows), 1);
+    v.lines = mirt__shapes_max(mirt__shapes_min(most / mirt__shapes_max(v.across, 1), v.down), 1);
+    v.lines = mirt__shapes_max(mirt__shapes_parts(v.down, mirt__shapes_parts(mirt__shapes_max(v.down, 1), v.lines)), 1);
+    v.parts = mirt__shapes_parts(v.down, v.lines);
+    v.blocks = v.images > 1 ? mirt__shapes_parts(v.rows, v.images) : v.rows * v.parts;
+    const int64_t tiles = v.images * v.lines * v.across;
+    v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
+    v.strip_columns = 2 * v.across + 2;
+    /* Planes that are a multiple of 4 KB apart share too few places in the cache. */
+    v.source_plane = tiles * v.c + MIRT__VECTOR;
+    v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
+    v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
+    const int64_t floats = v.shared_floats + 16 * v.source_plane + MIRT__TILE_GROUP * MIRT__PANEL, pack = 9 * MIRT__WINOGRAD_STEPS * MIRT__PANEL;
+    v.scratch = mirt__align_up((size_t)mirt__shapes_max(floats, pack) * sizeof(mirt__real));
+    mirt__conv_places *p = &v.places;
+    p->source = mirt__shapes_place(&p->end, 5 * v.c, sizeof(mirt__real));
+    p->finishing = mirt__shapes_place(&p->end, 6 * v.target_c, sizeof(mirt__real));
+    p->packed = mirt__shapes_place(&p->end, 16 * v.c * mirt__shapes_parts(v.target_c, MIRT__PANEL) * MIRT__PANEL, sizeof(mirt__real));
+    p->sums = mirt__shapes_place(&p->end, v.blocks * v.chunks * 3 * v.target_c, sizeof(mirt__real));
+    p->counts = mirt__shapes_place(&p->end, v.blocks * v.chunks, sizeof(int32_t));
+    p->runs = mirt__shapes_place(&p->end, v.c / MIRT__BLOCK_K + 1, sizeof(mirt__run));
+    return v;
+}
+
 MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
@@ -187,8 +237,6 @@ MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
 }
 
-/* A vector of any instruction set has at most so many floats. */
-#define MIRT__VECTOR 16
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) {
     mirt__conv_grad_view g;
     memset(&g, 0, sizeof g);
@@ -241,6 +289,15 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
     floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
     return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+}
+
+MIRT__LIB void mirt__winograd_room(const mirt__conv *s, size_t *scratch, size_t *shared) {
+    for (int back = 0; back < 2; back++) {
+        if (!mirt__winograd_applies(s, back == 1)) continue;
+        const mirt__winograd_view v = mirt__winograd_view_of(s, back == 1);
+        if (v.scratch > *scratch) *scratch = v.scratch;
+        if (v.places.end > *shared) *shared = v.places.end;
+    }
 }
 
 static void mirt__tree_node(mirt__real *part, int64_t lo, int64_t hi, int64_t stride, int64_t count) {

@@ -81,6 +81,25 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
 /* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
 #define MIRT__SUM_CHUNK 252
 
+/* How F(2x2, 3x3) goes from the pixels of a source to those of a target: blocks of rows of 2x2 tiles. */
+#define MIRT__WINOGRAD_CHUNK 63 /* tiles in a chunk of column sums */
+#define MIRT__WINOGRAD_STEPS 32 /* of k whose weights are transformed at a time */
+typedef struct mirt__winograd_view {
+    bool back;
+    int64_t rows, h, w, c, target_h, target_w, target_c; /* images, and of one */
+    int64_t before_h, before_w;           /* zeros before the source */
+    int64_t down, across;                 /* tiles of an image */
+    int64_t lines, images;                /* rows of tiles in a block; whole images in one where it has all rows */
+    int64_t parts, blocks, chunks;        /* blocks of an image, of all; chunks of column sums in one */
+    int64_t strip_columns;
+    int64_t source_plane, product_plane;  /* floats of one of the sixteen, at most; of products: a panel of columns */
+    int64_t shared_floats;                /* for the strip, then the products */
+    size_t scratch;
+    mirt__conv_places places;             /* without sets and taps */
+} mirt__winograd_view;
+MIRT__LIB bool mirt__winograd_applies(const mirt__conv *shape, bool back);
+MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *shape, bool back);
+
 /* One filter for each channel, few taps: vectors of channels instead of products. */
 #define MIRT__MAX_TAPS 64
 MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape);

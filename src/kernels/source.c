@@ -137,6 +137,25 @@ MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *e, const mirt__chu
         else mirt__source_gradients(e, s, begin, n);
     }
 }
+
+typedef struct mirt__source_job {
+    const mirt__epilogue *epilogue;
+    const mirt__chunk_sums *sums;
+    int64_t columns;
+} mirt__source_job;
+static void mirt__source_sums_task(void *arg, int64_t task, int member) {
+    const mirt__source_job *job = (const mirt__source_job *)arg;
+    const int64_t begin = task * MIRT__SOURCE_COLUMNS, left = job->columns - begin;
+    (void)member;
+    mirt__column_sums_finish(job->epilogue, job->sums, begin, begin + (left < MIRT__SOURCE_COLUMNS ? left : MIRT__SOURCE_COLUMNS));
+}
+MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns) {
+    mirt__source_job job;
+    job.epilogue = epilogue;
+    job.sums = sums;
+    job.columns = columns;
+    mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
+}
 #undef MIRT__SOURCE_COLUMNS
 
 #include "optimize_end.inc"

@@ -1,0 +1,206 @@
+/* F(2x2, 3x3) for convolutions and the gradients of their inputs (Lavin & Gray 2016): a tile of 2x2 pixels of the target
+   comes from 4x4 of the source by sixteen products instead of thirty-six. In planes, one for each of the sixteen, tiles
+   times channels are matrices. */
+
+#include "fast.h"
+
+#ifndef MIRT__REAL_DOUBLE
+
+#include "optimize_begin.inc"
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+#define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
+
+typedef struct mirt__winograd_job {
+    const mirt__simd *simd;
+    const mirt__where *where;
+    mirt__winograd_view v;
+    const float *kernel;
+    mirt__source x;
+    mirt__strip strip;
+    mirt__finishing finishing;
+    float *packed, *sums;
+    int32_t *counts;
+    mirt__run *runs;
+    int64_t run_count;
+    int64_t panels, splits, sum_floats;
+} mirt__winograd_job;
+
+/* Some steps of k of a panel of the weights, all planes. */
+static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
+    const mirt__winograd_job *job = (const mirt__winograd_job *)arg;
+    const mirt__winograd_view *v = &job->v;
+    const int64_t panel = task % job->panels, j = panel * MIRT__PANEL, p = task / job->panels * MIRT__WINOGRAD_STEPS;
+    const int64_t columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
+    const int64_t k = v->c - p < MIRT__WINOGRAD_STEPS ? v->c - p : MIRT__WINOGRAD_STEPS, rest = -columns & (job->simd->lanes - 1);
+    float *taps = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
+    for (int64_t tap = 0; tap < 9; tap++) {
+        float *to = taps + tap * plane;
+        /* Back, a kernel is turned around. */
+        if (v->back) job->simd->transpose(to, job->kernel + ((8 - tap) * v->target_c + j) * v->c + p, v->c, k, columns);
+        else job->simd->copy_rows(to, job->kernel + (tap * v->c + p) * v->target_c + j, v->target_c, k, columns);
+        for (int64_t i = 0; rest > 0 && i < k; i++) memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
+    }
+    float *to = job->packed + (panel * v->c + p) * MIRT__PANEL;
+    job->simd->winograd_taps(to, job->panels * v->c * MIRT__PANEL, taps, plane, k, columns + rest);
+}
+
+/* A block's tiles are those of `images` images from `image` on, `lines` rows from row `y` on. */
+typedef struct mirt__winograd_block {
+    int64_t image, images, y, lines, tiles;
+} mirt__winograd_block;
+
+static mirt__winograd_block mirt__winograd_block_of(const mirt__winograd_view *v, int64_t number) {
+    mirt__winograd_block b;
+    b.image = v->images > 1 ? number * v->images : number / v->parts;
+    b.images = v->rows - b.image < v->images ? v->rows - b.image : v->images;
+    b.y = number % v->parts * v->lines;
+    b.lines = v->down - b.y < v->lines ? v->down - b.y : v->lines;
+    b.tiles = b.images * b.lines * v->across;
+    return b;
+}
+
+static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winograd_block *b, float *strip, float *planes) {
+    const mirt__winograd_view *v = &job->v;
+    const int64_t pitch = v->strip_columns * v->c, rows = 2 * b->lines + 2;
+    for (int64_t i = 0; i < b->images; i++) {
+        mirt__strip_rows(&job->strip, b->image + i, 2 * b->y - v->before_h, rows, strip);
+        for (int64_t line = 0; line < b->lines; line++, planes += v->across * v->c) {
+            job->simd->winograd_source(planes, v->source_plane, strip + 2 * line * pitch, pitch, v->c, v->across);
+        }
+    }
+}
+
+/* The places of the target's pixels of tiles [first, first + count) and where they lie in `spare`; returns how many there
+   are: a tile at the edge may have less than four. */
+static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first, int64_t count,
+                                     float *spare, float **c, int64_t *at) {
+    int64_t x = first % v->across, line = first / v->across, pixels = 0;
+    for (int64_t t = 0; t < count; t++) {
+        const int64_t image = b->image + line / b->lines, y = 2 * (b->y + line % b->lines);
+        for (int64_t i = 0; i < 4; i++) {
+            const int64_t row = y + i / 2, column = 2 * x + i % 2;
+            if (row >= v->target_h || column >= v->target_w) continue;
+            c[pixels] = spare + (4 * t + i) * MIRT__PANEL;
+            at[pixels++] = ((image * v->target_h + row) * v->target_w + column) * v->target_c;
+        }
+        if (++x == v->across) {
+            x = 0;
+            line++;
+        }
+    }
+    return pixels;
+}
+
+/* A panel's products become pixels. */
+static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products, float *sums,
+                                  int32_t *counts, int64_t j, int64_t columns, float *spare) {
+    const mirt__winograd_view *v = &job->v;
+    mirt__finishing f = mirt__finishing_at(&job->finishing, j);
+    float *c[4 * MIRT__FINISHED_TILES];
+    int64_t at[4 * MIRT__FINISHED_TILES];
+    for (int64_t t = 0; t < b->tiles; t += MIRT__FINISHED_TILES) {
+        const int64_t count = b->tiles - t < MIRT__FINISHED_TILES ? b->tiles - t : MIRT__FINISHED_TILES;
+        const int64_t chunk = t / MIRT__WINOGRAD_CHUNK, pixels = mirt__winograd_places(v, b, t, count, spare, c, at);
+        job->simd->winograd_target(spare, products + t * MIRT__PANEL, v->product_plane, count, columns);
+        for (int64_t i = 0; i < pixels; i++) at[i] += j;
+        f.fresh = t % MIRT__WINOGRAD_CHUNK == 0;
+        if (sums) f.sum = sums + chunk * job->sum_floats + j;
+        if (counts) counts[chunk] = (int32_t)pixels + (f.fresh ? 0 : counts[chunk]);
+        job->simd->finish_rows(&f, c, at, pixels, columns);
+    }
+}
+
+static void mirt__winograd_task(void *arg, int64_t task, int member) {
+    const mirt__winograd_job *job = (const mirt__winograd_job *)arg;
+    const mirt__winograd_view *v = &job->v;
+    const int64_t block = task / job->splits, split = task % job->splits;
+    const mirt__winograd_block b = mirt__winograd_block_of(v, block);
+    float *products = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
+    float *spare = products + v->shared_floats, *planes = spare + 4 * MIRT__FINISHED_TILES * MIRT__PANEL;
+    mirt__winograd_read(job, &b, products, planes);
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->simd->tile;
+    sweep.m = sweep.width = b.tiles;
+    sweep.lines = 1;
+    sweep.a_x = v->c;
+    sweep.a_step = 1;
+    sweep.runs = job->runs;
+    sweep.run_count = job->run_count;
+    sweep.b_row = MIRT__PANEL;
+    sweep.b_panel = v->c * MIRT__PANEL;
+    sweep.n = v->target_c;
+    sweep.c_x = MIRT__PANEL;
+    sweep.fresh = sweep.padded = true;
+    const int64_t end = job->panels * (split + 1) / job->splits;
+    float *sums = job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
+    for (int64_t panel = job->panels * split / job->splits; panel < end; panel++) {
+        const int64_t j = panel * MIRT__PANEL, columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
+        sweep.begin = panel;
+        sweep.end = panel + 1;
+        sweep.c_at = -j;
+        for (int64_t i = 0; i < 16; i++) {
+            sweep.a = planes + i * v->source_plane;
+            sweep.b = job->packed + i * job->panels * sweep.b_panel;
+            sweep.c = products + i * v->product_plane;
+            mirt__sweep_run(&sweep);
+        }
+        mirt__winograd_finish(job, &b, products, sums, sums && panel == 0 ? job->counts + block * v->chunks : NULL, j, columns, spare);
+    }
+}
+
+MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
+                                   const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where) {
+    mirt__winograd_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.v = mirt__winograd_view_of(s, back);
+    job.kernel = kernel;
+    const mirt__winograd_view *v = &job.v;
+    char *shared = (char *)where->shared;
+    job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
+    job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
+    job.strip.simd = simd;
+    job.strip.source = &job.x;
+    job.strip.h = v->h;
+    job.strip.w = v->w;
+    job.strip.c = job.strip.channels = job.strip.pixel = v->c;
+    job.strip.left = -v->before_w;
+    job.strip.columns = v->strip_columns;
+    job.strip.row_step = job.strip.column_step = 1;
+    job.packed = (float *)(void *)(shared + v->places.packed);
+    if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
+    job.counts = (int32_t *)(void *)(shared + v->places.counts);
+    job.runs = (mirt__run *)(void *)(shared + v->places.runs);
+    int64_t k = 0;
+    mirt__sweep_run_add(job.runs, &job.run_count, &k, 0, v->c, 1);
+    job.panels = (v->target_c + MIRT__PANEL - 1) / MIRT__PANEL;
+    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    if (v->blocks > 0) {
+        const int64_t threads = mirt__team_size(where->team), wanted = 3 * threads;
+        job.splits = threads == 1 || v->blocks >= wanted ? 1 : (wanted + v->blocks - 1) / v->blocks;
+        if (job.splits > job.panels) job.splits = job.panels;
+        mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
+        mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
+    }
+    if (!job.sums) return;
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job.sums;
+    sums.counts = job.counts;
+    sums.chunks = v->blocks * v->chunks;
+    sums.chunk_floats = job.sum_floats;
+    sums.sum_row = v->target_c;
+    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
+}
+#undef MIRT__FINISHED_TILES
+
+#include "optimize_end.inc"
+
+#endif

@@ -1,0 +1,94 @@
+/* F(2x2, 3x3) in place of plain convolutions and gradients of inputs: every reader and epilogue against plain double
+   arithmetic, the same bits from any team, AVX2 and AVX-512, and for an image in any place; errors within the bound that
+   follows from the transforms; direct results where it does not apply. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "tap.h"
+
+#include "conv_calls.h"
+
+/* SAME, VALID and other paddings; sizes that leave half a tile; the last ones have more blocks and chunks of sums. */
+static const shape shapes[] = {
+    {2, 5, 6, 24, 33, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {3, 9, 7, 33, 17, 1, 3, 3, 1, 1, 1, 1, 0, 0, 0, 0}, {1, 2, 2, 20, 20, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+    {2, 5, 3, 67, 65, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 6, 7, 24, 130, 1, 3, 3, 1, 1, 1, 1, 0, 1, 1, 0}, {2, 6, 5, 25, 31, 1, 3, 3, 1, 1, 1, 1, 2, 2, 2, 2},
+    {9, 4, 5, 64, 16, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 23, 21, 20, 21, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 4, 4, 530, 20, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+    {1, 2, 150, 17, 33, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {0, 6, 6, 32, 32, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}};
+
+/* |B^T|, |G| and |A^T|. */
+static const double from_source[4][4] = {{1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}};
+static const double from_taps[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, {0, 0, 1}};
+static const double to_target[2][4] = {{1, 1, 1, 0}, {0, 1, 1, 1}};
+
+/* Sums of the magnitudes of everything that is added up for each output of a plain forward call. Each chain of `ci` steps
+   and the ten additions of the transforms round once a step. */
+static void magnitudes(const call *c, double *size) {
+    const mirt__conv *s = &c->s;
+    for (int64_t o = 0; o < c->out.count; o++) {
+        const int64_t j = o % s->co, x = o / s->co % s->ow, y = o / (s->co * s->ow) % s->oh, image = o / (s->co * s->ow * s->oh);
+        size[o] = 0;
+        for (int64_t ci = 0; ci < s->ci; ci++) {
+            double d[4][4], row[4][4], t[4][3];
+            for (int r = 0; r < 4; r++) {
+                for (int q = 0; q < 4; q++) {
+                    const int64_t at_y = y / 2 * 2 - s->pad_top + r, at_x = x / 2 * 2 - s->pad_left + q;
+                    const bool inside = at_y >= 0 && at_y < s->h && at_x >= 0 && at_x < s->w;
+                    d[r][q] = inside ? fabs(at(&c->in, ((image * s->h + at_y) * s->w + at_x) * s->ci + ci)) : 0;
+                }
+            }
+            for (int r = 0; r < 4; r++) {
+                for (int q = 0; q < 4; q++) {
+                    row[r][q] = 0;
+                    for (int i = 0; i < 4; i++) row[r][q] += from_source[r][i] * d[i][q];
+                }
+                for (int q = 0; q < 3; q++) {
+                    t[r][q] = 0;
+                    for (int i = 0; i < 3; i++) t[r][q] += from_taps[r][i] * fabs(at(&c->kernel, ((i * 3 + q) * s->ci + ci) * s->co + j));
+                }
+            }
+            for (int r = 0; r < 4; r++) {
+                for (int q = 0; q < 4; q++) {
+                    double u = 0, v = 0;
+                    for (int i = 0; i < 4; i++) u += from_source[q][i] * row[r][i];
+                    for (int i = 0; i < 3; i++) v += from_taps[q][i] * t[r][i];
+                    size[o] += to_target[y % 2][r] * to_target[x % 2][q] * u * v;
+                }
+            }
+        }
+    }
+}
+
+static void check_bound(const shape *p, const mirt__kernels *k) {
+    enum { PLAIN = 8 };
+    call c = call_of(p, &setups[PLAIN], false);
+    call_ready(&c);
+    double *room = (double *)calloc((size_t)(2 * c.kernel.count + 2 * p->co + c.out.count), sizeof(double)), *size = room + 2 * c.kernel.count + 2 * p->co;
+    work_out(&c, room, room + c.kernel.count, room + 2 * c.kernel.count, room + 2 * c.kernel.count + p->co);
+    const bool applies = mirt__winograd_applies(&c.s, false);
+    if (applies) magnitudes(&c, size);
+    run(&c, k, NULL, 0);
+    const double error = error_of(&c.out, c.want, size), bound = (p->ci + 10) * ldexp(1, -24);
+    array result = copy_of(&c.out);
+    winograd = false;
+    run(&c, k, NULL, 0);
+    winograd = true;
+    const bool other = !same(&result, &c.out);
+    ok((error <= bound || !applies) && other == applies, "%dx%dx%d to %d: %.1e of what is added up, at most %.1e%s", p->h, p->w, p->ci, p->co, error, bound,
+       other ? "" : ", direct");
+    free(result.block);
+    free(room);
+    call_free(&c);
+}
+
+int main(void) {
+    const shape placed = {7, 7, 5, 48, 66, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1};
+    const shape direct[] = {{2, 8, 8, 8, 24, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 3, 3, 32, 32, 1, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 9, 9, 32, 32, 1, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
+                            {1, 9, 9, 32, 32, 1, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2}, {1, 6, 6, 64, 64, 2, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 6, 6, 32, 32, 1, 1, 3, 1, 1, 1, 1, 0, 1, 0, 1}};
+    const int count = (int)(sizeof shapes / sizeof *shapes);
+    int tables;
+    const mirt__kernels *k = mirt__kernel_tables(&tables)[0];
+    winograd = true;
+    check_all(shapes, count, &placed);
+    for (int i = 0; i < count - 1; i++) check_bound(&shapes[i], k);
+    for (int i = 0; i < (int)(sizeof direct / sizeof *direct); i++) check_bound(&direct[i], k);
+    return done_testing();
+}
