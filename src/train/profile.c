@@ -190,7 +190,7 @@ MIRT_API void mirt_profile_end(mirt_model *model) {
 /* An operation, or all of a kind, in one step. */
 typedef struct mirt__profile_row {
     const mirt__node *node; /* NULL: not an operation */
-    const char *name;
+    char name[48];
     int count;
     double seconds, flops, bytes;
     double least; /* seconds of the flops at their ceiling */
@@ -234,6 +234,24 @@ static double mirt__update_bytes(const mirt_function *f) {
     return (double)elements * (double)sizeof(mirt__real) * (x.parts + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
+/* The kernel of a convolution, or its gradient; NULL for other nodes. */
+static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
+    if (!node->a.strides[0] || !node->op->macs) return NULL;
+    for (int k = node->num_in - 1; k >= -1; k--) {
+        const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
+        if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
+    }
+    return NULL;
+}
+
+/* Convolutions of one size are a kind. */
+static void mirt__profile_name(const mirt__node *node, char out[48]) {
+    const mirt_tensor *kernel = mirt__profile_kernel(node);
+    int used = snprintf(out, 48, "%s", node->op->name);
+    if (!kernel || used < 0 || used > 24) return;
+    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1], node->a.groups > 1 ? " grouped" : "");
+}
+
 /* One row an operation, then what is not one; their sum is a step. Returns how many. */
 static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     const mirt__clocks *c = f->clocks;
@@ -246,7 +264,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
         if (!mirt__node_runs(node)) continue;
         mirt__profile_row *r = &row[count++];
         r->node = node;
-        r->name = node->op->name;
+        mirt__profile_name(node, r->name);
         r->count = 1;
         r->seconds = c->node[i] / steps;
         r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
@@ -259,7 +277,7 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     for (int i = f->num_applied ? 0 : 2; i < MIRT__COUNT(names); i++) {
         mirt__profile_row *r = &row[count++];
         memset(r, 0, sizeof *r);
-        r->name = names[i];
+        snprintf(r->name, sizeof r->name, "%s", names[i]);
         r->count = 1;
         r->seconds = seconds[i] / steps;
         r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
@@ -267,11 +285,10 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     return count;
 }
 
-/* "3x3/2 of 32 groups -> (rows, 112, 112, 32)": what the times of like operations depend on. */
+/* "(3, 3, 96, 1)/2 (rows, 56, 56, 96)": kernel and output, what the times of like operations depend on. */
 static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
     char shape[96];
     const mirt_tensor *t = node->out[0];
-    const mirt__attrs *a = &node->a;
     size_t used = 0;
     for (int k = 0; k < node->num_out; k++) {
         if (node->out[k]->space != MIRT__SPACE_NONE) {
@@ -279,10 +296,8 @@ static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
             break;
         }
     }
-    if (a->kernel[0] > 0 && a->strides[0] > 0) {
-        used = (size_t)snprintf(out, size, "%dx%d/%d ", a->kernel[0], a->kernel[1], a->strides[0]);
-        if (a->groups > 1) used += (size_t)snprintf(out + used, size - used, "%d groups ", a->groups);
-    }
+    const mirt_tensor *kernel = mirt__profile_kernel(node);
+    if (kernel && kernel != t) used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), node->a.strides[0]);
     snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
 }
 
@@ -303,7 +318,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
         if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
         else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
         const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-22s %-28s %s", row[i].name, layer, what);
+        mirt__text_add(out, "  %-30s %-28s %s", row[i].name, layer, what);
         if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
         mirt__text_add(out, "\n");
     }
