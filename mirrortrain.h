@@ -3225,6 +3225,10 @@ typedef struct mirt__run {
 /* Rows of a that are read into scratch at a time. */
 MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k);
 
+/* Rows of n numbers that a normalization handles at a time: some that stay in L1. */
+#define MIRT__NORM_PIECE 2048
+MIRT__LIB int64_t mirt__norm_piece(int64_t n);
+
 /* How a convolution's images are cut into blocks of rows, whose inputs fit a strip of scratch. */
 typedef struct mirt__conv_blocks {
     int64_t forward_rows, forward_cols, forward_floats; /* rows of y, even; columns of x with padding; floats of x */
@@ -3410,7 +3414,8 @@ MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *wher
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where);
-MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
+/* By row. */
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
@@ -3588,6 +3593,10 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
+MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_norm_grad_sums(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
                                      const mirt__where *where);
 MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
@@ -4082,14 +4091,17 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_WIDE * sizeof(mirt__real));
 }
 
-/* Two rows of n, and three for each chunk of rows. */
+/* What a source's or an epilogue's columns take, and three rows for each chunk of rows. */
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
-    return mirt__align_up((size_t)((chunks * 3 + 2) * args->n) * sizeof(mirt__real));
+    return mirt__align_up((size_t)((chunks * 3 + 5) * args->n) * sizeof(mirt__real));
 }
 
-/* A row. */
-MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) { return mirt__align_up((size_t)args->n * sizeof(mirt__real)); }
+MIRT__LIB int64_t mirt__norm_piece(int64_t n) { return n < MIRT__NORM_PIECE / 8 ? MIRT__NORM_PIECE / (n > 0 ? n : 1) : 8; }
+
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
+    return mirt__align_up((size_t)(2 * mirt__norm_piece(args->n) * args->n) * sizeof(mirt__real));
+}
 
 /* In units of a half output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
@@ -6527,8 +6539,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 
 /* >>section kernels/common_norm.c */
 
-/* Shared by the fast tables: batch and layer normalization. What depends on a column alone is
-   worked out once per call, in the shared memory, before the rows are gone through. */
+/* Shared by the fast tables: normalization by row, as layers of that name do. By column: fast_norm.c. */
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
@@ -6543,7 +6554,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
-/* Rows whose mean a chunk is shifted by: what is left to add up then has the size of the
+/* Numbers whose mean a row is shifted by: what is left to add up then has the size of the
    deviations, however far the values are from zero. */
 #define MIRT__NORM_SHIFT 8
 
@@ -6551,8 +6562,8 @@ typedef struct mirt__common_norm {
     mirt__norm s;
     const mirt__curves *curves;
     const float *x, *dy;
-    float *factor, *offset; /* of u in each column: gamma, times 1 / sqrt(variance + epsilon) where that is a column's; beta */
-    float *part;            /* of each chunk some rows of n: partial sums; or factors of each column */
+    float *factor, *offset; /* of each column: gamma or 1, beta or 0 */
+    float *part;            /* of each chunk two rows of n: partial sums */
     int64_t chunks;
 } mirt__common_norm;
 
@@ -6570,7 +6581,6 @@ static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt
     c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
     for (int64_t j = 0; args->variance && j < args->n; j++) {
         c.factor[j] = args->gamma ? args->gamma[j] : 1;
-        if (!args->by_row) c.factor[j] *= mirt__common_inverse(args, j);
         c.offset[j] = args->beta ? args->beta[j] : 0;
     }
     return c;
@@ -6579,51 +6589,6 @@ static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt
 static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk) {
     const int64_t left = c->s.rows - chunk * MIRT__REDUCE_CHUNK;
     return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
-}
-
-/* Columns: the shift, then sums of the deviations from it and of their squares. */
-static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n;
-    (void)scratch;
-    for (int64_t chunk = begin; chunk < end; chunk++) {
-        const int64_t rows = mirt__common_chunk_rows(c, chunk), first = rows < MIRT__NORM_SHIFT ? rows : MIRT__NORM_SHIFT;
-        const float *x = c->x + chunk * MIRT__REDUCE_CHUNK * n;
-        float *shift = c->part + chunk * 3 * n, *sum = shift + n, *square = sum + n;
-        memset(shift, 0, (size_t)(3 * n) * sizeof(float));
-        for (int64_t r = 0; r < first; r++) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) shift[j] += x[r * n + j] / (float)first;
-        }
-        for (int64_t r = 0; r < rows; r++, x += n) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) {
-                const float d = x[j] - shift[j];
-                sum[j] += d;
-                square[j] += d * d;
-            }
-        }
-    }
-}
-
-/* Columns [begin, end): two sets of samples become one with each chunk (Chan et al. 1983). */
-static void mirt__common_stats_finish(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n;
-    (void)scratch;
-    for (int64_t j = begin; j < end; j++) {
-        double mean = 0, squares = 0, count = 0;
-        for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
-            const float *part = c->part + chunk * 3 * n + j;
-            const double rows = (double)mirt__common_chunk_rows(c, chunk), sum = (double)part[n] / rows;
-            const double delta = (double)part[0] + sum - mean, total = count + rows;
-            mean += delta * (rows / total);
-            squares += (double)part[2 * n] - sum * (double)part[n] + delta * delta * (count * rows / total);
-            count = total;
-        }
-        c->s.out[0][j] = (float)mean;
-        c->s.out[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
-    }
 }
 
 /* The sum of `count` <= MIRT__REDUCE_CHUNK numbers, side by side in eight columns. */
@@ -6664,28 +6629,18 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
     }
 }
 
-MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, NULL);
-    if (args->by_row) {
-        mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
-        return;
-    }
-    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_stats_chunks, &c);
-    mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_stats_finish, &c);
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
 }
 
 /* u of a row. */
 static void mirt__common_norm_row(const mirt__common_norm *c, int64_t row, float *to) {
     const int64_t n = c->s.n;
-    const float *x = c->x + row * n, *mean = c->s.mean, *factor = c->factor, *offset = c->offset;
-    if (c->s.by_row) {
-        const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
-        MIRT__INDEPENDENT
-        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
-    } else {
-        MIRT__INDEPENDENT
-        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - mean[j]) * factor[j] + offset[j];
-    }
+    const float *x = c->x + row * n, *factor = c->factor, *offset = c->offset;
+    const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < n; j++) to[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
 }
 
 static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -6725,17 +6680,12 @@ static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64
         float *sum = c->part + chunk * 2 * n, *product = sum + n;
         memset(sum, 0, (size_t)(2 * n) * sizeof(float));
         for (int64_t row = first; row < first + rows; row++) {
-            const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
-            const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
+            const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
+            const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
-            if (c->s.by_row) {
-                MIRT__INDEPENDENT
-                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * ((x[j] - middle) * inverse);
-            } else {
-                MIRT__INDEPENDENT
-                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * (x[j] - mean[j]);
-            }
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) product[j] += dy[j] * ((x[j] - middle) * inverse);
         }
     }
 }
@@ -6750,7 +6700,6 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
             sum += (double)part[0];
             product += (double)part[c->s.n];
         }
-        if (!c->s.by_row) product /= sqrt((double)c->s.variance[j] + (double)c->s.epsilon);
         c->s.out[0][j] = (float)sum;
         c->s.out[1][j] = (float)product;
     }
@@ -6760,23 +6709,6 @@ MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__w
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
-}
-
-static void mirt__common_norm_back_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n;
-    const float *factor = c->factor, *less = c->part, *part = less + n, *mean = c->s.mean;
-    for (int64_t row = begin; row < end; row++) {
-        const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
-        float *dx = (float *)c->s.y + row * n;
-        if (c->s.sum[0]) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] - less[j] - (x[j] - mean[j]) * part[j]) * factor[j];
-        } else {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) dx[j] = dy[j] * factor[j];
-        }
-    }
 }
 
 static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -6806,12 +6738,7 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
 
 MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
-    const int64_t n = args->n;
-    for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
-        c.part[j] = (float)((double)args->sum[0][j] / args->count);
-        c.part[n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
-    }
-    mirt__common_range(where, args->rows, mirt__common_step(n), args->by_row ? mirt__common_norm_back_rows : mirt__common_norm_back_columns, &c);
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_norm_back_rows, &c);
 }
 
 #undef MIRT__NORM_SHIFT
@@ -8493,10 +8420,17 @@ MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
 MIRT__CURVED(loss, mirt__loss)
 MIRT__CURVED(loss_grad, mirt__loss)
-MIRT__CURVED(normalize, mirt__norm)
-MIRT__CURVED(norm_grad_sums, mirt__norm)
-MIRT__CURVED(norm_grad_input, mirt__norm)
 #undef MIRT__CURVED
+#define MIRT__NORM(name) \
+    static void MIRT__T(name)(const mirt__norm *args, const mirt__where *where) { \
+        if (args->by_row) mirt__common_##name(args, where, &MIRT__K(curves)); \
+        else mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+MIRT__NORM(norm_stats)
+MIRT__NORM(normalize)
+MIRT__NORM(norm_grad_sums)
+MIRT__NORM(norm_grad_input)
+#undef MIRT__NORM
 
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
@@ -8511,7 +8445,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -8951,10 +8885,17 @@ MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
 MIRT__CURVED(loss, mirt__loss)
 MIRT__CURVED(loss_grad, mirt__loss)
-MIRT__CURVED(normalize, mirt__norm)
-MIRT__CURVED(norm_grad_sums, mirt__norm)
-MIRT__CURVED(norm_grad_input, mirt__norm)
 #undef MIRT__CURVED
+#define MIRT__NORM(name) \
+    static void MIRT__T(name)(const mirt__norm *args, const mirt__where *where) { \
+        if (args->by_row) mirt__common_##name(args, where, &MIRT__K(curves)); \
+        else mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+MIRT__NORM(norm_stats)
+MIRT__NORM(normalize)
+MIRT__NORM(norm_grad_sums)
+MIRT__NORM(norm_grad_input)
+#undef MIRT__NORM
 
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
@@ -8969,7 +8910,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -10377,10 +10318,17 @@ MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
 MIRT__CURVED(loss, mirt__loss)
 MIRT__CURVED(loss_grad, mirt__loss)
-MIRT__CURVED(normalize, mirt__norm)
-MIRT__CURVED(norm_grad_sums, mirt__norm)
-MIRT__CURVED(norm_grad_input, mirt__norm)
 #undef MIRT__CURVED
+#define MIRT__NORM(name) \
+    static void MIRT__T(name)(const mirt__norm *args, const mirt__where *where) { \
+        if (args->by_row) mirt__common_##name(args, where, &MIRT__K(curves)); \
+        else mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+MIRT__NORM(norm_stats)
+MIRT__NORM(normalize)
+MIRT__NORM(norm_grad_sums)
+MIRT__NORM(norm_grad_input)
+#undef MIRT__NORM
 
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
@@ -10395,7 +10343,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -11761,10 +11709,17 @@ MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
 MIRT__CURVED(loss, mirt__loss)
 MIRT__CURVED(loss_grad, mirt__loss)
-MIRT__CURVED(normalize, mirt__norm)
-MIRT__CURVED(norm_grad_sums, mirt__norm)
-MIRT__CURVED(norm_grad_input, mirt__norm)
 #undef MIRT__CURVED
+#define MIRT__NORM(name) \
+    static void MIRT__T(name)(const mirt__norm *args, const mirt__where *where) { \
+        if (args->by_row) mirt__common_##name(args, where, &MIRT__K(curves)); \
+        else mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+MIRT__NORM(norm_stats)
+MIRT__NORM(normalize)
+MIRT__NORM(norm_grad_sums)
+MIRT__NORM(norm_grad_input)
+#undef MIRT__NORM
 
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
@@ -11779,7 +11734,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -13157,10 +13112,17 @@ MIRT__CURVED(binary, mirt__binary)
 MIRT__CURVED(softmax, mirt__softmax)
 MIRT__CURVED(loss, mirt__loss)
 MIRT__CURVED(loss_grad, mirt__loss)
-MIRT__CURVED(normalize, mirt__norm)
-MIRT__CURVED(norm_grad_sums, mirt__norm)
-MIRT__CURVED(norm_grad_input, mirt__norm)
 #undef MIRT__CURVED
+#define MIRT__NORM(name) \
+    static void MIRT__T(name)(const mirt__norm *args, const mirt__where *where) { \
+        if (args->by_row) mirt__common_##name(args, where, &MIRT__K(curves)); \
+        else mirt__fast_##name(&MIRT__T(simd), args, where); \
+    }
+MIRT__NORM(norm_stats)
+MIRT__NORM(normalize)
+MIRT__NORM(norm_grad_sums)
+MIRT__NORM(norm_grad_input)
+#undef MIRT__NORM
 
 static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where) { mirt__common_dropout(args, where, MIRT__DRAW); }
 
@@ -13175,7 +13137,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
-    mirt__common_norm_stats, MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
 };
 
@@ -13916,6 +13878,222 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #undef MIRT__DEPTH_PIECE
 #undef MIRT__DEPTH_STREAM
 #undef MIRT__DEPTH_RANGE
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/fast_norm.c */
+
+/* Batch normalization on its own, by the primitives of those that convolutions do on their way. Layer normalization is
+   common_norm.c's. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+typedef struct mirt__norm_job {
+    const mirt__simd *simd;
+    const mirt__norm *s;
+    mirt__source x, dy, add; /* as they are */
+    mirt__source made;       /* normalized, or the gradient */
+    mirt__scaling scaling;
+    mirt__norm_back back;
+    mirt__epilogue epilogue;
+    mirt__finishing out;
+    int64_t piece; /* rows at a time */
+    float *sums;   /* of each chunk of MIRT__REDUCE_CHUNK rows */
+} mirt__norm_job;
+
+static mirt__reader mirt__norm_reader(const mirt__norm *s, const void *data, mirt_dtype dtype) {
+    mirt__reader reader;
+    memset(&reader, 0, sizeof reader);
+    reader.data = data;
+    reader.dtype = dtype;
+    reader.channels = s->n;
+    return reader;
+}
+
+static mirt__source mirt__norm_stored(const mirt__norm *s, const void *data, mirt_dtype dtype) {
+    const mirt__reader reader = mirt__norm_reader(s, data, dtype);
+    return mirt__source_of(&reader, NULL);
+}
+
+static void mirt__norm_start(mirt__norm_job *job, const mirt__simd *simd, const mirt__norm *s) {
+    memset(job, 0, sizeof *job);
+    job->simd = simd;
+    job->s = s;
+    job->x = mirt__norm_stored(s, s->x, s->x_dtype);
+    job->dy = mirt__norm_stored(s, s->dy, s->dy_dtype);
+    job->add = mirt__norm_stored(s, s->add, s->add_dtype);
+    job->scaling.mean = s->mean;
+    job->scaling.variance = s->variance;
+    job->scaling.gamma = s->gamma;
+    job->scaling.beta = s->beta;
+    job->scaling.epsilon = s->epsilon;
+    job->scaling.activation = s->activation;
+    job->piece = mirt__norm_piece(s->n);
+}
+
+/* Rows of floats become those of f->y from number `at` on. */
+static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at, int64_t rows) {
+    float *c[MIRT__NORM_PIECE];
+    int64_t place[MIRT__NORM_PIECE];
+    for (int64_t i = 0; i < rows; i++) {
+        c[i] = from + i * job->s->n;
+        place[i] = (at + i) * job->s->n;
+    }
+    job->simd->finish_rows(f, c, place, rows, job->s->n);
+}
+
+static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *source, int64_t at, int64_t rows, float *to) {
+    job->simd->read(to, source, at * job->s->n, rows * job->s->n);
+    return to;
+}
+
+/* The gradient of rows whose x and dy are not of one dtype. */
+static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t rows, float *x, float *dy) {
+    mirt__norm_back back = job->back;
+    mirt__source made = job->made;
+    back.z = mirt__norm_read(job, &job->x, at, rows, x);
+    made.from.data = mirt__norm_read(job, &job->dy, at, rows, dy);
+    made.from.dtype = MIRT_FLOAT32;
+    made.from.back = &back;
+    return mirt__norm_read(job, &made, 0, rows, dy);
+}
+
+static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__norm_job *job = (const mirt__norm_job *)args;
+    const mirt__norm *s = job->s;
+    const bool mixed = job->made.from.back && s->x_dtype != s->dy_dtype, converts = s->add && s->add_dtype != s->y_dtype;
+    float *first = (float *)scratch, *second = first + job->piece * s->n;
+    for (int64_t at = begin, rows; at < end; at += rows) {
+        rows = end - at < job->piece ? end - at : job->piece;
+        if (mixed) {
+            mirt__norm_finish(job, &job->out, mirt__norm_mixed(job, at, rows, first, second), at, rows);
+        } else if (!s->add && s->y_dtype == MIRT_FLOAT32) {
+            mirt__norm_read(job, &job->made, at, rows, (float *)s->y + at * s->n);
+        } else if (!converts) {
+            mirt__norm_finish(job, &job->out, mirt__norm_read(job, &job->made, at, rows, first), at, rows);
+        } else { /* added as floats */
+            mirt__epilogue e = job->epilogue;
+            mirt__finishing f = mirt__finishing_of(&e, s->n, first, MIRT_FLOAT32, NULL);
+            e.add = mirt__norm_read(job, &job->add, at, rows, second);
+            mirt__norm_finish(job, &f, mirt__norm_read(job, &job->made, at, rows, first), 0, rows);
+            memset(&e, 0, sizeof e);
+            f.y = s->y;
+            f.dtype = s->y_dtype;
+            mirt__norm_finish(job, &f, first, at, rows);
+        }
+    }
+}
+
+/* Nothing is kept of what is finished here but its sums. */
+static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__norm_job *job = (const mirt__norm_job *)args;
+    const mirt__norm *s = job->s;
+    const bool moments = job->epilogue.sums == MIRT__SUMS_MOMENTS;
+    float *first = (float *)scratch, *second = first + job->piece * s->n;
+    mirt__epilogue e = job->epilogue;
+    mirt__finishing f = job->out;
+    f.epilogue = &e;
+    f.y = first;
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        const int64_t start = chunk * MIRT__REDUCE_CHUNK, last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
+        f.sum = job->sums + chunk * (moments ? 3 : 2) * s->n;
+        for (int64_t at = start, rows; at < last; at += rows) {
+            rows = last - at < job->piece ? last - at : job->piece;
+            f.fresh = at == start;
+            if (!moments) e.slope_x = mirt__norm_read(job, &job->x, at, rows, second);
+            mirt__norm_finish(job, &f, mirt__norm_read(job, moments ? &job->x : &job->dy, at, rows, first), 0, rows);
+        }
+    }
+}
+
+static void mirt__norm_sums_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__norm_job *job = (const mirt__norm_job *)args;
+    mirt__chunk_sums sums;
+    (void)scratch;
+    memset(&sums, 0, sizeof sums);
+    sums.part = job->sums;
+    sums.sum_row = job->s->n;
+    sums.chunk_floats = (job->epilogue.sums == MIRT__SUMS_MOMENTS ? 3 : 2) * job->s->n;
+    sums.period = sums.chunks = (job->s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK;
+    sums.rows = MIRT__REDUCE_CHUNK;
+    sums.last_rows = job->s->rows - (sums.chunks - 1) * MIRT__REDUCE_CHUNK;
+    mirt__column_sums_finish(&job->epilogue, &sums, begin, end);
+}
+
+static void mirt__norm_sums(mirt__norm_job *job, mirt__column_sums sums, const mirt__where *where) {
+    const mirt__norm *s = job->s;
+    float *floats = (float *)where->shared;
+    job->epilogue.sums = sums;
+    for (int i = 0; i < 2; i++) job->epilogue.sum[i] = s->out[i];
+    if (sums == MIRT__SUMS_GRADIENT) job->epilogue.slope = &job->scaling;
+    job->out = mirt__finishing_of(&job->epilogue, s->n, NULL, MIRT_FLOAT32, floats);
+    job->sums = floats + mirt__finishing_floats(&job->epilogue, s->n);
+    mirt__common_range(where, (s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK, mirt__common_step(s->n * MIRT__REDUCE_CHUNK), mirt__norm_sums_chunks, job);
+    mirt__common_range(where, s->n, MIRT__REDUCE_COLUMNS, mirt__norm_sums_columns, job);
+}
+
+MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where) {
+    mirt__norm_job job;
+    mirt__norm_start(&job, simd, args);
+    mirt__norm_sums(&job, MIRT__SUMS_MOMENTS, where);
+}
+
+MIRT__LIB void mirt__fast_norm_grad_sums(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where) {
+    mirt__norm_job job;
+    mirt__norm_start(&job, simd, args);
+    mirt__norm_sums(&job, MIRT__SUMS_GRADIENT, where);
+}
+
+MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where) {
+    mirt__norm_job job;
+    mirt__norm_start(&job, simd, args);
+    mirt__reader reader = job.x.from;
+    if (args->add) { /* the activation comes after it */
+        job.scaling.activation = MIRT_LINEAR;
+        job.epilogue.add = args->add;
+        job.epilogue.activation = args->activation;
+    }
+    reader.norm = &job.scaling;
+    job.made = mirt__source_of(&reader, (float *)where->shared);
+    job.out = mirt__finishing_of(&job.epilogue, args->n, args->y, args->y_dtype, NULL);
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__norm_rows, &job);
+}
+
+MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where) {
+    mirt__norm_job job;
+    mirt__norm_start(&job, simd, args);
+    mirt__reader reader = job.dy.from;
+    job.back.norm = job.scaling;
+    job.back.z = args->x;
+    for (int i = 0; i < 2; i++) job.back.sum[i] = args->sum[i];
+    job.back.count = args->count;
+    reader.back = &job.back;
+    job.made = mirt__source_of(&reader, (float *)where->shared);
+    job.out = mirt__finishing_of(&job.epilogue, args->n, args->y, args->y_dtype, NULL);
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__norm_rows, &job);
+}
 
 #if defined(__clang__)
 #pragma clang diagnostic pop

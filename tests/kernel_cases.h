@@ -936,7 +936,7 @@ static void norm_stats_plan(job *j) {
     norm_inputs(j, j->s[N_BY_ROW]);
     for (int i = 0; i < 2; i++) {
         if (j->s[N_BY_ROW]) row_output(j, 8, 1);
-        else output(j, 8, j->s[N_N]);
+        else output(j, 12, j->s[N_N]);
     }
 }
 static void norm_stats_run(const job *j, const mirt__kernels *k, const mirt__where *where) {

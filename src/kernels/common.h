@@ -83,7 +83,8 @@ MIRT__LIB void mirt__common_cast(const mirt__cast *args, const mirt__where *wher
 MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__where *where);
-MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where);
+/* By row. */
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves);

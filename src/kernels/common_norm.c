@@ -1,5 +1,4 @@
-/* Shared by the fast tables: batch and layer normalization. What depends on a column alone is
-   worked out once per call, in the shared memory, before the rows are gone through. */
+/* Shared by the fast tables: normalization by row, as layers of that name do. By column: fast_norm.c. */
 
 #include "common.h"
 #include "shapes.h"
@@ -7,7 +6,7 @@
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
-/* Rows whose mean a chunk is shifted by: what is left to add up then has the size of the
+/* Numbers whose mean a row is shifted by: what is left to add up then has the size of the
    deviations, however far the values are from zero. */
 #define MIRT__NORM_SHIFT 8
 
@@ -15,8 +14,8 @@ typedef struct mirt__common_norm {
     mirt__norm s;
     const mirt__curves *curves;
     const float *x, *dy;
-    float *factor, *offset; /* of u in each column: gamma, times 1 / sqrt(variance + epsilon) where that is a column's; beta */
-    float *part;            /* of each chunk some rows of n: partial sums; or factors of each column */
+    float *factor, *offset; /* of each column: gamma or 1, beta or 0 */
+    float *part;            /* of each chunk two rows of n: partial sums */
     int64_t chunks;
 } mirt__common_norm;
 
@@ -34,7 +33,6 @@ static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt
     c.chunks = args->rows / MIRT__REDUCE_CHUNK + (args->rows % MIRT__REDUCE_CHUNK != 0);
     for (int64_t j = 0; args->variance && j < args->n; j++) {
         c.factor[j] = args->gamma ? args->gamma[j] : 1;
-        if (!args->by_row) c.factor[j] *= mirt__common_inverse(args, j);
         c.offset[j] = args->beta ? args->beta[j] : 0;
     }
     return c;
@@ -43,51 +41,6 @@ static mirt__common_norm mirt__common_norm_of(const mirt__norm *args, const mirt
 static int64_t mirt__common_chunk_rows(const mirt__common_norm *c, int64_t chunk) {
     const int64_t left = c->s.rows - chunk * MIRT__REDUCE_CHUNK;
     return left < MIRT__REDUCE_CHUNK ? left : MIRT__REDUCE_CHUNK;
-}
-
-/* Columns: the shift, then sums of the deviations from it and of their squares. */
-static void mirt__common_stats_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n;
-    (void)scratch;
-    for (int64_t chunk = begin; chunk < end; chunk++) {
-        const int64_t rows = mirt__common_chunk_rows(c, chunk), first = rows < MIRT__NORM_SHIFT ? rows : MIRT__NORM_SHIFT;
-        const float *x = c->x + chunk * MIRT__REDUCE_CHUNK * n;
-        float *shift = c->part + chunk * 3 * n, *sum = shift + n, *square = sum + n;
-        memset(shift, 0, (size_t)(3 * n) * sizeof(float));
-        for (int64_t r = 0; r < first; r++) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) shift[j] += x[r * n + j] / (float)first;
-        }
-        for (int64_t r = 0; r < rows; r++, x += n) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) {
-                const float d = x[j] - shift[j];
-                sum[j] += d;
-                square[j] += d * d;
-            }
-        }
-    }
-}
-
-/* Columns [begin, end): two sets of samples become one with each chunk (Chan et al. 1983). */
-static void mirt__common_stats_finish(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n;
-    (void)scratch;
-    for (int64_t j = begin; j < end; j++) {
-        double mean = 0, squares = 0, count = 0;
-        for (int64_t chunk = 0; chunk < c->chunks; chunk++) {
-            const float *part = c->part + chunk * 3 * n + j;
-            const double rows = (double)mirt__common_chunk_rows(c, chunk), sum = (double)part[n] / rows;
-            const double delta = (double)part[0] + sum - mean, total = count + rows;
-            mean += delta * (rows / total);
-            squares += (double)part[2 * n] - sum * (double)part[n] + delta * delta * (count * rows / total);
-            count = total;
-        }
-        c->s.out[0][j] = (float)mean;
-        c->s.out[1][j] = (float)(squares < 0 || count == 0 ? 0 : squares / count);
-    }
 }
 
 /* The sum of `count` <= MIRT__REDUCE_CHUNK numbers, side by side in eight columns. */
@@ -128,28 +81,18 @@ static void mirt__common_stats_rows(const void *args, int64_t begin, int64_t end
     }
 }
 
-MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where) {
-    const mirt__common_norm c = mirt__common_norm_of(args, where, NULL);
-    if (args->by_row) {
-        mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
-        return;
-    }
-    mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_stats_chunks, &c);
-    mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_stats_finish, &c);
+MIRT__LIB void mirt__common_norm_stats(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
+    const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_stats_rows, &c);
 }
 
 /* u of a row. */
 static void mirt__common_norm_row(const mirt__common_norm *c, int64_t row, float *to) {
     const int64_t n = c->s.n;
-    const float *x = c->x + row * n, *mean = c->s.mean, *factor = c->factor, *offset = c->offset;
-    if (c->s.by_row) {
-        const float middle = mean[row], inverse = mirt__common_inverse(&c->s, row);
-        MIRT__INDEPENDENT
-        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
-    } else {
-        MIRT__INDEPENDENT
-        for (int64_t j = 0; j < n; j++) to[j] = (x[j] - mean[j]) * factor[j] + offset[j];
-    }
+    const float *x = c->x + row * n, *factor = c->factor, *offset = c->offset;
+    const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
+    MIRT__INDEPENDENT
+    for (int64_t j = 0; j < n; j++) to[j] = (x[j] - middle) * inverse * factor[j] + offset[j];
 }
 
 static void mirt__common_normalize_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -189,17 +132,12 @@ static void mirt__common_norm_sums_chunks(const void *args, int64_t begin, int64
         float *sum = c->part + chunk * 2 * n, *product = sum + n;
         memset(sum, 0, (size_t)(2 * n) * sizeof(float));
         for (int64_t row = first; row < first + rows; row++) {
-            const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch), *mean = c->s.mean;
-            const float middle = c->s.by_row ? mean[row] : 0, inverse = c->s.by_row ? mirt__common_inverse(&c->s, row) : 1;
+            const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
+            const float middle = c->s.mean[row], inverse = mirt__common_inverse(&c->s, row);
             MIRT__INDEPENDENT
             for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
-            if (c->s.by_row) {
-                MIRT__INDEPENDENT
-                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * ((x[j] - middle) * inverse);
-            } else {
-                MIRT__INDEPENDENT
-                for (int64_t j = 0; j < n; j++) product[j] += dy[j] * (x[j] - mean[j]);
-            }
+            MIRT__INDEPENDENT
+            for (int64_t j = 0; j < n; j++) product[j] += dy[j] * ((x[j] - middle) * inverse);
         }
     }
 }
@@ -214,7 +152,6 @@ static void mirt__common_norm_sums_finish(const void *args, int64_t begin, int64
             sum += (double)part[0];
             product += (double)part[c->s.n];
         }
-        if (!c->s.by_row) product /= sqrt((double)c->s.variance[j] + (double)c->s.epsilon);
         c->s.out[0][j] = (float)sum;
         c->s.out[1][j] = (float)product;
     }
@@ -224,23 +161,6 @@ MIRT__LIB void mirt__common_norm_grad_sums(const mirt__norm *args, const mirt__w
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
     mirt__common_range(where, c.chunks, mirt__common_step(args->n * MIRT__REDUCE_CHUNK), mirt__common_norm_sums_chunks, &c);
     mirt__common_range(where, args->n, MIRT__REDUCE_COLUMNS, mirt__common_norm_sums_finish, &c);
-}
-
-static void mirt__common_norm_back_columns(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__common_norm *c = (const mirt__common_norm *)args;
-    const int64_t n = c->s.n;
-    const float *factor = c->factor, *less = c->part, *part = less + n, *mean = c->s.mean;
-    for (int64_t row = begin; row < end; row++) {
-        const float *x = c->x + row * n, *dy = mirt__common_norm_dy(c, row, scratch);
-        float *dx = (float *)c->s.y + row * n;
-        if (c->s.sum[0]) {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) dx[j] = (dy[j] - less[j] - (x[j] - mean[j]) * part[j]) * factor[j];
-        } else {
-            MIRT__INDEPENDENT
-            for (int64_t j = 0; j < n; j++) dx[j] = dy[j] * factor[j];
-        }
-    }
 }
 
 static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
@@ -270,12 +190,7 @@ static void mirt__common_norm_back_rows(const void *args, int64_t begin, int64_t
 
 MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__where *where, const mirt__curves *curves) {
     const mirt__common_norm c = mirt__common_norm_of(args, where, curves);
-    const int64_t n = args->n;
-    for (int64_t j = 0; !args->by_row && args->sum[0] && j < n; j++) {
-        c.part[j] = (float)((double)args->sum[0][j] / args->count);
-        c.part[n + j] = (float)((double)args->sum[1][j] / args->count) * mirt__common_inverse(args, j);
-    }
-    mirt__common_range(where, args->rows, mirt__common_step(n), args->by_row ? mirt__common_norm_back_rows : mirt__common_norm_back_columns, &c);
+    mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_norm_back_rows, &c);
 }
 
 #undef MIRT__NORM_SHIFT

@@ -168,6 +168,10 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
+MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_norm_grad_sums(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const float *from, int64_t count,
                                      const mirt__where *where);
 MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,

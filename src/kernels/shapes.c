@@ -326,14 +326,17 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_WIDE * sizeof(mirt__real));
 }
 
-/* Two rows of n, and three for each chunk of rows. */
+/* What a source's or an epilogue's columns take, and three rows for each chunk of rows. */
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
-    return mirt__align_up((size_t)((chunks * 3 + 2) * args->n) * sizeof(mirt__real));
+    return mirt__align_up((size_t)((chunks * 3 + 5) * args->n) * sizeof(mirt__real));
 }
 
-/* A row. */
-MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) { return mirt__align_up((size_t)args->n * sizeof(mirt__real)); }
+MIRT__LIB int64_t mirt__norm_piece(int64_t n) { return n < MIRT__NORM_PIECE / 8 ? MIRT__NORM_PIECE / (n > 0 ? n : 1) : 8; }
+
+MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
+    return mirt__align_up((size_t)(2 * mirt__norm_piece(args->n) * args->n) * sizeof(mirt__real));
+}
 
 /* In units of a half output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {

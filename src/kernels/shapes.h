@@ -27,6 +27,10 @@ typedef struct mirt__run {
 /* Rows of a that are read into scratch at a time. */
 MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k);
 
+/* Rows of n numbers that a normalization handles at a time: some that stay in L1. */
+#define MIRT__NORM_PIECE 2048
+MIRT__LIB int64_t mirt__norm_piece(int64_t n);
+
 /* How a convolution's images are cut into blocks of rows, whose inputs fit a strip of scratch. */
 typedef struct mirt__conv_blocks {
     int64_t forward_rows, forward_cols, forward_floats; /* rows of y, even; columns of x with padding; floats of x */
