@@ -3068,7 +3068,7 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
+    void *y; /* to bfloat16 from float32 only, where the table has `strips`; to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -5542,6 +5542,16 @@ static int32_t mirt__common_float_to_i32(float x) {
 }
 
 /* A bool is read as the byte it is. */
+/* To the nearest even; not a number stays none. */
+static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t word;
+        memcpy(&word, &x[i], sizeof word);
+        y[i] = (uint16_t)(x[i] == x[i] ? (word + 0x7FFF + (word >> 16 & 1)) >> 16 : word >> 16 | 0x40);
+    }
+}
+
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -5555,7 +5565,9 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
         const size_t size = mirt__dtype_size(c->from);
         memcpy(yb + (size_t)begin * size, xb + (size_t)begin * size, (size_t)(end - begin) * size);
     } else if (c->from == MIRT_FLOAT32) {
-        if (c->to == MIRT_INT32) {
+        if (c->to == (mirt_dtype)MIRT__BFLOAT16) {
+            mirt__common_cast_half(xf + begin, (uint16_t *)c->y + begin, end - begin);
+        } else if (c->to == MIRT_INT32) {
             for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
         } else if (c->to == MIRT_BOOL) {
             for (int64_t i = begin; i < end; i++) yb[i] = xf[i] != 0;
@@ -19045,7 +19057,8 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
 #define MIRT__HALF_H
 /* The policy mixed_bfloat16, for kernels that read and write by strips: products of convolutions are of numbers rounded to
    bfloat16, added up in float32; images that are written and read by nodes that can are stored as bfloat16. Weights,
-   statistics, sums, gradients of weights and what is kept are float32. After strips.c. */
+   statistics, sums, gradients of weights and what is kept are float32. A gradient made in float32 that normalizations read is
+   copied. After strips.c. On an error the graph is marked. */
 
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
@@ -22509,6 +22522,7 @@ static bool mirt__half_makes(const mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_conv2d:
     case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
+    case MIRT__OP_cast: return node->a.half;
     default: return false;
     }
 }
@@ -22555,7 +22569,59 @@ static bool mirt__half_ties(const mirt__node *node) {
     return mirt__half_tie(tied, n);
 }
 
+/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
+   nothing else wants it as it is. `last` counts the readers that can take it so. */
+static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
+    const mirt__node *node = graph->node[at];
+    const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
+    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run && !mirt__half_makes(node) && t->last == t->uses;
+}
+
+/* Puts those copies behind what they copy. */
+static bool mirt__half_cast(mirt__graph *graph) {
+    const int n = graph->count;
+    bool *normalized = (bool *)mirt__calloc((size_t)n + 1, sizeof *normalized);
+    if (!normalized) mirt__graph_poison(graph);
+    for (int i = 0; normalized && i < n; i++) {
+        graph->node[i]->position = i;
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            graph->node[i]->out[k]->clone = NULL;
+            graph->node[i]->out[k]->last = 0;
+        }
+    }
+    for (int i = 0; normalized && i < n; i++) {
+        const mirt__node *node = graph->node[i];
+        const bool norm = node->id == MIRT__OP_norm_grad_input || node->id == MIRT__OP_norm_grad_sums;
+        for (int k = 0; k < node->num_in; k++) node->in[k]->last += mirt__half_reads(node, k);
+        if (norm) normalized[node->in[0]->node->position] = true;
+    }
+    for (int i = 0; normalized && i < n; i++) {
+        mirt_tensor *t = graph->node[i]->out[0];
+        mirt__attrs a = mirt__no_attrs();
+        if (!mirt__half_worth(graph, i, normalized)) continue;
+        a.dtype = MIRT_FLOAT32;
+        a.half = true;
+        graph->scope = t->node->name;
+        if (!(t->clone = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
+    }
+    graph->scope = NULL;
+    mirt__free(normalized);
+    if (graph->status != MIRT_OK) return false;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < graph->node[i]->num_in; k++) {
+            if (graph->node[i]->in[k]->clone) graph->node[i]->in[k] = graph->node[i]->in[k]->clone;
+        }
+    }
+    for (int i = n - 1, to = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        if (node->out[0]->clone) graph->node[to--] = node->out[0]->clone->node;
+        graph->node[to--] = node;
+    }
+    return true;
+}
+
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    if (!mirt__half_cast(graph)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) node->out[k]->first = k == 0 && !node->out[0]->lazy && node->out[0]->shape.rank == 4 && mirt__half_makes(node);
@@ -22573,7 +22639,8 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = (mirt_dtype)MIRT__BFLOAT16;
+        else node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
         for (int k = 0; k < node->num_out; k++) {
             if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
         }
@@ -27910,6 +27977,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
         if (f->half) mirt__fuse_half(graph, keep, kept);
+        if (graph->status != MIRT_OK) return graph->status;
     }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);

@@ -7,6 +7,7 @@ static bool mirt__half_makes(const mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_conv2d:
     case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
+    case MIRT__OP_cast: return node->a.half;
     default: return false;
     }
 }
@@ -53,7 +54,59 @@ static bool mirt__half_ties(const mirt__node *node) {
     return mirt__half_tie(tied, n);
 }
 
+/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
+   nothing else wants it as it is. `last` counts the readers that can take it so. */
+static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
+    const mirt__node *node = graph->node[at];
+    const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
+    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run && !mirt__half_makes(node) && t->last == t->uses;
+}
+
+/* Puts those copies behind what they copy. */
+static bool mirt__half_cast(mirt__graph *graph) {
+    const int n = graph->count;
+    bool *normalized = (bool *)mirt__calloc((size_t)n + 1, sizeof *normalized);
+    if (!normalized) mirt__graph_poison(graph);
+    for (int i = 0; normalized && i < n; i++) {
+        graph->node[i]->position = i;
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            graph->node[i]->out[k]->clone = NULL;
+            graph->node[i]->out[k]->last = 0;
+        }
+    }
+    for (int i = 0; normalized && i < n; i++) {
+        const mirt__node *node = graph->node[i];
+        const bool norm = node->id == MIRT__OP_norm_grad_input || node->id == MIRT__OP_norm_grad_sums;
+        for (int k = 0; k < node->num_in; k++) node->in[k]->last += mirt__half_reads(node, k);
+        if (norm) normalized[node->in[0]->node->position] = true;
+    }
+    for (int i = 0; normalized && i < n; i++) {
+        mirt_tensor *t = graph->node[i]->out[0];
+        mirt__attrs a = mirt__no_attrs();
+        if (!mirt__half_worth(graph, i, normalized)) continue;
+        a.dtype = MIRT_FLOAT32;
+        a.half = true;
+        graph->scope = t->node->name;
+        if (!(t->clone = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
+    }
+    graph->scope = NULL;
+    mirt__free(normalized);
+    if (graph->status != MIRT_OK) return false;
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < graph->node[i]->num_in; k++) {
+            if (graph->node[i]->in[k]->clone) graph->node[i]->in[k] = graph->node[i]->in[k]->clone;
+        }
+    }
+    for (int i = n - 1, to = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
+        if (node->out[0]->clone) graph->node[to--] = node->out[0]->clone->node;
+        graph->node[to--] = node;
+    }
+    return true;
+}
+
 MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+    if (!mirt__half_cast(graph)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_out; k++) node->out[k]->first = k == 0 && !node->out[0]->lazy && node->out[0]->shape.rank == 4 && mirt__half_makes(node);
@@ -71,7 +124,8 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = (mirt_dtype)MIRT__BFLOAT16;
+        else node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
         for (int k = 0; k < node->num_out; k++) {
             if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
         }

@@ -294,6 +294,16 @@ static int32_t mirt__common_float_to_i32(float x) {
 }
 
 /* A bool is read as the byte it is. */
+/* To the nearest even; not a number stays none. */
+static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t word;
+        memcpy(&word, &x[i], sizeof word);
+        y[i] = (uint16_t)(x[i] == x[i] ? (word + 0x7FFF + (word >> 16 & 1)) >> 16 : word >> 16 | 0x40);
+    }
+}
+
 static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__cast *c = (const mirt__cast *)args;
     const float *xf = (const float *)c->x;
@@ -307,7 +317,9 @@ static void mirt__common_cast_range(const void *args, int64_t begin, int64_t end
         const size_t size = mirt__dtype_size(c->from);
         memcpy(yb + (size_t)begin * size, xb + (size_t)begin * size, (size_t)(end - begin) * size);
     } else if (c->from == MIRT_FLOAT32) {
-        if (c->to == MIRT_INT32) {
+        if (c->to == (mirt_dtype)MIRT__BFLOAT16) {
+            mirt__common_cast_half(xf + begin, (uint16_t *)c->y + begin, end - begin);
+        } else if (c->to == MIRT_INT32) {
             for (int64_t i = begin; i < end; i++) yi[i] = mirt__common_float_to_i32(xf[i]);
         } else if (c->to == MIRT_BOOL) {
             for (int64_t i = begin; i < end; i++) yb[i] = xf[i] != 0;

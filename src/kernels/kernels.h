@@ -323,7 +323,7 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
+    void *y; /* to bfloat16 from float32 only, where the table has `strips`; to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {

@@ -343,6 +343,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
         if (f->half) mirt__fuse_half(graph, keep, kept);
+        if (graph->status != MIRT_OK) return graph->status;
     }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);
