@@ -3207,9 +3207,11 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
 #define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
 #define MIRT__TILE_GROUP 42  /* rows of c that are finished at a time: whole tiles */
+#define MIRT__PANEL_LINE 16  /* floats in a line of the cache */
+#define MIRT__STREAM (2 << 20) /* floats of an output that goes past the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
-#define MIRT__GRAD_CHANNELS 264 /* of x in a block of a weight gradient, about */
+#define MIRT__GRAD_CHANNELS 512 /* of x or dy in a block of a weight gradient, about */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
@@ -3440,6 +3442,8 @@ typedef struct mirt__tile {
     const float *b;
     int64_t b_row;
     bool fresh; /* from zero, not from c */
+    const char *ahead; /* asked from memory, a line at each step of k, two where there are four vectors */
+    int64_t ahead_step;
 } mirt__tile;
 typedef void (*mirt__tile_fn)(const mirt__tile *tile);
 
@@ -3639,6 +3643,14 @@ typedef struct mirt__strip {
 } mirt__strip;
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
 
+/* What will be read from memory soon: asked for while there is something to multiply. */
+#define MIRT__AHEAD 6
+typedef struct mirt__ahead {
+    const char *at[MIRT__AHEAD]; /* this many bytes from here on are still to be asked for; a place even where that is 0 */
+    int64_t left[MIRT__AHEAD];
+} mirt__ahead;
+MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
+
 /* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
 typedef struct mirt__sweep {
     const mirt__simd *simd;
@@ -3659,6 +3671,7 @@ typedef struct mirt__sweep {
     bool finish;                           /* it does more than to copy */
     int64_t sum_chunk;                     /* floats between the sums of chunks */
     float *spare;                          /* MIRT__TILE_GROUP * MIRT__PANEL floats, unless padded */
+    mirt__ahead *ahead;
 } mirt__sweep;
 MIRT__LIB void mirt__sweep_run(const mirt__sweep *sweep);
 /* Adds `length` steps of k, `step` apart in a, to the runs, which have *k; `a` as in mirt__run. */
@@ -4021,7 +4034,7 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
-    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, 4 * MIRT__PANEL)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, MIRT__GRAD_CHANNELS)), MIRT__PANEL) * MIRT__PANEL;
     g.columns = mirt__shapes_min(g.columns, co);
     g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
     g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
@@ -7268,7 +7281,8 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    const char *ahead = tile->ahead;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
     MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
@@ -7276,6 +7290,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
             MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
+            __builtin_prefetch(ahead, 0, 2);
+            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+            ahead += ahead_step;
             at += a_step;
             b += b_row;
         }
@@ -7296,12 +7313,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__MORE_NAMES(vectors)
 #endif
 MIRT__TILES(1) MIRT__MORE_TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
 MIRT__TILES(2) MIRT__MORE_TILES(2)
-#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__WIDE_NAMES NULL
-#endif
 #ifdef MIRT__TALL
 MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
 MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
@@ -7315,7 +7327,7 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
     {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
 #else
@@ -7342,7 +7354,6 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__MORE_TILES
 #undef MIRT__MORE_NAMES
 #undef MIRT__LOW_NAMES
-#undef MIRT__WIDE_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
 #undef MIRT__P
@@ -8529,7 +8540,8 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    const char *ahead = tile->ahead;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
     MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
@@ -8537,6 +8549,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
             MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
+            __builtin_prefetch(ahead, 0, 2);
+            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+            ahead += ahead_step;
             at += a_step;
             b += b_row;
         }
@@ -8557,12 +8572,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__MORE_NAMES(vectors)
 #endif
 MIRT__TILES(1) MIRT__MORE_TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
 MIRT__TILES(2) MIRT__MORE_TILES(2)
-#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__WIDE_NAMES NULL
-#endif
 #ifdef MIRT__TALL
 MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
 MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
@@ -8576,7 +8586,7 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
     {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
 #else
@@ -8603,7 +8613,6 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__MORE_TILES
 #undef MIRT__MORE_NAMES
 #undef MIRT__LOW_NAMES
-#undef MIRT__WIDE_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
 #undef MIRT__P
@@ -9166,7 +9175,8 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    const char *ahead = tile->ahead;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
     MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
@@ -9174,6 +9184,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
             MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
+            __builtin_prefetch(ahead, 0, 2);
+            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+            ahead += ahead_step;
             at += a_step;
             b += b_row;
         }
@@ -9194,12 +9207,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__MORE_NAMES(vectors)
 #endif
 MIRT__TILES(1) MIRT__MORE_TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
 MIRT__TILES(2) MIRT__MORE_TILES(2)
-#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__WIDE_NAMES NULL
-#endif
 #ifdef MIRT__TALL
 MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
 MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
@@ -9213,7 +9221,7 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
     {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
 #else
@@ -9240,7 +9248,6 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__MORE_TILES
 #undef MIRT__MORE_NAMES
 #undef MIRT__LOW_NAMES
-#undef MIRT__WIDE_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
 #undef MIRT__P
@@ -10557,7 +10564,8 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    const char *ahead = tile->ahead;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
     MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
@@ -10565,6 +10573,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
             MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
+            __builtin_prefetch(ahead, 0, 2);
+            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+            ahead += ahead_step;
             at += a_step;
             b += b_row;
         }
@@ -10585,12 +10596,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__MORE_NAMES(vectors)
 #endif
 MIRT__TILES(1) MIRT__MORE_TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
 MIRT__TILES(2) MIRT__MORE_TILES(2)
-#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__WIDE_NAMES NULL
-#endif
 #ifdef MIRT__TALL
 MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
 MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
@@ -10604,7 +10610,7 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
     {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
 #else
@@ -10631,7 +10637,6 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__MORE_TILES
 #undef MIRT__MORE_NAMES
 #undef MIRT__LOW_NAMES
-#undef MIRT__WIDE_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
 #undef MIRT__P
@@ -11960,7 +11965,8 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
     MIRT__EACH(MIRT__CLEAR)
     if (!tile->fresh) { MIRT__EACH(MIRT__RELOAD) }
     const float *b = tile->b;
-    const int64_t b_row = tile->b_row, a_step = tile->a_step;
+    const char *ahead = tile->ahead;
+    const int64_t b_row = tile->b_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
     MIRT__EACH_VECTOR(MIRT__NO_B, 0)
     for (int64_t r = 0; r < tile->run_count; r++) {
         int64_t at = tile->runs[r].a;
@@ -11968,6 +11974,9 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
             MIRT__EACH_VECTOR(MIRT__ROW_OF_B, 0)
             MIRT__EACH_ROW(MIRT__STEP)
             MIRT__EACH_LOW_ROW(MIRT__LOW_STEP)
+            __builtin_prefetch(ahead, 0, 2);
+            if (vectors == 4) __builtin_prefetch(ahead + ahead_step / 2, 0, 2);
+            ahead += ahead_step;
             at += a_step;
             b += b_row;
         }
@@ -11988,12 +11997,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 #define MIRT__MORE_NAMES(vectors)
 #endif
 MIRT__TILES(1) MIRT__MORE_TILES(1)
-#if MIRT__VECTORS == 2 || MIRT__LANES < 16 || defined(MIRT__TALL)
 MIRT__TILES(2) MIRT__MORE_TILES(2)
-#define MIRT__WIDE_NAMES MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES
-#else /* six chains of one vector already keep the machine busy */
-#define MIRT__WIDE_NAMES NULL
-#endif
 #ifdef MIRT__TALL
 MIRT__TILE(7, 2) MIRT__TILE(8, 2) MIRT__TILE(9, 2) MIRT__TILE(10, 2)
 MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
@@ -12007,7 +12011,7 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
 static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
-    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__WIDE_NAMES},
+    {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
     {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
 #else
@@ -12034,7 +12038,6 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__MORE_TILES
 #undef MIRT__MORE_NAMES
 #undef MIRT__LOW_NAMES
-#undef MIRT__WIDE_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
 #undef MIRT__P
@@ -13281,6 +13284,7 @@ static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile,
 /* Up to a panel's columns of up to six rows of c. */
 static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t rows, int64_t columns, float *spare) {
     const float *b = tile->b;
+    tile->ahead = (const char *)b;
     const int widest = simd->vectors == 4 ? 2 : 1;
     for (int64_t j = 0; j < columns;) {
         int kind = widest;
@@ -14217,15 +14221,57 @@ static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, cons
     }
 }
 
+MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count) {
+    const int64_t size = dtype == MIRT_FLOAT32 || dtype == MIRT_INT32 ? 4 : dtype == MIRT__BFLOAT16 ? 2 : 1;
+    for (int i = 0; i < MIRT__AHEAD; i++) {
+        if (ahead->left[i] > 0) continue;
+        ahead->at[i] = (const char *)data + first * size;
+        ahead->left[i] = count * size;
+        return;
+    }
+}
+
+#define MIRT__LINE 64 /* bytes */
+/* What the finishing of these rows will need. */
+static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
+    const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
+    const mirt__epilogue *e = f->epilogue;
+    if (!e->slope_x && !e->add) return;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t place = (at[r] + column) * size;
+        for (int64_t i = 0; i < bytes; i += MIRT__LINE) {
+            if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 3);
+            if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 3);
+        }
+    }
+}
+
 /* Rows of one group of tiles, one block of k, one or more vectors of columns. */
-static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c) {
+static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c,
+                              const int64_t *at, int64_t columns) {
     int64_t most = MIRT__TILE_ROWS;
     while (!s->tile[kind][most - 1]) most--;
     const int64_t tiles = (rows + most - 1) / most;
+    int64_t tile_k = 0;
+    for (int64_t r = 0; r < tile->run_count; r++) tile_k += tile->runs[r].length;
     for (int64_t t = 0, left = rows; t < tiles; t++) {
         const int64_t count = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
         tile->a = a;
         tile->c = c;
+        tile->ahead = (const char *)tile->b;
+        tile->ahead_step = 0;
+        for (int i = 0; s->ahead && i < MIRT__AHEAD; i++) {
+            if (s->ahead->left[i] <= 0) continue;
+            tile->ahead = s->ahead->at[i];
+            tile->ahead_step = kind == 2 ? 2 * MIRT__LINE : MIRT__LINE;
+            s->ahead->at[i] += tile_k * tile->ahead_step;
+            s->ahead->left[i] -= tile_k * tile->ahead_step;
+            break;
+        }
+        if (at) {
+            mirt__sweep_beside(s->finishing, at, count, tile->column, columns);
+            at += count;
+        }
         s->tile[kind][count - 1](tile);
         a += count;
         c += count;
@@ -14234,7 +14280,8 @@ static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, 
 }
 
 /* A group of rows and one panel. */
-static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c) {
+static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c,
+                              const int64_t *at) {
     mirt__tile tile;
     tile.a_step = s->a_step;
     tile.b_row = s->b_row;
@@ -14247,6 +14294,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
         wide = (int64_t)lanes << kind;
         tile.column = j;
         tile.fresh = s->fresh;
+        const int64_t *place = at;
         int64_t run = 0;
         do {
             tile.runs = s->runs + run;
@@ -14256,8 +14304,9 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
                 tile.run_count++;
                 run++;
             }
-            mirt__sweep_tiles(s, &tile, kind, rows, a, c);
+            mirt__sweep_tiles(s, &tile, kind, rows, a, c, place, wide < columns - j ? wide : columns - j);
             tile.fresh = false;
+            place = NULL;
         } while (run < s->run_count);
     }
 }
@@ -14269,7 +14318,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
     float *c[MIRT__TILE_GROUP];
     int64_t at[MIRT__TILE_GROUP], rows;
     /* Into place, or by way of the spare rows and the finishing. */
-    const bool place = s->c && (s->padded || columns % s->simd->lanes == 0);
+    const bool place = s->padded || (s->c && !(s->finish && s->finishing->stream) && columns % s->simd->lanes == 0);
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);
     for (int64_t i = 0; i < s->m; i += rows) {
@@ -14280,7 +14329,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
             at[r] += column;
             c[r] = place ? s->c + at[r] : s->spare + r * MIRT__PANEL;
         }
-        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c);
+        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c, s->finish ? at : NULL);
         if (place && !s->finish) continue;
         if (s->finishing->sum) {
             f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;
@@ -14653,27 +14702,34 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
 /* A block of the target's rows. */
 typedef struct mirt__conv_block {
     int64_t image, images, y, lines;
-    const float *x;            /* the source's pixel in row `top`, column strip_left */
-    int64_t top, image_floats; /* distance of images there */
+    int64_t top, rows;         /* of the source, in each image */
+    const float *x;            /* its pixel in row `top`, column strip_left */
+    int64_t image_floats;      /* distance of images there */
 } mirt__conv_block;
 
-static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+static mirt__conv_block mirt__conv_block_place(const mirt__conv_job *job, int64_t number) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
+    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h;
     mirt__conv_block b;
+    memset(&b, 0, sizeof b);
     b.image = v->images > 1 ? number * v->images : number / v->parts;
     b.images = s->rows - b.image < v->images ? s->rows - b.image : v->images;
     b.y = number % v->parts * v->lines;
     b.lines = v->target_h - b.y < v->lines ? v->target_h - b.y : v->lines;
-    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h;
-    int64_t rows;
     if (job->back) {
         b.top = mirt__floor_div(b.y + s->pad_top - reach, s->stride_h);
-        rows = (b.y + b.lines - 1 + s->pad_top) / s->stride_h - b.top + 1;
+        b.rows = (b.y + b.lines - 1 + s->pad_top) / s->stride_h - b.top + 1;
     } else {
         b.top = b.y * s->stride_h - s->pad_top;
-        rows = s->kh == 1 ? b.lines : (b.lines - 1) * s->stride_h + reach + 1;
+        b.rows = s->kh == 1 ? b.lines : (b.lines - 1) * s->stride_h + reach + 1;
     }
+    return b;
+}
+
+static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+    const mirt__conv_view *v = &job->v;
+    mirt__conv_block b = mirt__conv_block_place(job, number);
     if (job->direct) {
         b.x = (const float *)job->x.from.data + (b.image * v->h + b.top) * v->w * job->pixel;
         b.image_floats = v->h * v->w * job->pixel;
@@ -14681,8 +14737,25 @@ static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t n
     }
     b.x = strip;
     b.image_floats = v->strip_rows * job->pitch;
-    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, rows, strip + i * b.image_floats);
+    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
     return b;
+}
+
+/* The source of a later block. */
+static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ahead *ahead) {
+    const mirt__conv_view *v = &job->v;
+    const mirt__reader *x = &job->x.from;
+    if (number >= v->blocks) return;
+    mirt__conv_block b = mirt__conv_block_place(job, number);
+    const int64_t from = b.top < 0 ? 0 : b.top;
+    int64_t end = b.top + (b.rows - 1) * v->row_step + 1;
+    if (end > v->h) end = v->h;
+    if (b.images > 1) end = b.images * v->h;
+    if (from >= end) return;
+    const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
+    if (count > MIRT__STRIP * 5 / 4) return; /* there would not be enough room in the cache */
+    mirt__ahead_add(ahead, x->data, x->dtype, first, count);
+    if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
 
 /* The places of a block that have the same taps. */
@@ -14733,8 +14806,12 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     const int64_t step_y = job->back || (!job->direct && s->kh == 1) ? 1 : s->stride_h;
     const int64_t step_x = job->back || (!job->direct && s->kw == 1) ? 1 : s->stride_w;
     mirt__finishing f = job->finishing;
+    mirt__ahead ahead;
     mirt__sweep sweep;
+    memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
+    if (job->splits == 1) mirt__conv_ahead(job, block + mirt__team_size(job->where->team), &ahead);
+    sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
     sweep.a_x = step_x * job->pixel;
@@ -14758,6 +14835,7 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     f.fresh = true;
     if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
+    if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 /* Whether blocks may be multiplied where they lie. */
@@ -14794,6 +14872,9 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
     job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
                  epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
+    /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
+    job.finishing.stream = job.finish && dtype == MIRT_FLOAT32 && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
+                           v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.direct = mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
     job.strip.simd = simd;
@@ -14948,6 +15029,20 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
 }
 
+/* About what the next block reads. */
+static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows, mirt__ahead *ahead) {
+    const mirt__conv *s = &job->g.v.s;
+    const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
+    memset(ahead, 0, sizeof *ahead);
+    if (b->x_strip.channels < s->ci || b->dy_strip.channels < s->co) return;
+    for (int half = 0; half < (job->words ? 2 : 1); half++) {
+        const int64_t y = row + half * job->g.rows, top = (y / s->oh * s->h + y % s->oh * s->stride_h) * s->w * s->ci;
+        mirt__ahead_add(ahead, x->data, x->dtype, top, rows * s->stride_h * s->w * s->ci);
+        mirt__ahead_add(ahead, dy->data, dy->dtype, y * s->ow * s->co, rows * s->ow * s->co);
+        if (dy->back) mirt__ahead_add(ahead, dy->back->z, dy->dtype, y * s->ow * s->co, rows * s->ow * s->co);
+    }
+}
+
 /* A chunk, some channels of x and some columns of dy. */
 static void mirt__grad_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
@@ -14993,8 +15088,12 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     sweep.c_y = ci * g->row;
     sweep.c_z = s->kw * ci * g->row;
     sweep.fresh = sweep.padded = true;
+    mirt__ahead ahead;
+    sweep.ahead = &ahead;
     for (int64_t row = chunk * g->chunk; row < end; sweep.fresh = false) {
+        const int64_t first = row;
         mirt__grad_read(job, &b, &row, end);
+        mirt__grad_ahead(job, &b, row, end - row < row - first ? end - row : row - first, &ahead);
         sweep.run_count = b.run_count;
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {

@@ -400,7 +400,7 @@ static double error_of(const array *got, const double *want, const double *size)
     for (int64_t i = 0; i < got->count; i++) {
         const double rounding = got->dtype == MIRT_FLOAT32 ? 0 : fabs(want[i]) / 250;
         const double off = fabs(at(got, i) - want[i]) - rounding;
-        error = worse(error, off > 0 || off != off ? off / (size[i] + 1e-30) : 0);
+        error = worse(error, off > 0 || off != off ? off / (size[i] + 1e-3) : 0);
     }
     return error;
 }

@@ -15,6 +15,8 @@ typedef struct mirt__tile {
     const float *b;
     int64_t b_row;
     bool fresh; /* from zero, not from c */
+    const char *ahead; /* asked from memory, a line at each step of k, two where there are four vectors */
+    int64_t ahead_step;
 } mirt__tile;
 typedef void (*mirt__tile_fn)(const mirt__tile *tile);
 
@@ -214,6 +216,14 @@ typedef struct mirt__strip {
 } mirt__strip;
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
 
+/* What will be read from memory soon: asked for while there is something to multiply. */
+#define MIRT__AHEAD 6
+typedef struct mirt__ahead {
+    const char *at[MIRT__AHEAD]; /* this many bytes from here on are still to be asked for; a place even where that is 0 */
+    int64_t left[MIRT__AHEAD];
+} mirt__ahead;
+MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
+
 /* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
 typedef struct mirt__sweep {
     const mirt__simd *simd;
@@ -234,6 +244,7 @@ typedef struct mirt__sweep {
     bool finish;                           /* it does more than to copy */
     int64_t sum_chunk;                     /* floats between the sums of chunks */
     float *spare;                          /* MIRT__TILE_GROUP * MIRT__PANEL floats, unless padded */
+    mirt__ahead *ahead;
 } mirt__sweep;
 MIRT__LIB void mirt__sweep_run(const mirt__sweep *sweep);
 /* Adds `length` steps of k, `step` apart in a, to the runs, which have *k; `a` as in mirt__run. */

@@ -116,27 +116,34 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
 /* A block of the target's rows. */
 typedef struct mirt__conv_block {
     int64_t image, images, y, lines;
-    const float *x;            /* the source's pixel in row `top`, column strip_left */
-    int64_t top, image_floats; /* distance of images there */
+    int64_t top, rows;         /* of the source, in each image */
+    const float *x;            /* its pixel in row `top`, column strip_left */
+    int64_t image_floats;      /* distance of images there */
 } mirt__conv_block;
 
-static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+static mirt__conv_block mirt__conv_block_place(const mirt__conv_job *job, int64_t number) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
+    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h;
     mirt__conv_block b;
+    memset(&b, 0, sizeof b);
     b.image = v->images > 1 ? number * v->images : number / v->parts;
     b.images = s->rows - b.image < v->images ? s->rows - b.image : v->images;
     b.y = number % v->parts * v->lines;
     b.lines = v->target_h - b.y < v->lines ? v->target_h - b.y : v->lines;
-    const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h;
-    int64_t rows;
     if (job->back) {
         b.top = mirt__floor_div(b.y + s->pad_top - reach, s->stride_h);
-        rows = (b.y + b.lines - 1 + s->pad_top) / s->stride_h - b.top + 1;
+        b.rows = (b.y + b.lines - 1 + s->pad_top) / s->stride_h - b.top + 1;
     } else {
         b.top = b.y * s->stride_h - s->pad_top;
-        rows = s->kh == 1 ? b.lines : (b.lines - 1) * s->stride_h + reach + 1;
+        b.rows = s->kh == 1 ? b.lines : (b.lines - 1) * s->stride_h + reach + 1;
     }
+    return b;
+}
+
+static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t number, float *strip) {
+    const mirt__conv_view *v = &job->v;
+    mirt__conv_block b = mirt__conv_block_place(job, number);
     if (job->direct) {
         b.x = (const float *)job->x.from.data + (b.image * v->h + b.top) * v->w * job->pixel;
         b.image_floats = v->h * v->w * job->pixel;
@@ -144,8 +151,25 @@ static mirt__conv_block mirt__conv_block_of(const mirt__conv_job *job, int64_t n
     }
     b.x = strip;
     b.image_floats = v->strip_rows * job->pitch;
-    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, rows, strip + i * b.image_floats);
+    for (int64_t i = 0; i < b.images; i++) mirt__strip_rows(&job->strip, b.image + i, b.top, b.rows, strip + i * b.image_floats);
     return b;
+}
+
+/* The source of a later block. */
+static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ahead *ahead) {
+    const mirt__conv_view *v = &job->v;
+    const mirt__reader *x = &job->x.from;
+    if (number >= v->blocks) return;
+    mirt__conv_block b = mirt__conv_block_place(job, number);
+    const int64_t from = b.top < 0 ? 0 : b.top;
+    int64_t end = b.top + (b.rows - 1) * v->row_step + 1;
+    if (end > v->h) end = v->h;
+    if (b.images > 1) end = b.images * v->h;
+    if (from >= end) return;
+    const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
+    if (count > MIRT__STRIP * 5 / 4) return; /* there would not be enough room in the cache */
+    mirt__ahead_add(ahead, x->data, x->dtype, first, count);
+    if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
 
 /* The places of a block that have the same taps. */
@@ -196,8 +220,12 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     const int64_t step_y = job->back || (!job->direct && s->kh == 1) ? 1 : s->stride_h;
     const int64_t step_x = job->back || (!job->direct && s->kw == 1) ? 1 : s->stride_w;
     mirt__finishing f = job->finishing;
+    mirt__ahead ahead;
     mirt__sweep sweep;
+    memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
+    if (job->splits == 1) mirt__conv_ahead(job, block + mirt__team_size(job->where->team), &ahead);
+    sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
     sweep.a_x = step_x * job->pixel;
@@ -221,6 +249,7 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     f.fresh = true;
     if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
+    if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 /* Whether blocks may be multiplied where they lie. */
@@ -257,6 +286,9 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
     job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
                  epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
+    /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
+    job.finishing.stream = job.finish && dtype == MIRT_FLOAT32 && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
+                           v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.direct = mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
     job.strip.simd = simd;

@@ -70,6 +70,20 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
 }
 
+/* About what the next block reads. */
+static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows, mirt__ahead *ahead) {
+    const mirt__conv *s = &job->g.v.s;
+    const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
+    memset(ahead, 0, sizeof *ahead);
+    if (b->x_strip.channels < s->ci || b->dy_strip.channels < s->co) return;
+    for (int half = 0; half < (job->words ? 2 : 1); half++) {
+        const int64_t y = row + half * job->g.rows, top = (y / s->oh * s->h + y % s->oh * s->stride_h) * s->w * s->ci;
+        mirt__ahead_add(ahead, x->data, x->dtype, top, rows * s->stride_h * s->w * s->ci);
+        mirt__ahead_add(ahead, dy->data, dy->dtype, y * s->ow * s->co, rows * s->ow * s->co);
+        if (dy->back) mirt__ahead_add(ahead, dy->back->z, dy->dtype, y * s->ow * s->co, rows * s->ow * s->co);
+    }
+}
+
 /* A chunk, some channels of x and some columns of dy. */
 static void mirt__grad_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
@@ -115,8 +129,12 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     sweep.c_y = ci * g->row;
     sweep.c_z = s->kw * ci * g->row;
     sweep.fresh = sweep.padded = true;
+    mirt__ahead ahead;
+    sweep.ahead = &ahead;
     for (int64_t row = chunk * g->chunk; row < end; sweep.fresh = false) {
+        const int64_t first = row;
         mirt__grad_read(job, &b, &row, end);
+        mirt__grad_ahead(job, &b, row, end - row < row - first ? end - row : row - first, &ahead);
         sweep.run_count = b.run_count;
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {

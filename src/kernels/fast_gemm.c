@@ -80,6 +80,7 @@ static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile,
 /* Up to a panel's columns of up to six rows of c. */
 static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t rows, int64_t columns, float *spare) {
     const float *b = tile->b;
+    tile->ahead = (const char *)b;
     const int widest = simd->vectors == 4 ? 2 : 1;
     for (int64_t j = 0; j < columns;) {
         int kind = widest;

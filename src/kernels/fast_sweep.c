@@ -89,15 +89,57 @@ static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, cons
     }
 }
 
+MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count) {
+    const int64_t size = dtype == MIRT_FLOAT32 || dtype == MIRT_INT32 ? 4 : dtype == MIRT__BFLOAT16 ? 2 : 1;
+    for (int i = 0; i < MIRT__AHEAD; i++) {
+        if (ahead->left[i] > 0) continue;
+        ahead->at[i] = (const char *)data + first * size;
+        ahead->left[i] = count * size;
+        return;
+    }
+}
+
+#define MIRT__LINE 64 /* bytes */
+/* What the finishing of these rows will need. */
+static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
+    const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
+    const mirt__epilogue *e = f->epilogue;
+    if (!e->slope_x && !e->add) return;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t place = (at[r] + column) * size;
+        for (int64_t i = 0; i < bytes; i += MIRT__LINE) {
+            if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 3);
+            if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 3);
+        }
+    }
+}
+
 /* Rows of one group of tiles, one block of k, one or more vectors of columns. */
-static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c) {
+static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, int64_t rows, const float *const *a, float *const *c,
+                              const int64_t *at, int64_t columns) {
     int64_t most = MIRT__TILE_ROWS;
     while (!s->tile[kind][most - 1]) most--;
     const int64_t tiles = (rows + most - 1) / most;
+    int64_t tile_k = 0;
+    for (int64_t r = 0; r < tile->run_count; r++) tile_k += tile->runs[r].length;
     for (int64_t t = 0, left = rows; t < tiles; t++) {
         const int64_t count = (left + tiles - t - 1) / (tiles - t); /* as even as possible */
         tile->a = a;
         tile->c = c;
+        tile->ahead = (const char *)tile->b;
+        tile->ahead_step = 0;
+        for (int i = 0; s->ahead && i < MIRT__AHEAD; i++) {
+            if (s->ahead->left[i] <= 0) continue;
+            tile->ahead = s->ahead->at[i];
+            tile->ahead_step = kind == 2 ? 2 * MIRT__LINE : MIRT__LINE;
+            s->ahead->at[i] += tile_k * tile->ahead_step;
+            s->ahead->left[i] -= tile_k * tile->ahead_step;
+            break;
+        }
+        if (at) {
+            mirt__sweep_beside(s->finishing, at, count, tile->column, columns);
+            at += count;
+        }
         s->tile[kind][count - 1](tile);
         a += count;
         c += count;
@@ -106,7 +148,8 @@ static void mirt__sweep_tiles(const mirt__sweep *s, mirt__tile *tile, int kind, 
 }
 
 /* A group of rows and one panel. */
-static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c) {
+static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t columns, int64_t rows, const float *const *a, float *const *c,
+                              const int64_t *at) {
     mirt__tile tile;
     tile.a_step = s->a_step;
     tile.b_row = s->b_row;
@@ -119,6 +162,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
         wide = (int64_t)lanes << kind;
         tile.column = j;
         tile.fresh = s->fresh;
+        const int64_t *place = at;
         int64_t run = 0;
         do {
             tile.runs = s->runs + run;
@@ -128,8 +172,9 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
                 tile.run_count++;
                 run++;
             }
-            mirt__sweep_tiles(s, &tile, kind, rows, a, c);
+            mirt__sweep_tiles(s, &tile, kind, rows, a, c, place, wide < columns - j ? wide : columns - j);
             tile.fresh = false;
+            place = NULL;
         } while (run < s->run_count);
     }
 }
@@ -141,7 +186,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
     float *c[MIRT__TILE_GROUP];
     int64_t at[MIRT__TILE_GROUP], rows;
     /* Into place, or by way of the spare rows and the finishing. */
-    const bool place = s->c && (s->padded || columns % s->simd->lanes == 0);
+    const bool place = s->padded || (s->c && !(s->finish && s->finishing->stream) && columns % s->simd->lanes == 0);
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);
     for (int64_t i = 0; i < s->m; i += rows) {
@@ -152,7 +197,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
             at[r] += column;
             c[r] = place ? s->c + at[r] : s->spare + r * MIRT__PANEL;
         }
-        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c);
+        mirt__sweep_group(s, s->b + panel * s->b_panel, columns, rows, a, c, s->finish ? at : NULL);
         if (place && !s->finish) continue;
         if (s->finishing->sum) {
             f.sum = s->finishing->sum + i / MIRT__SUM_CHUNK * s->sum_chunk + column;

@@ -256,7 +256,7 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
     g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
-    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, 4 * MIRT__PANEL)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, MIRT__GRAD_CHANNELS)), MIRT__PANEL) * MIRT__PANEL;
     g.columns = mirt__shapes_min(g.columns, co);
     g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
     g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;

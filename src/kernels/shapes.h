@@ -9,9 +9,11 @@
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
 #define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
 #define MIRT__TILE_GROUP 42  /* rows of c that are finished at a time: whole tiles */
+#define MIRT__PANEL_LINE 16  /* floats in a line of the cache */
+#define MIRT__STREAM (2 << 20) /* floats of an output that goes past the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
-#define MIRT__GRAD_CHANNELS 264 /* of x in a block of a weight gradient, about */
+#define MIRT__GRAD_CHANNELS 512 /* of x or dy in a block of a weight gradient, about */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
