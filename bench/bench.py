@@ -32,7 +32,8 @@ def parse():
                         help="interpreters with tensorflow or torch, separated by spaces or colons")
     parser.add_argument("--seconds", type=float, help="of one window; default 1 for mnist, 5 for the others")
     parser.add_argument("--repeat", type=int, default=5, help="windows of each")
-    parser.add_argument("--quick", action="store_true", help="few, short windows, and only the peers' usual settings")
+    parser.add_argument("--usual", action="store_true", help="only the networks' peers' usual settings: no compiling, no other memory formats")
+    parser.add_argument("--quick", action="store_true", help="that, and few, short windows")
     parser.add_argument("--size", type=int, default=224, help="of the networks' images")
     parser.add_argument("--limit", type=float, default=400, help="seconds a peer's setting may take to get warm")
     parser.add_argument("--out", default="build/bench.json")
@@ -42,7 +43,7 @@ def parse():
     if unknown:
         parser.error("there is no section %s; there are %s" % (", ".join(unknown), ", ".join(SECTIONS)))
     if args.quick:
-        args.repeat, args.seconds = min(args.repeat, 2), min(args.seconds or 1, 1)
+        args.usual, args.repeat, args.seconds = True, min(args.repeat, 2), min(args.seconds or 1, 1)
     return args
 
 

@@ -133,7 +133,7 @@ class Peer:
 def best_of(args, section, package, python, dtype, modes, trials):
     """The fastest of the settings, started; None when none of them runs."""
     best = None
-    for mode in modes[:1] if args.quick else modes:
+    for mode in modes[:1] if args.usual else modes:
         peer = Peer(args, section, package, python, dtype, mode)
         if not peer.starts():
             continue

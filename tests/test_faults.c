@@ -554,6 +554,17 @@ static mirt_status do_plan(world *w) {
     return mirt_plan_memory(w->model, 16, &memory);
 }
 
+static mirt_status do_macs(world *w) {
+    double macs;
+    return mirt_plan_macs(w->model, 16, &macs);
+}
+
+static mirt_status do_profile(world *w) {
+    if (mirt_profile_begin(w->model) != MIRT_OK || do_step(w) != MIRT_OK || !mirt_profile_text(w->model)) return mirt_last_status();
+    mirt_profile_end(w->model);
+    return MIRT_OK;
+}
+
 static mirt_status do_weights(world *w) {
     float kernel[5 * CLASSES];
     mirt_status status = mirt_get_weight(w->model, "dense_1/kernel", 1, kernel, 5 * CLASSES);
@@ -619,6 +630,8 @@ static const fault_case cases[] = {
     {"mirt_summary", {make_strategy, make_model, compile_adam, do_summary}, do_summary, do_step},
     {"mirt_graph_text", {make_strategy, make_model, compile_adam, NULL}, do_graph_text, do_step},
     {"mirt_plan_memory", {make_strategy, make_model, compile_adam, NULL}, do_plan, do_step},
+    {"mirt_plan_macs", {make_strategy, make_model, compile_adam, NULL}, do_macs, do_step},
+    {"a profile", {make_strategy, make_model, compile_adam, do_step}, do_profile, do_step},
     {"mirt_get_weight, mirt_set_weight", {make_strategy, make_model, NULL, NULL}, do_weights, compile_adam},
 };
 
