@@ -7,6 +7,8 @@ static bool mirt__half_makes(const mirt__node *node) {
     switch ((int)node->id) {
     case MIRT__OP_conv2d:
     case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
+    case MIRT__OP_normalize:
+    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
     case MIRT__OP_cast: return node->a.half;
     default: return false;
     }
@@ -18,8 +20,10 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     case MIRT__OP_conv2d:
     case MIRT__OP_conv2d_input_grad: return input != 1 && mirt__strips_conv(node);
     case MIRT__OP_conv2d_weight_grad: return mirt__strips_conv(node);
+    case MIRT__OP_norm_stats:
     case MIRT__OP_normalize:
-    case MIRT__OP_norm_grad_input: return node->out[0]->lazy;
+    case MIRT__OP_norm_grad_sums:
+    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
     case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
     case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
     default: return false;
