@@ -221,11 +221,18 @@ static mirt_tensor *more_layers(mirt_model *model, mirt_model *inner) {
     op.name = "copy";
     op.forward = copy_forward;
     op.backward = copy_backward;
-    mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), 1.0f / 255, 0), *many[4], *parts[2];
+    mirt_dropout_desc depth;
+    mirt_normalization_desc channels;
+    memset(&depth, 0, sizeof depth);
+    memset(&channels, 0, sizeof channels);
+    depth.rate = 0.25f;
+    depth.noise_shape = MIRT_SHAPE(1, 1, 1);
+    channels.mean[0] = 100;
+    mirt_tensor *x = mirt_rescale(mirt_normalization(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), &channels), 1.0f / 255, 0), *many[4], *parts[2];
     x = mirt_batch_norm(mirt_conv2d_transpose(mirt_zero_padding2d(x, 1, 0, 0, 1), &conv), &norm);
     x = mirt_separable_conv2d(mirt_depthwise_conv2d(mirt_up_sampling2d(x, &up), &depthwise), &separable);
     x = mirt_prelu(mirt_cropping2d(mirt_leaky_relu_layer(mirt_elu_layer(x, 1), 0.1f), 1, 1, 0, 0), &prelu);
-    many[0] = mirt_relu_layer(mirt_layer_norm(x, NULL), NULL);
+    many[0] = mirt_relu_layer(mirt_layer_norm(mirt_dropout_layer(x, &depth), NULL), NULL);
     many[1] = mirt_custom_layer(&layer, &x, 1, NULL, NULL);
     many[2] = mirt_maximum_layer(many, 2);
     many[0] = mirt_subtract_layer(many, 2);
@@ -403,6 +410,15 @@ static mirt_status do_fit_classes(world *w) {
 static mirt_status make_ready_made(world *w) {
     mirt_model_destroy(w->model);
     w->model = mirt_model_by_name(w->strategy, "mnist");
+    return w->model ? w->model->graph.status : mirt_last_status();
+}
+
+static mirt_status make_network(world *w) {
+    mirt_application_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.size = 32;
+    mirt_model_destroy(w->model);
+    w->model = mirt_mobilenet_v2(w->strategy, &desc);
     return w->model ? w->model->graph.status : mirt_last_status();
 }
 
@@ -599,6 +615,7 @@ static const fault_case cases[] = {
     {"mirt_save of weights of them", {make_strategy, make_more, compile_adam, NULL}, do_save_weights, do_step},
     {"mirt_summary of them", {make_strategy, make_more, compile_adam, NULL}, do_summary, do_step},
     {"mirt_model_by_name", {make_strategy, NULL, NULL, NULL}, make_ready_made, NULL},
+    {"mirt_mobilenet_v2", {make_strategy, NULL, NULL, NULL}, make_network, NULL},
     {"mirt_compile", {make_strategy, make_model, NULL, NULL}, compile_adam, NULL},
     {"mirt_compile again", {make_strategy, make_model, compile_adam, do_step}, compile_sgd, do_step},
     {"mirt_compile, more slots", {make_strategy, make_model, compile_sgd, do_step}, compile_adam, do_save},
