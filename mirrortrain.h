@@ -7147,6 +7147,17 @@ MIRT__INLINE void mirt__store_half_avx512(uint16_t *p, __m512 x) {
 MIRT__INLINE void mirt__store_half_some_avx512(uint16_t *p, __m512 x, int64_t count) {
     _mm256_mask_storeu_epi16(p, mirt__first_avx512(count), _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
 }
+/* Numbers of bfloat16 past the cache, of two vectors together; the first waits in `pending`. */
+MIRT__INLINE void mirt__stream_half_avx512(uint16_t *p, __m512 x, char *pending) {
+    if ((uintptr_t)p % 64 == 0) {
+        mirt__store_half_avx512((uint16_t *)(void *)pending, x);
+    } else {
+        const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(void *)pending));
+        const __m256i second = _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16));
+        _mm512_stream_si512((__m512i *)(void *)(p - 16), _mm512_inserti64x4(first, second, 1));
+    }
+}
+#define MIRT__STREAM_ROWS 64 /* at a time */
 /* The place of a window's maximum, from: right of left, above and below; below of above; over 0. */
 MIRT__INLINE void mirt__store_place_avx512(uint8_t *p, __mmask16 right, __mmask16 right_below, __mmask16 below,
                                            __mmask16 live, int64_t count) {
@@ -7676,6 +7687,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
+/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -7689,6 +7702,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -7706,6 +7720,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -7714,6 +7729,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
+#undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
@@ -7796,10 +7812,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
+   whole: the first vector of bfloat16 of each waits in `pending`. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                         const bool whole) {
+                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const MIRT__K(how) how, const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
@@ -7819,7 +7836,6 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
-    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -7839,7 +7855,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (stream) MIRT__K(stream)((float *)y + place, x);
+        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
+        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
         else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
@@ -7850,15 +7867,19 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
+    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
+    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
+    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -7871,7 +7892,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -8942,6 +8963,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
+#undef MIRT__STREAM_ROWS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -8982,7 +9004,6 @@ MIRT__INLINE __m256 mirt__zero_avx2(void) { return _mm256_setzero_ps(); }
 MIRT__INLINE __m256 mirt__set_avx2(float x) { return _mm256_set1_ps(x); }
 MIRT__INLINE __m256 mirt__load_avx2(const float *p) { return _mm256_loadu_ps(p); }
 MIRT__INLINE void mirt__store_avx2(float *p, __m256 x) { _mm256_storeu_ps(p, x); }
-MIRT__INLINE void mirt__stream_avx2(float *p, __m256 x) { _mm256_stream_ps(p, x); }
 MIRT__INLINE __m256i mirt__first_avx2(int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
@@ -9035,6 +9056,13 @@ MIRT__INLINE void mirt__store_half_some_avx2(uint16_t *p, __m256 x, int64_t coun
     mirt__store_half_avx2(eight, x);
     memcpy(p, eight, (size_t)count * sizeof *p);
 }
+/* Past the cache nothing goes: a line would be written in parts. */
+MIRT__INLINE void mirt__stream_avx2(float *p, __m256 x) { mirt__store_avx2(p, x); }
+MIRT__INLINE void mirt__stream_half_avx2(uint16_t *p, __m256 x, char *pending) {
+    (void)pending;
+    mirt__store_half_avx2(p, x);
+}
+#define MIRT__STREAM_ROWS 0
 MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live, int64_t count) {
     __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
     __m256i place = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_castps_si256(right_below));
@@ -9570,6 +9598,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
+/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -9583,6 +9613,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -9600,6 +9631,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -9608,6 +9640,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
+#undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
@@ -9690,10 +9723,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
+   whole: the first vector of bfloat16 of each waits in `pending`. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                         const bool whole) {
+                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const MIRT__K(how) how, const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
@@ -9713,7 +9747,6 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
-    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -9733,7 +9766,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (stream) MIRT__K(stream)((float *)y + place, x);
+        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
+        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
         else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
@@ -9744,15 +9778,19 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
+    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
+    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
+    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -9765,7 +9803,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -10373,6 +10411,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
+#undef MIRT__STREAM_ROWS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -10416,7 +10455,6 @@ MIRT__INLINE float32x4_t mirt__zero_neon(void) { return vdupq_n_f32(0.0f); }
 MIRT__INLINE float32x4_t mirt__set_neon(float x) { return vdupq_n_f32(x); }
 MIRT__INLINE float32x4_t mirt__load_neon(const float *p) { return vld1q_f32(p); }
 MIRT__INLINE void mirt__store_neon(float *p, float32x4_t x) { vst1q_f32(p, x); }
-MIRT__INLINE void mirt__stream_neon(float *p, float32x4_t x) { vst1q_f32(p, x); }
 MIRT__INLINE float32x4_t mirt__load_some_neon(const float *p, int64_t count) {
     float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     memcpy(four, p, (size_t)count * sizeof(float));
@@ -10468,6 +10506,13 @@ MIRT__INLINE void mirt__store_half_some_neon(uint16_t *p, float32x4_t x, int64_t
     mirt__store_half_neon(four, x);
     memcpy(p, four, (size_t)count * sizeof *p);
 }
+/* Past the cache nothing goes: a line would be written in parts. */
+MIRT__INLINE void mirt__stream_neon(float *p, float32x4_t x) { mirt__store_neon(p, x); }
+MIRT__INLINE void mirt__stream_half_neon(uint16_t *p, float32x4_t x, char *pending) {
+    (void)pending;
+    mirt__store_half_neon(p, x);
+}
+#define MIRT__STREAM_ROWS 0
 MIRT__INLINE void mirt__store_place_neon(uint8_t *p, uint32x4_t right, uint32x4_t right_below, uint32x4_t below,
                                          uint32x4_t live, int64_t count) {
     uint32x4_t place = vbslq_u32(below, vsubq_u32(vdupq_n_u32(2), right_below), vshrq_n_u32(right, 31));
@@ -10959,6 +11004,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
+/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -10972,6 +11019,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -10989,6 +11037,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -10997,6 +11046,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
+#undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
@@ -11079,10 +11129,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
+   whole: the first vector of bfloat16 of each waits in `pending`. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                         const bool whole) {
+                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const MIRT__K(how) how, const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
@@ -11102,7 +11153,6 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
-    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -11122,7 +11172,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (stream) MIRT__K(stream)((float *)y + place, x);
+        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
+        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
         else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
@@ -11133,15 +11184,19 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
+    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
+    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
+    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -11154,7 +11209,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -11762,6 +11817,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
+#undef MIRT__STREAM_ROWS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -11803,7 +11859,6 @@ MIRT__INLINE mirt__vector_plain mirt__load_plain(const float *p) {
     return x;
 }
 MIRT__INLINE void mirt__store_plain(float *p, mirt__vector_plain x) { memcpy(p, &x, sizeof x); }
-MIRT__INLINE void mirt__stream_plain(float *p, mirt__vector_plain x) { memcpy(p, &x, sizeof x); }
 MIRT__INLINE mirt__vector_plain mirt__load_some_plain(const float *p, int64_t count) {
     mirt__vector_plain x = mirt__zero_plain();
     memcpy(&x, p, (size_t)count * sizeof(float));
@@ -11870,6 +11925,13 @@ MIRT__INLINE void mirt__store_half_some_plain(uint16_t *p, mirt__vector_plain x,
 }
 MIRT__INLINE mirt__vector_plain mirt__load_half_plain(const uint16_t *p) { return mirt__load_half_some_plain(p, 4); }
 MIRT__INLINE void mirt__store_half_plain(uint16_t *p, mirt__vector_plain x) { mirt__store_half_some_plain(p, x, 4); }
+/* Past the cache nothing goes: a line would be written in parts. */
+MIRT__INLINE void mirt__stream_plain(float *p, mirt__vector_plain x) { mirt__store_plain(p, x); }
+MIRT__INLINE void mirt__stream_half_plain(uint16_t *p, mirt__vector_plain x, char *pending) {
+    (void)pending;
+    mirt__store_half_plain(p, x);
+}
+#define MIRT__STREAM_ROWS 0
 MIRT__INLINE void mirt__store_place_plain(uint8_t *p, mirt__mask_plain right, mirt__mask_plain right_below,
                                           mirt__mask_plain below, mirt__mask_plain live, int64_t count) {
     const mirt__mask_plain four = {4, 4, 4, 4}, place = (below & (2 - right_below)) | (~below & -right);
@@ -12360,6 +12422,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
+/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -12373,6 +12437,7 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -12390,6 +12455,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
+            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -12398,6 +12464,7 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
         }
     }
 }
+#undef MIRT__AHEAD_OF
 static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
@@ -12480,10 +12547,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 }
 
 /* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
+   whole: the first vector of bfloat16 of each waits in `pending`. */
 MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
-                                         const bool whole) {
+                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
+                                         const MIRT__K(how) how, const bool whole) {
     const mirt__epilogue *e = f->epilogue;
     const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
@@ -12503,7 +12571,6 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
         first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
         second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
     }
-    const bool stream = f->stream && whole && !half && ((uintptr_t)y / sizeof(float) | (uintptr_t)f->sum_row | (uintptr_t)j) % MIRT__LANES == 0;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
         MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
@@ -12523,7 +12590,8 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
             first = MIRT__K(add)(first, d);
             second = MIRT__K(fma)(d, d, second);
         }
-        if (stream) MIRT__K(stream)((float *)y + place, x);
+        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
+        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
         else MIRT__K(store_as)(y, place, x, half, n, whole);
     }
     if (moments) MIRT__K(store_part)(sum, shift, n, whole);
@@ -12534,15 +12602,19 @@ MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const 
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, forward, backward, sums, how, true); \
+        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
+    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
+    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
+    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -12555,7 +12627,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, true, true, e->sums, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -13163,6 +13235,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
+#undef MIRT__STREAM_ROWS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -14873,7 +14946,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
                  epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
     /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
-    job.finishing.stream = job.finish && dtype == MIRT_FLOAT32 && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
+    job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.direct = mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;

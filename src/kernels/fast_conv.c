@@ -287,7 +287,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
                  epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
     /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
-    job.finishing.stream = job.finish && dtype == MIRT_FLOAT32 && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
+    job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.direct = mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
