@@ -22712,6 +22712,7 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     case MIRT__OP_norm_grad_sums:
     case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
     case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
+    case MIRT__OP_broadcast: return input == 1; /* the shape alone */
     case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
     default: return false;
     }
@@ -22881,7 +22882,8 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->first = node->out[k]->last = i;
             node->out[k]->uses = 0;
         }
-        for (int k = 0; k < node->num_in; k++) mirt__plan_reads(node->in[k], i);
+        const int read = node->id == MIRT__OP_broadcast ? 1 : node->num_in; /* of the other, the shape alone */
+        for (int k = 0; k < read; k++) mirt__plan_reads(node->in[k], i);
     }
 }
 

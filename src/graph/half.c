@@ -25,6 +25,7 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     case MIRT__OP_norm_grad_sums:
     case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
     case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
+    case MIRT__OP_broadcast: return input == 1; /* the shape alone */
     case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
     default: return false;
     }

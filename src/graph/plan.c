@@ -57,7 +57,8 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->first = node->out[k]->last = i;
             node->out[k]->uses = 0;
         }
-        for (int k = 0; k < node->num_in; k++) mirt__plan_reads(node->in[k], i);
+        const int read = node->id == MIRT__OP_broadcast ? 1 : node->num_in; /* of the other, the shape alone */
+        for (int k = 0; k < read; k++) mirt__plan_reads(node->in[k], i);
     }
 }
 
