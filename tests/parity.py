@@ -154,14 +154,16 @@ def distance(a, b):
 def compare_gradients(name, have, true, single):
     """Each a list over batches. The median over batches counts: a relu whose input is zero but for rounding may go either way in
     one, which changes gradients by a thousandth of their norm, or more. `single`: those of float32 Keras, twice whose distance is
-    allowed, and rounding; None: 2e-3 of the norm is."""
+    allowed, or twice its median over variables (two numbers may be near by chance); None: 2e-3 of the norm is."""
     largest = max(np.linalg.norm(g) for g in true[0].values())
     zeros, worst_zero, bad, rows = 0, 0, [], []
+    usual = np.median([distance(s[key], t[key]) / np.linalg.norm(t[key]) for s, t in zip(single or [], true) for key in t
+                       if np.linalg.norm(t[key]) > 1e-9 * largest]) if single else 1e-3
     for key in true[0]:
         norm = np.median([np.linalg.norm(t[key]) for t in true])
         far = np.median([distance(h[key], t[key]) for h, t in zip(have, true)])
         keras_far = np.median([distance(s[key], t[key]) for s, t in zip(single, true)]) if single else 0
-        limit = max(2 * keras_far, 1e-5 * norm) if single else 2e-3 * norm
+        limit = 2 * max(keras_far, usual * norm)
         if norm < 1e-9 * largest:  # a bias before batch normalization: rounding is all there is
             zeros, worst_zero, limit = zeros + 1, max(worst_zero, far / largest), max(1e-6 * largest, 2 * keras_far)
         else:
