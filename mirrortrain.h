@@ -2906,10 +2906,13 @@ typedef struct mirt__pool2d {
     int64_t rows, h, w, c, oh, ow;
     int kh, kw, stride_h, stride_w;
     int64_t pad_top, pad_left;
-    const mirt__real *x; /* forward; dy for the gradients */
-    mirt__real *y;       /* forward; dx for the gradients */
-    int32_t *which;      /* max: place of the first maximum in its window, ky * kw + kx */
+    mirt_dtype dtype; /* of x and y: float32; of max also MIRT__BFLOAT16, where the table has `strips` */
+    const void *x;    /* forward; dy for the gradients */
+    void *y;          /* forward; dx for the gradients */
+    void *which;      /* max: place of the first maximum in its window, ky * kw + kx: uint8, or int32 where
+                         mirt__pool_wide(kh * kw) */
 } mirt__pool2d;
+MIRT__LIB bool mirt__pool_wide(int64_t places);
 
 typedef enum mirt__unary_kind {
     MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,
@@ -3385,8 +3388,6 @@ MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, con
 /* How many elements, at most `most`, lie in one line from number `at` on, which lies at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
-MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves);
@@ -3458,6 +3459,16 @@ typedef struct mirt__pool_row {
     uint8_t *which;
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
+
+/* Windows of max pooling, `rows` by `columns` in number, whose places are numbered `across` by row. For the maximum: one
+   window, whose place `first` is the one x begins at. For the gradient: all that a pixel lies in, at place `first` of the
+   first and down and right by less of the others. x lies row_step, column_step apart. */
+typedef struct mirt__windows {
+    bool half, wide; /* x and y are bfloat16; `which` is int32 */
+    int64_t n, rows, columns, row_step, column_step, first, down, right;
+    const void *x;
+    void *y, *which;
+} mirt__windows;
 
 /* Memory that is wanted soon, [at, end) in turn: loops that compute ask for some of it now and then. */
 typedef struct mirt__soon {
@@ -3571,6 +3582,9 @@ typedef struct mirt__simd {
     void (*taps_row)(const mirt__taps_row *row);
     /* dk = the chain from dk on over the places of x times y */
     void (*taps_row_grad)(const mirt__taps_row *row);
+    /* y and which = the first maximum of x; y = the sum of what x has where `which` is the place. */
+    void (*max_window)(const mirt__windows *windows);
+    void (*max_back)(const mirt__windows *windows);
     /* F(2x2, 3x3), planes of sixteen products of a tile (fast_winograd.c). A row of tiles, two pixels apart: */
     void (*winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles);
     /* k rows of a panel, from the nine of its taps */
@@ -3597,6 +3611,8 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
+MIRT__LIB void mirt__fast_max_pool(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_norm_grad_sums(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
@@ -4115,6 +4131,8 @@ MIRT__LIB int64_t mirt__norm_piece(int64_t n) { return n < MIRT__NORM_PIECE / 8 
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
     return mirt__align_up((size_t)(2 * mirt__norm_piece(args->n) * args->n) * sizeof(mirt__real));
 }
+
+MIRT__LIB bool mirt__pool_wide(int64_t places) { return places > UINT8_MAX + 1; }
 
 /* In units of a half output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
@@ -4837,34 +4855,36 @@ static void mirt__ref_max_of(const mirt__pool2d *p, const mirt__ref_window *w, i
     int32_t place = -1;
     for (int64_t y = w->y0; y < w->y1; y++) {
         for (int64_t x = w->x0; x < w->x1; x++) {
-            mirt__real value = p->x[base + (y * p->w + x) * p->c];
+            mirt__real value = ((const mirt__real *)p->x)[base + (y * p->w + x) * p->c];
             if (place < 0 || value > best) {
                 best = value;
                 place = (int32_t)((y - w->top) * p->kw + (x - w->left));
             }
         }
     }
-    p->y[at] = best;
-    p->which[at] = place;
+    ((mirt__real *)p->y)[at] = best;
+    if (mirt__pool_wide((int64_t)p->kh * p->kw)) ((int32_t *)p->which)[at] = place;
+    else ((uint8_t *)p->which)[at] = (uint8_t)place;
 }
 
 static void mirt__ref_max_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
-    int64_t y = w->top + p->which[at] / p->kw, x = w->left + p->which[at] % p->kw;
-    p->y[base + (y * p->w + x) * p->c] += p->x[at];
+    const int32_t place = mirt__pool_wide((int64_t)p->kh * p->kw) ? ((const int32_t *)p->which)[at] : ((const uint8_t *)p->which)[at];
+    const int64_t y = w->top + place / p->kw, x = w->left + place % p->kw;
+    ((mirt__real *)p->y)[base + (y * p->w + x) * p->c] += ((const mirt__real *)p->x)[at];
 }
 
 static void mirt__ref_average_of(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
     mirt__real sum = 0;
     for (int64_t y = w->y0; y < w->y1; y++) {
-        for (int64_t x = w->x0; x < w->x1; x++) sum += p->x[base + (y * p->w + x) * p->c];
+        for (int64_t x = w->x0; x < w->x1; x++) sum += ((const mirt__real *)p->x)[base + (y * p->w + x) * p->c];
     }
-    p->y[at] = sum / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
+    ((mirt__real *)p->y)[at] = sum / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
 }
 
 static void mirt__ref_average_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
-    mirt__real share = p->x[at] / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
+    mirt__real share = ((const mirt__real *)p->x)[at] / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
     for (int64_t y = w->y0; y < w->y1; y++) {
-        for (int64_t x = w->x0; x < w->x1; x++) p->y[base + (y * p->w + x) * p->c] += share;
+        for (int64_t x = w->x0; x < w->x1; x++) ((mirt__real *)p->y)[base + (y * p->w + x) * p->c] += share;
     }
 }
 
@@ -4875,7 +4895,7 @@ MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *p, const mirt__where *wher
 
 MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
     (void)where;
-    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) p->y[i] = 0;
+    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) ((mirt__real *)p->y)[i] = 0;
     mirt__ref_each_window(p, mirt__ref_max_back);
 }
 
@@ -4886,7 +4906,7 @@ MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *p, const mirt__where *
 
 MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
     (void)where;
-    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) p->y[i] = 0;
+    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) ((mirt__real *)p->y)[i] = 0;
     mirt__ref_each_window(p, mirt__ref_average_back);
 }
 
@@ -6116,7 +6136,7 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 
 /* >>section kernels/common_pool.c */
 
-/* Shared by the fast tables: max and average pooling. */
+/* Shared by the fast tables: average pooling. */
 
 #ifndef MIRT__REAL_DOUBLE
 /* The kernels need the optimizer even where the including program goes without it, and the
@@ -6157,48 +6177,14 @@ static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_wind
     return ((w->y + ky) * p->w + w->x + kx) * p->c;
 }
 
-static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image,
-                                    float *y, int32_t *which) {
-    const int64_t channels = p->c;
-    const int32_t first = (int32_t)(w->ky * p->kw + w->kx);
-    memcpy(y, image + mirt__common_pixel(p, w, w->ky, w->kx), (size_t)channels * sizeof(float));
-    for (int64_t c = 0; c < channels; c++) which[c] = first;
-    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
-        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
-            const float *x = image + mirt__common_pixel(p, w, ky, kx);
-            const int32_t place = (int32_t)(ky * p->kw + kx);
-            MIRT__INDEPENDENT
-            for (int64_t c = 0; c < channels; c++) {
-                const bool more = x[c] > y[c];
-                y[c] = more ? x[c] : y[c];
-                which[c] = more ? place : which[c];
-            }
-        }
-    }
-}
-
-/* Rows [begin, end) of windows, counted through all images. */
-static void mirt__common_max_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__pool2d *p = (const mirt__pool2d *)args;
-    (void)scratch;
-    for (int64_t i = begin; i < end; i++) {
-        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
-        for (int64_t ox = 0; ox < p->ow; ox++) {
-            const int64_t at = (i * p->ow + ox) * p->c;
-            const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
-            mirt__common_max_window(p, &w, image, p->y + at, p->which + at);
-        }
-    }
-}
-
 static void mirt__common_average_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__pool2d *p = (const mirt__pool2d *)args;
     const int64_t channels = p->c;
     (void)scratch;
     for (int64_t i = begin; i < end; i++) {
-        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
+        const float *image = (const float *)p->x + i / p->oh * p->h * p->w * p->c;
         for (int64_t ox = 0; ox < p->ow; ox++) {
-            float *y = p->y + (i * p->ow + ox) * channels;
+            float *y = (float *)p->y + (i * p->ow + ox) * channels;
             const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
             const float count = (float)((w.ky1 - w.ky) * (w.kx1 - w.kx));
             memset(y, 0, (size_t)channels * sizeof(float));
@@ -6210,19 +6196,6 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
                 }
             }
             for (int64_t c = 0; c < channels; c++) y[c] /= count;
-        }
-    }
-}
-
-/* One window's gradient, added to the pixel that was its maximum. */
-static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy,
-                                  const int32_t *which, float *image) {
-    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
-        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
-            float *dx = image + mirt__common_pixel(p, w, ky, kx);
-            const int32_t place = (int32_t)(ky * p->kw + kx);
-            MIRT__INDEPENDENT
-            for (int64_t c = 0; c < p->c; c++) dx[c] += which[c] == place ? dy[c] : 0;
         }
     }
 }
@@ -6240,40 +6213,21 @@ static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_
 }
 
 /* Images [begin, end): windows may overlap, so one thread takes all of an image, in order. */
-static void mirt__common_pool_back(const void *args, int64_t begin, int64_t end, bool max) {
+static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__pool2d *p = (const mirt__pool2d *)args;
+    (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        float *image = p->y + row * p->h * p->w * p->c;
+        float *image = (float *)p->y + row * p->h * p->w * p->c;
         memset(image, 0, (size_t)(p->h * p->w * p->c) * sizeof(float));
         for (int64_t i = 0; i < p->oh * p->ow; i++) {
-            const int64_t at = (row * p->oh * p->ow + i) * p->c;
             const mirt__common_window w = mirt__common_window_of(p, i / p->ow, i % p->ow);
-            if (max) mirt__common_max_back(p, &w, p->x + at, p->which + at, image);
-            else mirt__common_average_back(p, &w, p->x + at, image);
+            mirt__common_average_back(p, &w, (const float *)p->x + (row * p->oh * p->ow + i) * p->c, image);
         }
     }
 }
 
-static void mirt__common_max_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    (void)scratch;
-    mirt__common_pool_back(args, begin, end, true);
-}
-
-static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    (void)scratch;
-    mirt__common_pool_back(args, begin, end, false);
-}
-
 static int64_t mirt__common_pool_step(const mirt__pool2d *p, int64_t windows) {
     return mirt__common_step(windows * p->kh * p->kw * p->c);
-}
-
-MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *p, const mirt__where *where) {
-    mirt__common_range(where, p->rows * p->oh, mirt__common_pool_step(p, p->ow), mirt__common_max_pool_rows, p);
-}
-
-MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
-    mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_max_pool_back, p);
 }
 
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *p, const mirt__where *where) {
@@ -7121,6 +7075,9 @@ MIRT__INLINE __m512 mirt__min_avx512(__m512 a, __m512 b) { return _mm512_min_ps(
 MIRT__INLINE __m512 mirt__relu_avx512(__m512 x) { return _mm512_max_ps(_mm512_setzero_ps(), x); }
 MIRT__INLINE __m512 mirt__from_u8_avx512(const uint8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+MIRT__INLINE void mirt__to_u8_avx512(uint8_t *p, __m512 x) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(x)));
 }
 MIRT__INLINE __m512 mirt__from_i32_avx512(const int32_t *p) {
     return _mm512_cvtepi32_ps(_mm512_loadu_si512((const void *)p));
@@ -8081,7 +8038,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* Depthwise convolutions: vectors of channels, tap by tap. */
+/* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
 /* Some lines of what is wanted soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
@@ -8244,6 +8201,69 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
             first += taps;
             left -= taps;
         }
+    }
+}
+
+/* Numbers of places are floats here. */
+MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
+    int32_t words[MIRT__LANES] = {0};
+    uint8_t bytes[MIRT__LANES] = {0};
+    if (wide) {
+        memcpy(words, (const int32_t *)which + at, (size_t)n * sizeof(int32_t));
+        return MIRT__K(from_i32)(words);
+    }
+    if (n == MIRT__LANES) return MIRT__K(from_u8)((const uint8_t *)which + at);
+    memcpy(bytes, (const uint8_t *)which + at, (size_t)n);
+    return MIRT__K(from_u8)(bytes);
+}
+MIRT__INLINE void MIRT__K(places_to)(void *which, bool wide, int64_t at, MIRT__VEC places, int64_t n) {
+    float some[MIRT__LANES];
+    if (!wide && n == MIRT__LANES) {
+        MIRT__K(to_u8)((uint8_t *)which + at, places);
+        return;
+    }
+    MIRT__K(store)(some, places);
+    for (int64_t i = 0; i < n; i++) {
+        if (wide) ((int32_t *)which)[at + i] = (int32_t)some[i];
+        else ((uint8_t *)which)[at + i] = (uint8_t)some[i];
+    }
+}
+
+static void MIRT__K(max_window)(const mirt__windows *w) {
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__K(mask) more = MIRT__K(greater)(value, most);
+                most = MIRT__K(select)(more, value, most);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
+            }
+        }
+        MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
+        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+    }
+}
+
+static void MIRT__K(max_back)(const mirt__windows *w) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC sum = zero;
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const int64_t at = y * w->row_step + x * w->column_step + j;
+                const float place = (float)(w->first - y * w->down - x * w->right);
+                const MIRT__VEC which = MIRT__K(places_at)(w->which, w->wide, at, n);
+                MIRT__VEC dy = MIRT__K(load_as)(w->x, at, w->half, n, whole);
+                dy = MIRT__K(select)(MIRT__K(greater)(which, MIRT__K(set)(place - 0.5f)), dy, zero);
+                sum = MIRT__K(add)(sum, MIRT__K(select)(MIRT__K(greater)(MIRT__K(set)(place + 0.5f), which), dy, zero));
+            }
+        }
+        MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
 /* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
@@ -8425,7 +8445,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
@@ -8446,6 +8466,10 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 }
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
@@ -8482,7 +8506,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
     MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
@@ -8888,7 +8912,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
@@ -8909,6 +8933,10 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 }
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
@@ -8945,7 +8973,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
     MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
@@ -9026,6 +9054,11 @@ MIRT__INLINE __m256 mirt__min_avx2(__m256 a, __m256 b) { return _mm256_min_ps(a,
 MIRT__INLINE __m256 mirt__relu_avx2(__m256 x) { return _mm256_max_ps(_mm256_setzero_ps(), x); }
 MIRT__INLINE __m256 mirt__from_u8_avx2(const uint8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+MIRT__INLINE void mirt__to_u8_avx2(uint8_t *p, __m256 x) {
+    const __m256i words = _mm256_cvttps_epi32(x);
+    const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(halves, halves));
 }
 MIRT__INLINE __m256 mirt__from_i32_avx2(const int32_t *p) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
@@ -9992,7 +10025,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* Depthwise convolutions: vectors of channels, tap by tap. */
+/* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
 /* Some lines of what is wanted soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
@@ -10155,6 +10188,69 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
             first += taps;
             left -= taps;
         }
+    }
+}
+
+/* Numbers of places are floats here. */
+MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
+    int32_t words[MIRT__LANES] = {0};
+    uint8_t bytes[MIRT__LANES] = {0};
+    if (wide) {
+        memcpy(words, (const int32_t *)which + at, (size_t)n * sizeof(int32_t));
+        return MIRT__K(from_i32)(words);
+    }
+    if (n == MIRT__LANES) return MIRT__K(from_u8)((const uint8_t *)which + at);
+    memcpy(bytes, (const uint8_t *)which + at, (size_t)n);
+    return MIRT__K(from_u8)(bytes);
+}
+MIRT__INLINE void MIRT__K(places_to)(void *which, bool wide, int64_t at, MIRT__VEC places, int64_t n) {
+    float some[MIRT__LANES];
+    if (!wide && n == MIRT__LANES) {
+        MIRT__K(to_u8)((uint8_t *)which + at, places);
+        return;
+    }
+    MIRT__K(store)(some, places);
+    for (int64_t i = 0; i < n; i++) {
+        if (wide) ((int32_t *)which)[at + i] = (int32_t)some[i];
+        else ((uint8_t *)which)[at + i] = (uint8_t)some[i];
+    }
+}
+
+static void MIRT__K(max_window)(const mirt__windows *w) {
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__K(mask) more = MIRT__K(greater)(value, most);
+                most = MIRT__K(select)(more, value, most);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
+            }
+        }
+        MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
+        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+    }
+}
+
+static void MIRT__K(max_back)(const mirt__windows *w) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC sum = zero;
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const int64_t at = y * w->row_step + x * w->column_step + j;
+                const float place = (float)(w->first - y * w->down - x * w->right);
+                const MIRT__VEC which = MIRT__K(places_at)(w->which, w->wide, at, n);
+                MIRT__VEC dy = MIRT__K(load_as)(w->x, at, w->half, n, whole);
+                dy = MIRT__K(select)(MIRT__K(greater)(which, MIRT__K(set)(place - 0.5f)), dy, zero);
+                sum = MIRT__K(add)(sum, MIRT__K(select)(MIRT__K(greater)(MIRT__K(set)(place + 0.5f), which), dy, zero));
+            }
+        }
+        MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
 /* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
@@ -10336,7 +10432,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
@@ -10357,6 +10453,10 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 }
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
@@ -10393,7 +10493,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
     MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
@@ -10485,6 +10585,11 @@ MIRT__INLINE float32x4_t mirt__from_u8_neon(const uint8_t *p) {
     uint32_t bytes;
     memcpy(&bytes, p, 4);
     return vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
+}
+MIRT__INLINE void mirt__to_u8_neon(uint8_t *p, float32x4_t x) {
+    const uint16x4_t halves = vmovn_u32(vcvtq_u32_f32(x));
+    const uint32_t bytes = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(halves, halves))), 0);
+    memcpy(p, &bytes, sizeof bytes);
 }
 MIRT__INLINE float32x4_t mirt__from_i32_neon(const int32_t *p) { return vcvtq_f32_s32(vld1q_s32(p)); }
 MIRT__INLINE float32x4_t mirt__raise_neon(float32x4_t x, float32x4_t n) {
@@ -11398,7 +11503,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* Depthwise convolutions: vectors of channels, tap by tap. */
+/* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
 /* Some lines of what is wanted soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
@@ -11561,6 +11666,69 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
             first += taps;
             left -= taps;
         }
+    }
+}
+
+/* Numbers of places are floats here. */
+MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
+    int32_t words[MIRT__LANES] = {0};
+    uint8_t bytes[MIRT__LANES] = {0};
+    if (wide) {
+        memcpy(words, (const int32_t *)which + at, (size_t)n * sizeof(int32_t));
+        return MIRT__K(from_i32)(words);
+    }
+    if (n == MIRT__LANES) return MIRT__K(from_u8)((const uint8_t *)which + at);
+    memcpy(bytes, (const uint8_t *)which + at, (size_t)n);
+    return MIRT__K(from_u8)(bytes);
+}
+MIRT__INLINE void MIRT__K(places_to)(void *which, bool wide, int64_t at, MIRT__VEC places, int64_t n) {
+    float some[MIRT__LANES];
+    if (!wide && n == MIRT__LANES) {
+        MIRT__K(to_u8)((uint8_t *)which + at, places);
+        return;
+    }
+    MIRT__K(store)(some, places);
+    for (int64_t i = 0; i < n; i++) {
+        if (wide) ((int32_t *)which)[at + i] = (int32_t)some[i];
+        else ((uint8_t *)which)[at + i] = (uint8_t)some[i];
+    }
+}
+
+static void MIRT__K(max_window)(const mirt__windows *w) {
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__K(mask) more = MIRT__K(greater)(value, most);
+                most = MIRT__K(select)(more, value, most);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
+            }
+        }
+        MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
+        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+    }
+}
+
+static void MIRT__K(max_back)(const mirt__windows *w) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC sum = zero;
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const int64_t at = y * w->row_step + x * w->column_step + j;
+                const float place = (float)(w->first - y * w->down - x * w->right);
+                const MIRT__VEC which = MIRT__K(places_at)(w->which, w->wide, at, n);
+                MIRT__VEC dy = MIRT__K(load_as)(w->x, at, w->half, n, whole);
+                dy = MIRT__K(select)(MIRT__K(greater)(which, MIRT__K(set)(place - 0.5f)), dy, zero);
+                sum = MIRT__K(add)(sum, MIRT__K(select)(MIRT__K(greater)(MIRT__K(set)(place + 0.5f), which), dy, zero));
+            }
+        }
+        MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
 /* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
@@ -11742,7 +11910,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
@@ -11763,6 +11931,10 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 }
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
@@ -11799,7 +11971,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
     MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
@@ -11901,6 +12073,9 @@ MIRT__INLINE mirt__vector_plain mirt__relu_plain(mirt__vector_plain x) {
 MIRT__INLINE mirt__vector_plain mirt__from_u8_plain(const uint8_t *p) {
     mirt__vector_plain x = {(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
     return x;
+}
+MIRT__INLINE void mirt__to_u8_plain(uint8_t *p, mirt__vector_plain x) {
+    for (int i = 0; i < MIRT__LANES; i++) p[i] = (uint8_t)x[i];
 }
 MIRT__INLINE mirt__vector_plain mirt__from_i32_plain(const int32_t *p) {
     mirt__vector_plain x = {(float)p[0], (float)p[1], (float)p[2], (float)p[3]};
@@ -12816,7 +12991,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* Depthwise convolutions: vectors of channels, tap by tap. */
+/* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
 /* Some lines of what is wanted soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
@@ -12979,6 +13154,69 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
             first += taps;
             left -= taps;
         }
+    }
+}
+
+/* Numbers of places are floats here. */
+MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
+    int32_t words[MIRT__LANES] = {0};
+    uint8_t bytes[MIRT__LANES] = {0};
+    if (wide) {
+        memcpy(words, (const int32_t *)which + at, (size_t)n * sizeof(int32_t));
+        return MIRT__K(from_i32)(words);
+    }
+    if (n == MIRT__LANES) return MIRT__K(from_u8)((const uint8_t *)which + at);
+    memcpy(bytes, (const uint8_t *)which + at, (size_t)n);
+    return MIRT__K(from_u8)(bytes);
+}
+MIRT__INLINE void MIRT__K(places_to)(void *which, bool wide, int64_t at, MIRT__VEC places, int64_t n) {
+    float some[MIRT__LANES];
+    if (!wide && n == MIRT__LANES) {
+        MIRT__K(to_u8)((uint8_t *)which + at, places);
+        return;
+    }
+    MIRT__K(store)(some, places);
+    for (int64_t i = 0; i < n; i++) {
+        if (wide) ((int32_t *)which)[at + i] = (int32_t)some[i];
+        else ((uint8_t *)which)[at + i] = (uint8_t)some[i];
+    }
+}
+
+static void MIRT__K(max_window)(const mirt__windows *w) {
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC most = MIRT__K(load_as)(w->x, j, w->half, n, whole), place = MIRT__K(set)((float)w->first);
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const MIRT__VEC value = MIRT__K(load_as)(w->x, y * w->row_step + x * w->column_step + j, w->half, n, whole);
+                const MIRT__K(mask) more = MIRT__K(greater)(value, most);
+                most = MIRT__K(select)(more, value, most);
+                place = MIRT__K(select)(more, MIRT__K(set)((float)(w->first + y * w->down + x * w->right)), place);
+            }
+        }
+        MIRT__K(store_as)(w->y, j, most, w->half, n, whole);
+        MIRT__K(places_to)(w->which, w->wide, j, place, n);
+    }
+}
+
+static void MIRT__K(max_back)(const mirt__windows *w) {
+    const MIRT__VEC zero = MIRT__K(zero)();
+    for (int64_t j = 0; j < w->n; j += MIRT__LANES) {
+        const bool whole = w->n - j >= MIRT__LANES;
+        const int64_t n = whole ? MIRT__LANES : w->n - j;
+        MIRT__VEC sum = zero;
+        for (int64_t y = 0; y < w->rows; y++) {
+            for (int64_t x = 0; x < w->columns; x++) {
+                const int64_t at = y * w->row_step + x * w->column_step + j;
+                const float place = (float)(w->first - y * w->down - x * w->right);
+                const MIRT__VEC which = MIRT__K(places_at)(w->which, w->wide, at, n);
+                MIRT__VEC dy = MIRT__K(load_as)(w->x, at, w->half, n, whole);
+                dy = MIRT__K(select)(MIRT__K(greater)(which, MIRT__K(set)(place - 0.5f)), dy, zero);
+                sum = MIRT__K(add)(sum, MIRT__K(select)(MIRT__K(greater)(MIRT__K(set)(place + 0.5f), which), dy, zero));
+            }
+        }
+        MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
 /* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
@@ -13160,7 +13398,7 @@ static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
 };
 
@@ -13181,6 +13419,10 @@ static void MIRT__T(conv_pool)(const mirt__conv_pool *args, const mirt__where *w
 }
 static void MIRT__T(conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
     mirt__fast_conv_pool_weight_grad(&MIRT__T(simd), args, where);
+}
+static void MIRT__T(max_pool)(const mirt__pool2d *args, const mirt__where *where) { mirt__fast_max_pool(&MIRT__T(simd), args, where); }
+static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *where) {
+    mirt__fast_max_pool_grad(&MIRT__T(simd), args, where);
 }
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
@@ -13217,7 +13459,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
     MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
     MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    mirt__common_max_pool, mirt__common_max_pool_grad, mirt__common_average_pool, mirt__common_average_pool_grad,
+    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
     MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
     mirt__common_reduce, mirt__common_reduce_max_grad,
     mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
@@ -14182,6 +14424,129 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
     job.made = mirt__source_of(&reader, (float *)where->shared);
     job.out = mirt__finishing_of(&job.epilogue, args->n, args->y, args->y_dtype, NULL);
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__norm_rows, &job);
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#endif
+
+/* >>section kernels/fast_pool.c */
+
+/* Max pooling, window by window, and its gradient, pixel by pixel. */
+
+#ifndef MIRT__REAL_DOUBLE
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#endif
+
+typedef struct mirt__max_job {
+    const mirt__simd *simd;
+    const mirt__pool2d *p;
+    mirt__windows all; /* what is the same of all windows */
+    int64_t size;      /* bytes of an element, and of a place */
+    int64_t place_size;
+} mirt__max_job;
+
+static mirt__max_job mirt__max_start(const mirt__simd *simd, const mirt__pool2d *p, bool back) {
+    mirt__max_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.p = p;
+    job.all.half = p->dtype == MIRT__BFLOAT16;
+    job.all.wide = mirt__pool_wide((int64_t)p->kh * p->kw);
+    job.all.n = p->c;
+    job.all.column_step = p->c;
+    job.all.row_step = (back ? p->ow : p->w) * p->c;
+    job.all.down = p->kw * (back ? p->stride_h : 1);
+    job.all.right = back ? p->stride_w : 1;
+    job.size = job.all.half ? 2 : 4;
+    job.place_size = job.all.wide ? 4 : 1;
+    return job;
+}
+
+/* The part [*first, return value) of a window's kernel that lies inside the input. */
+static int64_t mirt__max_inside(int64_t start, int kernel, int64_t size, int64_t *first) {
+    *first = start < 0 ? -start : 0;
+    return size - start < kernel ? size - start : kernel;
+}
+
+/* Rows [begin, end) of windows, counted through all images. */
+static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__max_job *job = (const mirt__max_job *)args;
+    const mirt__pool2d *p = job->p;
+    mirt__windows w = job->all;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t ky, kx;
+        const int64_t y = i % p->oh * p->stride_h - p->pad_top, ky_end = mirt__max_inside(y, p->kh, p->h, &ky);
+        for (int64_t ox = 0; ox < p->ow; ox++) {
+            const int64_t x = ox * p->stride_w - p->pad_left, kx_end = mirt__max_inside(x, p->kw, p->w, &kx), at = (i * p->ow + ox) * p->c;
+            w.rows = ky_end - ky;
+            w.columns = kx_end - kx;
+            w.first = ky * p->kw + kx;
+            w.x = (const char *)p->x + ((i / p->oh * p->h + y + ky) * p->w + x + kx) * p->c * job->size;
+            w.y = (char *)p->y + at * job->size;
+            w.which = (char *)p->which + at * job->place_size;
+            job->simd->max_window(&w);
+        }
+    }
+}
+
+/* The windows [*first, return value) that place `at` lies in. */
+static int64_t mirt__max_around(int64_t at, int kernel, int stride, int64_t windows, int64_t *first) {
+    const int64_t last = at / stride + 1, behind = mirt__floor_div(at - kernel, stride) + 1;
+    *first = behind < 0 ? 0 : behind;
+    return last < windows ? last : windows;
+}
+
+/* Rows [begin, end) of pixels. */
+static void mirt__max_back_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
+    const mirt__max_job *job = (const mirt__max_job *)args;
+    const mirt__pool2d *p = job->p;
+    mirt__windows w = job->all;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t oy, ox;
+        const int64_t y = i % p->h + p->pad_top, oy_end = mirt__max_around(y, p->kh, p->stride_h, p->oh, &oy);
+        for (int64_t column = 0; column < p->w; column++) {
+            const int64_t x = column + p->pad_left, ox_end = mirt__max_around(x, p->kw, p->stride_w, p->ow, &ox);
+            const int64_t at = ((i / p->h * p->oh + oy) * p->ow + ox) * p->c;
+            w.rows = oy_end - oy;
+            w.columns = ox_end - ox;
+            w.first = (y - oy * p->stride_h) * p->kw + x - ox * p->stride_w;
+            w.x = (const char *)p->x + at * job->size;
+            w.which = (char *)p->which + at * job->place_size;
+            w.y = (char *)p->y + (i * p->w + column) * p->c * job->size;
+            job->simd->max_back(&w);
+        }
+    }
+}
+
+MIRT__LIB void mirt__fast_max_pool(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where) {
+    const mirt__max_job job = mirt__max_start(simd, args, false);
+    mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->kh * args->kw * args->c), mirt__max_rows, &job);
+}
+
+MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where) {
+    const mirt__max_job job = mirt__max_start(simd, args, true);
+    mirt__common_range(where, args->rows * args->h, mirt__common_step(args->w * args->c), mirt__max_back_rows, &job);
 }
 
 #if defined(__clang__)
@@ -21122,19 +21487,21 @@ static bool mirt__pool_shape(mirt__node *node) {
     }
     y.dim[1] = p.oh;
     y.dim[2] = p.ow;
-    return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, MIRT_INT32, &y));
+    const mirt_dtype which = mirt__pool_wide((int64_t)p.kh * p.kw) ? MIRT_INT32 : MIRT_UINT8;
+    return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, which, &y));
 }
 
 static void mirt__pool_run(const mirt__call *call) {
     mirt__pool2d p;
     mirt__pool_geometry(call->node, &call->node->in[0]->shape, call->rows, &p);
-    p.x = (const mirt__real *)call->in[0];
-    p.y = (mirt__real *)call->out[0];
+    p.dtype = call->node->in[0]->dtype;
+    p.x = call->in[0];
+    p.y = call->out[0];
     if (call->node->id == MIRT__OP_average_pool2d) {
         call->kernels->average_pool(&p, &call->where);
         return;
     }
-    p.which = (int32_t *)call->out[1];
+    p.which = call->out[1];
     call->kernels->max_pool(&p, &call->where);
 }
 
@@ -21152,13 +21519,14 @@ static bool mirt__pool_grad_shape(mirt__node *node) { return mirt__declare(node,
 static void mirt__pool_grad_run(const mirt__call *call) {
     mirt__pool2d p;
     mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
-    p.x = (const mirt__real *)call->in[0];
-    p.y = (mirt__real *)call->out[0];
+    p.dtype = call->node->in[0]->dtype;
+    p.x = call->in[0];
+    p.y = call->out[0];
     if (call->node->id == MIRT__OP_average_pool2d_grad) {
         call->kernels->average_pool_grad(&p, &call->where);
         return;
     }
-    p.which = (int32_t *)call->in[1];
+    p.which = (void *)call->in[1];
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
@@ -22697,6 +23065,8 @@ static bool mirt__half_makes(const mirt__node *node) {
     case MIRT__OP_normalize:
     case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
     case MIRT__OP_cast: return node->a.half;
+    case MIRT__OP_max_pool2d:
+    case MIRT__OP_max_pool2d_grad: return true;
     default: return false;
     }
 }
@@ -22711,6 +23081,8 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     case MIRT__OP_normalize:
     case MIRT__OP_norm_grad_sums:
     case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
+    case MIRT__OP_max_pool2d:
+    case MIRT__OP_max_pool2d_grad: return input == 0;
     case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
     case MIRT__OP_broadcast: return input == 1; /* the shape alone */
     case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
@@ -22738,6 +23110,11 @@ static bool mirt__half_ties(const mirt__node *node) {
     mirt_tensor *tied[MIRT__MAX_FUSED_IN + 1];
     int n = 0;
     if (node->id == MIRT__OP_norm_grad_input && node->out[0]->lazy) return mirt__half_tie(node->in, 2);
+    if (node->id == MIRT__OP_max_pool2d || node->id == MIRT__OP_max_pool2d_grad) {
+        tied[n++] = node->in[0];
+        tied[n++] = node->out[0];
+        return mirt__half_tie(tied, n);
+    }
     if ((node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad) || !mirt__strips_conv(node)) return false;
     tied[n++] = node->out[0];
     for (int k = 2; k < node->num_in - node->a.both; k++) {

@@ -310,6 +310,10 @@ static const int32_t pool_shapes[][MAX_NUMBERS] = {
     {2, 9, 9, 2, 2, 2, 3, 4, 1},
     {5, 4, 4, 65, 4, 4, 4, 4, 0},
     {2, 3, 3, 4, 5, 5, 1, 1, 1},
+    {1, 20, 19, 18, 17, 17, 1, 2, 0},
+    {2, 16, 16, 3, 16, 16, 16, 16, 0},
+    {2, 9, 11, 40, 3, 3, 2, 2, 1},
+    {1, 5, 7, 33, 1, 1, 2, 3, 0},
     {0, 6, 6, 5, 2, 2, 2, 2, 0},
     {SHAPE_END}};
 
@@ -333,9 +337,9 @@ static mirt__pool2d pool_of(const job *j) {
 static void pool_call(const job *j, void (*kernel)(const mirt__pool2d *, const mirt__where *), int from, int to, int which,
                       const mirt__where *where) {
     mirt__pool2d p = pool_of(j);
-    p.x = (const float *)j->at[from];
+    p.x = j->at[from];
     p.y = out_at(j, to);
-    if (which >= 0) p.which = (int32_t *)j->at[which];
+    if (which >= 0) p.which = (void *)j->at[which];
     kernel(&p, where);
 }
 
@@ -349,7 +353,8 @@ static void max_pool_plan(job *j) {
     mirt__pool2d p = pool_of(j);
     row_input(j, GRID, p.h * p.w * p.c);
     row_output(j, 0, p.oh * p.ow * p.c);
-    add_buffer(j, OUT, MIRT_INT32, WORDS, p.oh * p.ow * p.c, p.rows * p.oh * p.ow * p.c);
+    const bool wide = mirt__pool_wide((int64_t)p.kh * p.kw);
+    add_buffer(j, OUT, wide ? MIRT_INT32 : MIRT_UINT8, wide ? WORDS : BYTES, p.oh * p.ow * p.c, p.rows * p.oh * p.ow * p.c);
 }
 
 static void max_pool_grad_plan(job *j) {

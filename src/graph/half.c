@@ -10,6 +10,8 @@ static bool mirt__half_makes(const mirt__node *node) {
     case MIRT__OP_normalize:
     case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
     case MIRT__OP_cast: return node->a.half;
+    case MIRT__OP_max_pool2d:
+    case MIRT__OP_max_pool2d_grad: return true;
     default: return false;
     }
 }
@@ -24,6 +26,8 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     case MIRT__OP_normalize:
     case MIRT__OP_norm_grad_sums:
     case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
+    case MIRT__OP_max_pool2d:
+    case MIRT__OP_max_pool2d_grad: return input == 0;
     case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
     case MIRT__OP_broadcast: return input == 1; /* the shape alone */
     case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
@@ -51,6 +55,11 @@ static bool mirt__half_ties(const mirt__node *node) {
     mirt_tensor *tied[MIRT__MAX_FUSED_IN + 1];
     int n = 0;
     if (node->id == MIRT__OP_norm_grad_input && node->out[0]->lazy) return mirt__half_tie(node->in, 2);
+    if (node->id == MIRT__OP_max_pool2d || node->id == MIRT__OP_max_pool2d_grad) {
+        tied[n++] = node->in[0];
+        tied[n++] = node->out[0];
+        return mirt__half_tie(tied, n);
+    }
     if ((node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad) || !mirt__strips_conv(node)) return false;
     tied[n++] = node->out[0];
     for (int k = 2; k < node->num_in - node->a.both; k++) {

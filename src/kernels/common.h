@@ -52,8 +52,6 @@ MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, con
 /* How many elements, at most `most`, lie in one line from number `at` on, which lies at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
-MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves);

@@ -1,4 +1,4 @@
-/* Shared by the fast tables: max and average pooling. */
+/* Shared by the fast tables: average pooling. */
 
 #include "common.h"
 
@@ -31,48 +31,14 @@ static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_wind
     return ((w->y + ky) * p->w + w->x + kx) * p->c;
 }
 
-static void mirt__common_max_window(const mirt__pool2d *p, const mirt__common_window *w, const float *image,
-                                    float *y, int32_t *which) {
-    const int64_t channels = p->c;
-    const int32_t first = (int32_t)(w->ky * p->kw + w->kx);
-    memcpy(y, image + mirt__common_pixel(p, w, w->ky, w->kx), (size_t)channels * sizeof(float));
-    for (int64_t c = 0; c < channels; c++) which[c] = first;
-    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
-        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
-            const float *x = image + mirt__common_pixel(p, w, ky, kx);
-            const int32_t place = (int32_t)(ky * p->kw + kx);
-            MIRT__INDEPENDENT
-            for (int64_t c = 0; c < channels; c++) {
-                const bool more = x[c] > y[c];
-                y[c] = more ? x[c] : y[c];
-                which[c] = more ? place : which[c];
-            }
-        }
-    }
-}
-
-/* Rows [begin, end) of windows, counted through all images. */
-static void mirt__common_max_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
-    const mirt__pool2d *p = (const mirt__pool2d *)args;
-    (void)scratch;
-    for (int64_t i = begin; i < end; i++) {
-        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
-        for (int64_t ox = 0; ox < p->ow; ox++) {
-            const int64_t at = (i * p->ow + ox) * p->c;
-            const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
-            mirt__common_max_window(p, &w, image, p->y + at, p->which + at);
-        }
-    }
-}
-
 static void mirt__common_average_pool_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__pool2d *p = (const mirt__pool2d *)args;
     const int64_t channels = p->c;
     (void)scratch;
     for (int64_t i = begin; i < end; i++) {
-        const float *image = p->x + i / p->oh * p->h * p->w * p->c;
+        const float *image = (const float *)p->x + i / p->oh * p->h * p->w * p->c;
         for (int64_t ox = 0; ox < p->ow; ox++) {
-            float *y = p->y + (i * p->ow + ox) * channels;
+            float *y = (float *)p->y + (i * p->ow + ox) * channels;
             const mirt__common_window w = mirt__common_window_of(p, i % p->oh, ox);
             const float count = (float)((w.ky1 - w.ky) * (w.kx1 - w.kx));
             memset(y, 0, (size_t)channels * sizeof(float));
@@ -84,19 +50,6 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
                 }
             }
             for (int64_t c = 0; c < channels; c++) y[c] /= count;
-        }
-    }
-}
-
-/* One window's gradient, added to the pixel that was its maximum. */
-static void mirt__common_max_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy,
-                                  const int32_t *which, float *image) {
-    for (int64_t ky = w->ky; ky < w->ky1; ky++) {
-        for (int64_t kx = w->kx; kx < w->kx1; kx++) {
-            float *dx = image + mirt__common_pixel(p, w, ky, kx);
-            const int32_t place = (int32_t)(ky * p->kw + kx);
-            MIRT__INDEPENDENT
-            for (int64_t c = 0; c < p->c; c++) dx[c] += which[c] == place ? dy[c] : 0;
         }
     }
 }
@@ -114,40 +67,21 @@ static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_
 }
 
 /* Images [begin, end): windows may overlap, so one thread takes all of an image, in order. */
-static void mirt__common_pool_back(const void *args, int64_t begin, int64_t end, bool max) {
+static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__pool2d *p = (const mirt__pool2d *)args;
+    (void)scratch;
     for (int64_t row = begin; row < end; row++) {
-        float *image = p->y + row * p->h * p->w * p->c;
+        float *image = (float *)p->y + row * p->h * p->w * p->c;
         memset(image, 0, (size_t)(p->h * p->w * p->c) * sizeof(float));
         for (int64_t i = 0; i < p->oh * p->ow; i++) {
-            const int64_t at = (row * p->oh * p->ow + i) * p->c;
             const mirt__common_window w = mirt__common_window_of(p, i / p->ow, i % p->ow);
-            if (max) mirt__common_max_back(p, &w, p->x + at, p->which + at, image);
-            else mirt__common_average_back(p, &w, p->x + at, image);
+            mirt__common_average_back(p, &w, (const float *)p->x + (row * p->oh * p->ow + i) * p->c, image);
         }
     }
 }
 
-static void mirt__common_max_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    (void)scratch;
-    mirt__common_pool_back(args, begin, end, true);
-}
-
-static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
-    (void)scratch;
-    mirt__common_pool_back(args, begin, end, false);
-}
-
 static int64_t mirt__common_pool_step(const mirt__pool2d *p, int64_t windows) {
     return mirt__common_step(windows * p->kh * p->kw * p->c);
-}
-
-MIRT__LIB void mirt__common_max_pool(const mirt__pool2d *p, const mirt__where *where) {
-    mirt__common_range(where, p->rows * p->oh, mirt__common_pool_step(p, p->ow), mirt__common_max_pool_rows, p);
-}
-
-MIRT__LIB void mirt__common_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
-    mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_max_pool_back, p);
 }
 
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *p, const mirt__where *where) {

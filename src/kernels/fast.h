@@ -32,6 +32,16 @@ typedef struct mirt__pool_row {
     int64_t co, columns; /* distance of windows; columns of these vectors that exist */
 } mirt__pool_row;
 
+/* Windows of max pooling, `rows` by `columns` in number, whose places are numbered `across` by row. For the maximum: one
+   window, whose place `first` is the one x begins at. For the gradient: all that a pixel lies in, at place `first` of the
+   first and down and right by less of the others. x lies row_step, column_step apart. */
+typedef struct mirt__windows {
+    bool half, wide; /* x and y are bfloat16; `which` is int32 */
+    int64_t n, rows, columns, row_step, column_step, first, down, right;
+    const void *x;
+    void *y, *which;
+} mirt__windows;
+
 /* Memory that is wanted soon, [at, end) in turn: loops that compute ask for some of it now and then. */
 typedef struct mirt__soon {
     const char *at[3], *end[3];
@@ -144,6 +154,9 @@ typedef struct mirt__simd {
     void (*taps_row)(const mirt__taps_row *row);
     /* dk = the chain from dk on over the places of x times y */
     void (*taps_row_grad)(const mirt__taps_row *row);
+    /* y and which = the first maximum of x; y = the sum of what x has where `which` is the place. */
+    void (*max_window)(const mirt__windows *windows);
+    void (*max_back)(const mirt__windows *windows);
     /* F(2x2, 3x3), planes of sixteen products of a tile (fast_winograd.c). A row of tiles, two pixels apart: */
     void (*winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles);
     /* k rows of a panel, from the nine of its taps */
@@ -170,6 +183,8 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 MIRT__LIB void mirt__fast_conv_pool(const mirt__simd *simd, const mirt__conv_pool *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mirt__conv_pool_weight_grad *args,
                                                 const mirt__where *where);
+MIRT__LIB void mirt__fast_max_pool(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where);
+MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool2d *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_norm_stats(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_norm_grad_sums(const mirt__simd *simd, const mirt__norm *args, const mirt__where *where);

@@ -161,10 +161,13 @@ typedef struct mirt__pool2d {
     int64_t rows, h, w, c, oh, ow;
     int kh, kw, stride_h, stride_w;
     int64_t pad_top, pad_left;
-    const mirt__real *x; /* forward; dy for the gradients */
-    mirt__real *y;       /* forward; dx for the gradients */
-    int32_t *which;      /* max: place of the first maximum in its window, ky * kw + kx */
+    mirt_dtype dtype; /* of x and y: float32; of max also MIRT__BFLOAT16, where the table has `strips` */
+    const void *x;    /* forward; dy for the gradients */
+    void *y;          /* forward; dx for the gradients */
+    void *which;      /* max: place of the first maximum in its window, ky * kw + kx: uint8, or int32 where
+                         mirt__pool_wide(kh * kw) */
 } mirt__pool2d;
+MIRT__LIB bool mirt__pool_wide(int64_t places);
 
 typedef enum mirt__unary_kind {
     MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,

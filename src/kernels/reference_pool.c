@@ -39,34 +39,36 @@ static void mirt__ref_max_of(const mirt__pool2d *p, const mirt__ref_window *w, i
     int32_t place = -1;
     for (int64_t y = w->y0; y < w->y1; y++) {
         for (int64_t x = w->x0; x < w->x1; x++) {
-            mirt__real value = p->x[base + (y * p->w + x) * p->c];
+            mirt__real value = ((const mirt__real *)p->x)[base + (y * p->w + x) * p->c];
             if (place < 0 || value > best) {
                 best = value;
                 place = (int32_t)((y - w->top) * p->kw + (x - w->left));
             }
         }
     }
-    p->y[at] = best;
-    p->which[at] = place;
+    ((mirt__real *)p->y)[at] = best;
+    if (mirt__pool_wide((int64_t)p->kh * p->kw)) ((int32_t *)p->which)[at] = place;
+    else ((uint8_t *)p->which)[at] = (uint8_t)place;
 }
 
 static void mirt__ref_max_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
-    int64_t y = w->top + p->which[at] / p->kw, x = w->left + p->which[at] % p->kw;
-    p->y[base + (y * p->w + x) * p->c] += p->x[at];
+    const int32_t place = mirt__pool_wide((int64_t)p->kh * p->kw) ? ((const int32_t *)p->which)[at] : ((const uint8_t *)p->which)[at];
+    const int64_t y = w->top + place / p->kw, x = w->left + place % p->kw;
+    ((mirt__real *)p->y)[base + (y * p->w + x) * p->c] += ((const mirt__real *)p->x)[at];
 }
 
 static void mirt__ref_average_of(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
     mirt__real sum = 0;
     for (int64_t y = w->y0; y < w->y1; y++) {
-        for (int64_t x = w->x0; x < w->x1; x++) sum += p->x[base + (y * p->w + x) * p->c];
+        for (int64_t x = w->x0; x < w->x1; x++) sum += ((const mirt__real *)p->x)[base + (y * p->w + x) * p->c];
     }
-    p->y[at] = sum / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
+    ((mirt__real *)p->y)[at] = sum / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
 }
 
 static void mirt__ref_average_back(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base) {
-    mirt__real share = p->x[at] / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
+    mirt__real share = ((const mirt__real *)p->x)[at] / (mirt__real)((w->y1 - w->y0) * (w->x1 - w->x0));
     for (int64_t y = w->y0; y < w->y1; y++) {
-        for (int64_t x = w->x0; x < w->x1; x++) p->y[base + (y * p->w + x) * p->c] += share;
+        for (int64_t x = w->x0; x < w->x1; x++) ((mirt__real *)p->y)[base + (y * p->w + x) * p->c] += share;
     }
 }
 
@@ -77,7 +79,7 @@ MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *p, const mirt__where *wher
 
 MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
     (void)where;
-    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) p->y[i] = 0;
+    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) ((mirt__real *)p->y)[i] = 0;
     mirt__ref_each_window(p, mirt__ref_max_back);
 }
 
@@ -88,6 +90,6 @@ MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *p, const mirt__where *
 
 MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *p, const mirt__where *where) {
     (void)where;
-    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) p->y[i] = 0;
+    for (int64_t i = 0; i < p->rows * p->h * p->w * p->c; i++) ((mirt__real *)p->y)[i] = 0;
     mirt__ref_each_window(p, mirt__ref_average_back);
 }

@@ -338,6 +338,8 @@ MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
     return mirt__align_up((size_t)(2 * mirt__norm_piece(args->n) * args->n) * sizeof(mirt__real));
 }
 
+MIRT__LIB bool mirt__pool_wide(int64_t places) { return places > UINT8_MAX + 1; }
+
 /* In units of a half output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
     const int64_t center = (2 * o + 1) * in, at = center - out, low = mirt__floor_div(at, 2 * out);

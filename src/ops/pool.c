@@ -35,19 +35,21 @@ static bool mirt__pool_shape(mirt__node *node) {
     }
     y.dim[1] = p.oh;
     y.dim[2] = p.ow;
-    return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, MIRT_INT32, &y));
+    const mirt_dtype which = mirt__pool_wide((int64_t)p.kh * p.kw) ? MIRT_INT32 : MIRT_UINT8;
+    return mirt__declare(node, MIRT_FLOAT32, &y) && (node->id != MIRT__OP_max_pool2d || mirt__declare(node, which, &y));
 }
 
 static void mirt__pool_run(const mirt__call *call) {
     mirt__pool2d p;
     mirt__pool_geometry(call->node, &call->node->in[0]->shape, call->rows, &p);
-    p.x = (const mirt__real *)call->in[0];
-    p.y = (mirt__real *)call->out[0];
+    p.dtype = call->node->in[0]->dtype;
+    p.x = call->in[0];
+    p.y = call->out[0];
     if (call->node->id == MIRT__OP_average_pool2d) {
         call->kernels->average_pool(&p, &call->where);
         return;
     }
-    p.which = (int32_t *)call->out[1];
+    p.which = call->out[1];
     call->kernels->max_pool(&p, &call->where);
 }
 
@@ -65,13 +67,14 @@ static bool mirt__pool_grad_shape(mirt__node *node) { return mirt__declare(node,
 static void mirt__pool_grad_run(const mirt__call *call) {
     mirt__pool2d p;
     mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
-    p.x = (const mirt__real *)call->in[0];
-    p.y = (mirt__real *)call->out[0];
+    p.dtype = call->node->in[0]->dtype;
+    p.x = call->in[0];
+    p.y = call->out[0];
     if (call->node->id == MIRT__OP_average_pool2d_grad) {
         call->kernels->average_pool_grad(&p, &call->where);
         return;
     }
-    p.which = (int32_t *)call->in[1];
+    p.which = (void *)call->in[1];
     call->kernels->max_pool_grad(&p, &call->where);
 }
 

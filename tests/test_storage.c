@@ -1,5 +1,5 @@
-/* Batch normalization's kernels on tensors that are float32 or bfloat16, each for itself: the values of the reference on
-   the same numbers as floats; the same bits from any team and from AVX2 and AVX-512. */
+/* Batch normalization's kernels on tensors that are float32 or bfloat16, each for itself, and max pooling's on bfloat16:
+   the values of the reference on the same numbers as floats; the same bits from any team and from AVX2 and AVX-512. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -120,6 +120,46 @@ static void check(const mirt__kernels *const *tables, int count, int kernel, int
        error, equal ? "" : ", bits differ");
 }
 
+/* The maximum of numbers of bfloat16 is one; a gradient is rounded once. */
+static void check_pool(const mirt__kernels *const *tables, int count, int64_t n, int kernel, int stride, int pad) {
+    static uint8_t which[2][MOST];
+    static uint16_t pooled[MOST], back[MOST];
+    mirt__where where;
+    mirt__pool2d p;
+    bool good = true;
+    memset(&where, 0, sizeof where);
+    memset(&p, 0, sizeof p);
+    fill(&x, true);
+    fill(&dy, true);
+    p.rows = 2;
+    p.h = p.w = 13;
+    p.c = n;
+    p.kh = p.kw = kernel;
+    p.stride_h = p.stride_w = stride;
+    p.pad_top = p.pad_left = pad;
+    p.oh = p.ow = (13 + 2 * pad - kernel) / stride + 1;
+    const int64_t pixels = p.rows * p.h * p.w * n, windows = p.rows * p.oh * p.ow * n;
+    for (int t = 0; t + 1 < count; t++) {
+        for (int team = 0; team < TEAMS; team++) {
+            const mirt__kernels *const k[2] = {tables[count - 1], tables[t]};
+            for (int half = 0; half < 2; half++) {
+                where.team = half ? teams[team] : NULL;
+                p.dtype = half ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+                p.which = which[half];
+                p.x = half ? (const void *)x.half : (const void *)x.real;
+                p.y = half ? (void *)pooled : (void *)made;
+                k[half]->max_pool(&p, &where);
+                p.x = half ? (const void *)dy.half : (const void *)dy.real;
+                p.y = half ? (void *)back : (void *)first;
+                k[half]->max_pool_grad(&p, &where);
+            }
+            for (int64_t i = 0; i < windows; i++) good = good && half_to_float(pooled[i]) == made[i] && which[0][i] == which[1][i];
+            for (int64_t i = 0; i < pixels; i++) good = good && fabsf(half_to_float(back[i]) - first[i]) <= fabsf(first[i]) / 256;
+        }
+    }
+    ok(good, "max pooling of bfloat16, %dx%d/%d, %d channels, and its gradient", kernel, kernel, stride, (int)n);
+}
+
 int main(void) {
     static const int shapes[][2] = {{1, 1}, {7, 17}, {300, 33}, {700, 40}, {70, 64}};
     int count;
@@ -137,6 +177,8 @@ int main(void) {
             }
         }
     }
+    for (int i = 1; i < 40; i += 9) check_pool(tables, count, i, i % 4 + 1, i % 3 + 1, i % 4 / 2);
+    check_pool(tables, count, 64, 3, 2, 1);
     for (int i = 1; i < TEAMS; i++) mirt__team_destroy(teams[i]);
     return done_testing();
 }
