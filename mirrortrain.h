@@ -7034,6 +7034,7 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
 #define MIRT__NAME "avx512"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 /* AVX-512: sixteen lanes, masked tails. */
 #define MIRT__LANES 16
 #define MIRT__ROWS 6
@@ -8443,7 +8444,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
@@ -8521,6 +8522,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__NAME
 #undef MIRT__HALF
 #undef MIRT__WORDS
+#undef MIRT__FINISH
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
@@ -8899,6 +8901,108 @@ static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int
 }
 #undef MIRT__WORD_BUFFER
 
+/* What training does to outputs stored as bfloat16, row by row, the sums in registers; the rest is finished as by AVX-512. */
+typedef struct mirt__word_column {
+    __m512 bias, mean, factor, offset, shift, first, second;
+} mirt__word_column;
+MIRT__INLINE void mirt__word_column_begin(mirt__word_column *v, const mirt__finishing *f, const float *c, int64_t j, const __mmask16 some,
+                                          const bool bias, const bool gradient) {
+    const float *sum = f->sum + j + (gradient ? 0 : f->sum_row);
+    v->bias = bias ? _mm512_maskz_loadu_ps(some, f->bias + j) : _mm512_setzero_ps();
+    v->first = v->second = _mm512_setzero_ps();
+    if (gradient) {
+        v->mean = _mm512_maskz_loadu_ps(some, f->slope_mean + j);
+        v->factor = _mm512_maskz_loadu_ps(some, f->slope_factor + j);
+        v->offset = _mm512_maskz_loadu_ps(some, f->slope_offset + j);
+    } else {
+        v->shift = _mm512_maskz_loadu_ps(some, f->fresh ? c + j : f->sum + j);
+        if (bias && f->fresh) v->shift = _mm512_add_ps(v->shift, v->bias);
+    }
+    if (f->fresh) return;
+    v->first = _mm512_maskz_loadu_ps(some, sum);
+    v->second = _mm512_maskz_loadu_ps(some, sum + f->sum_row);
+}
+MIRT__INLINE void mirt__word_column_end(const mirt__word_column *v, const mirt__finishing *f, int64_t j, const __mmask16 some, const bool gradient) {
+    float *sum = f->sum + j + (gradient ? 0 : f->sum_row);
+    if (!gradient) _mm512_mask_storeu_ps(f->sum + j, some, v->shift);
+    _mm512_mask_storeu_ps(sum, some, v->first);
+    _mm512_mask_storeu_ps(sum + f->sum_row, some, v->second);
+}
+MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, const uint16_t *add, const uint16_t *z, const __mmask16 some,
+                                      const bool bias, const bool gradient, const bool slope, const bool more, const __m512 below) {
+    __m512 x = _mm512_maskz_loadu_ps(some, c);
+    if (bias) x = _mm512_add_ps(x, v->bias);
+    if (more) x = _mm512_add_ps(x, mirt__word_load(add, some));
+    if (!gradient) {
+        const __m512 d = _mm512_sub_ps(x, v->shift);
+        v->first = _mm512_add_ps(v->first, d);
+        v->second = _mm512_fmadd_ps(d, d, v->second);
+        return x;
+    }
+    const __m512 from = _mm512_sub_ps(mirt__word_load(z, some), v->mean);
+    if (slope) {
+        const __m512 u = _mm512_add_ps(_mm512_mul_ps(from, v->factor), v->offset);
+        const __mmask16 above = _mm512_cmp_ps_mask(u, _mm512_setzero_ps(), _CMP_GT_OQ);
+        x = _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, u, below, _CMP_NGT_UQ), x);
+    }
+    v->first = _mm512_add_ps(v->first, x);
+    v->second = _mm512_fmadd_ps(x, from, v->second);
+    return x;
+}
+/* Two vectors of columns, or what is left of one. */
+MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, const int64_t j,
+                                            const int64_t columns, const bool bias, const bool gradient, const bool slope, const bool more,
+                                            const bool stream) {
+    const __m512 below = _mm512_set1_ps(f->epilogue->slope && f->epilogue->slope->activation == MIRT_RELU6 ? 5.9999995f : INFINITY);
+    const __mmask16 some = columns == 32 ? (__mmask16)0xffff : mirt__first_avx512(columns);
+    uint16_t *y = (uint16_t *)f->y + j;
+    const uint16_t *add = more ? (const uint16_t *)f->epilogue->add + j : y, *z = gradient ? (const uint16_t *)f->epilogue->slope_x + j : y;
+    mirt__word_column a, b;
+    mirt__word_column_begin(&a, f, c[0], j, some, bias, gradient);
+    if (columns == 32) mirt__word_column_begin(&b, f, c[0], j + 16, some, bias, gradient);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i];
+        const __m512 low = mirt__word_finish(&a, c[i] + j, add + place, z + place, some, bias, gradient, slope, more, below);
+        if (columns == 32) {
+            const __m512 high = mirt__word_finish(&b, c[i] + j + 16, add + place + 16, z + place + 16, some, bias, gradient, slope, more, below);
+            if (stream) _mm512_stream_si512((__m512i *)(void *)(y + place), mirt__word_neighbours(low, high));
+            else _mm512_storeu_si512(y + place, mirt__word_neighbours(low, high));
+        } else {
+            _mm256_mask_storeu_epi16(y + place, some, (__m256i)_mm512_cvtneps_pbh(low));
+        }
+    }
+    mirt__word_column_end(&a, f, j, some, gradient);
+    if (columns == 32) mirt__word_column_end(&b, f, j + 16, some, gradient);
+}
+#define MIRT__WORD_FINISH(bias, gradient, slope, more) { \
+        int64_t j = 0; \
+        if (stream) for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, bias, gradient, slope, more, true); \
+        for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, bias, gradient, slope, more, false); \
+        for (; j < columns; j += 16) { \
+            mirt__word_finish_columns(f, c, at, rows, j, columns - j < 16 ? columns - j : 16, bias, gradient, slope, more, false); \
+        } \
+    }
+static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
+    const mirt__epilogue *e = f->epilogue;
+    const mirt_activation_kind kind = e->slope ? e->slope->activation : MIRT_LINEAR;
+    const bool gradient = e->sums == MIRT__SUMS_GRADIENT, clip = kind == MIRT_RELU || kind == MIRT_RELU6;
+    const bool fit = f->dtype == MIRT__BFLOAT16 && e->sums != MIRT__SUMS_NONE && !f->mean && !e->mask && e->activation == MIRT_LINEAR &&
+                     (gradient ? !f->bias && (clip || kind == MIRT_LINEAR) : !e->add && kind == MIRT_LINEAR);
+    if (!fit || rows < 1) {
+        mirt__finish_rows_avx512(f, c, at, rows, columns);
+        return;
+    }
+    /* Whole lines, unless so few of them make a row that the cache writes as fast itself. */
+    const bool stream = f->stream && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % 32 == 0 && f->sum_row > 64;
+    if (!gradient && f->bias) MIRT__WORD_FINISH(true, false, false, false)
+    else if (!gradient) MIRT__WORD_FINISH(false, false, false, false)
+    else if (clip && e->add) MIRT__WORD_FINISH(false, true, true, true)
+    else if (clip) MIRT__WORD_FINISH(false, true, true, false)
+    else if (e->add) MIRT__WORD_FINISH(false, true, false, true)
+    else MIRT__WORD_FINISH(false, true, false, false)
+}
+#undef MIRT__WORD_FINISH
+
 static const mirt__words mirt__words_avx512bf16 = {
     mirt__word_tiles, 14, mirt__word_copy_rows, mirt__word_transpose, mirt__word_read_words, mirt__word_read_pairs,
     mirt__word_column_sum
@@ -8907,10 +9011,11 @@ static const mirt__words mirt__words_avx512bf16 = {
 #define MIRT__NAME "avx512bf16"
 #define MIRT__HALF true
 #define MIRT__WORDS &mirt__words_avx512bf16
+#define MIRT__FINISH mirt__word_finish_rows
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
@@ -8988,6 +9093,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__NAME
 #undef MIRT__HALF
 #undef MIRT__WORDS
+#undef MIRT__FINISH
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
@@ -9014,6 +9120,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__NAME "avx2"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 /* AVX2 with FMA: eight lanes. */
 #define MIRT__LANES 8
 #define MIRT__ROWS 6
@@ -10430,7 +10537,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
@@ -10508,6 +10615,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__NAME
 #undef MIRT__HALF
 #undef MIRT__WORDS
+#undef MIRT__FINISH
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
@@ -10537,6 +10645,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__NAME "neon"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 /* NEON of 64-bit ARM: four lanes, thirty-two registers. */
 #define MIRT__LANES 4
 #define MIRT__ROWS 6
@@ -11908,7 +12017,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
@@ -11986,6 +12095,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__NAME
 #undef MIRT__HALF
 #undef MIRT__WORDS
+#undef MIRT__FINISH
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
@@ -12006,6 +12116,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__NAME "plain"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 /* Any machine: sixteen-byte vectors of the compiler, which are registers almost everywhere. */
 #define MIRT__LANES 4
 #define MIRT__ROWS 4
@@ -13396,7 +13507,7 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__K(finish_rows), MIRT__K(column_sum), MIRT__K(pool_row),
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
     MIRT__K(lay_windows), MIRT__K(pool_windows),
     MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
     MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
@@ -13474,6 +13585,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__NAME
 #undef MIRT__HALF
 #undef MIRT__WORDS
+#undef MIRT__FINISH
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT

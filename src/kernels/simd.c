@@ -32,6 +32,7 @@
 #define MIRT__NAME "avx512"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_avx512.inc"
 #include "simd_transpose8.inc"
 #include "simd_text.inc"
@@ -49,6 +50,7 @@
 #define MIRT__NAME "avx512bf16"
 #define MIRT__HALF true
 #define MIRT__WORDS &mirt__words_avx512bf16
+#define MIRT__FINISH mirt__word_finish_rows
 #include "simd_table.inc"
 #include "simd_end.inc"
 #if defined(__clang__)
@@ -64,6 +66,7 @@
 #define MIRT__NAME "avx2"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_avx2.inc"
 #include "simd_transpose8.inc"
 #include "simd_text.inc"
@@ -85,6 +88,7 @@
 #define MIRT__NAME "neon"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_neon.inc"
 #include "simd_text.inc"
 #include "simd_table.inc"
@@ -96,6 +100,7 @@
 #define MIRT__NAME "plain"
 #define MIRT__HALF false
 #define MIRT__WORDS NULL
+#define MIRT__FINISH MIRT__K(finish_rows)
 #include "simd_plain.inc"
 #include "simd_text.inc"
 #include "simd_table.inc"
