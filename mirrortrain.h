@@ -7105,17 +7105,14 @@ MIRT__INLINE void mirt__store_half_avx512(uint16_t *p, __m512 x) {
 MIRT__INLINE void mirt__store_half_some_avx512(uint16_t *p, __m512 x, int64_t count) {
     _mm256_mask_storeu_epi16(p, mirt__first_avx512(count), _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
 }
-/* Numbers of bfloat16 past the cache, of two vectors together; the first waits in `pending`. */
-MIRT__INLINE void mirt__stream_half_avx512(uint16_t *p, __m512 x, char *pending) {
-    if ((uintptr_t)p % 64 == 0) {
-        mirt__store_half_avx512((uint16_t *)(void *)pending, x);
-    } else {
-        const __m512i first = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(void *)pending));
-        const __m256i second = _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16));
-        _mm512_stream_si512((__m512i *)(void *)(p - 16), _mm512_inserti64x4(first, second, 1));
-    }
+/* Of bfloat16 side by side, past the cache where `stream`; those then are a line. */
+MIRT__INLINE void mirt__store_halves_avx512(uint16_t *p, __m512 x, __m512 y, bool stream) {
+    const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    const __m512i both = _mm512_permutex2var_epi16(mirt__rounded_avx512(x), odd, mirt__rounded_avx512(y));
+    if (stream) _mm512_stream_si512((__m512i *)(void *)p, both);
+    else _mm512_storeu_si512((void *)p, both);
 }
-#define MIRT__STREAM_ROWS 64 /* at a time */
+#define MIRT__STREAMS 1
 /* The place of a window's maximum, from: right of left, above and below; below of above; over 0. */
 MIRT__INLINE void mirt__store_place_avx512(uint8_t *p, __mmask16 right, __mmask16 right_below, __mmask16 below,
                                            __mmask16 live, int64_t count) {
@@ -7769,63 +7766,130 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
-   whole: the first vector of bfloat16 of each waits in `pending`. */
-MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const MIRT__K(how) how, const bool whole) {
+/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+typedef struct MIRT__K(duty) {
+    const void *add, *mask, *slope_x;
+    mirt_activation_kind mask_activation;
+    MIRT__K(bend) bend, slope_bend;
+    bool half, bias, norm, activate, slope, z, gradient, moments;
+} MIRT__K(duty);
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
     const mirt__epilogue *e = f->epilogue;
-    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    const mirt_activation_kind mask_activation = e->mask_activation;
-    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
-    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    MIRT__K(duty) d;
+    d.add = e->add;
+    d.mask = backward ? e->mask : NULL;
+    d.slope_x = e->slope_x;
+    d.mask_activation = e->mask_activation;
+    d.bend = MIRT__K(bend_of)(e->activation);
+    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.half = f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && f->bias;
+    d.norm = forward && f->mean;
+    d.activate = forward;
+    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.z = d.slope || d.gradient;
+    return d;
+}
+
+/* One vector of columns, from number j on. */
+typedef struct MIRT__K(column) {
+    MIRT__VEC beta, shift, first, second;
+    MIRT__K(norm) u, v;
+} MIRT__K(column);
+MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__K(norm) u = {zero, zero, zero}, v = u;
-    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
-    float *sum = f->sum + j;
-    void *y = f->y;
-    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
-    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
-    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((gradient || moments) && !fresh) {
-        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
-        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
-        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
+    MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
+    if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
+    k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
+    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    return k;
+}
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
+                                       const bool whole) {
+    if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
+    if (!d->moments && !d->gradient) return;
+    MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
+    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+}
+/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
+                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+    if (d->bias) x = MIRT__K(add)(x, k->beta);
+    if (d->norm) x = MIRT__K(normed)(x, &k->u);
+    if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
+    if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
+    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
+    return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
+}
+MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k, MIRT__VEC x, MIRT__VEC z) {
+    if (d->gradient) {
+        k->first = MIRT__K(add)(k->first, x);
+        k->second = MIRT__K(fma)(x, MIRT__K(sub)(z, k->v.mean), k->second);
+    } else if (d->moments) {
+        const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
+        k->first = MIRT__K(add)(k->first, away);
+        k->second = MIRT__K(fma)(away, away, k->second);
     }
+}
+
+/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+    const int64_t n = MIRT__LANES;
+    MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
+    MIRT__VEC za = a.beta, zb = a.beta;
+    if (d.moments && f->fresh) {
+        a.shift = MIRT__K(column_value)(&d, &a, MIRT__K(load)(c[0] + j), at[0] + j, &za, n, how, true);
+        b.shift = MIRT__K(column_value)(&d, &b, MIRT__K(load)(c[0] + j + n), at[0] + j + n, &zb, n, how, true);
+    }
+    float *floats = (float *)f->y + j;
+    uint16_t *halves = (uint16_t *)f->y + j;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
-        if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(normed)(x, &u);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
-        if (forward) x = MIRT__K(activate)(x, &bend, how);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
-        if (gradient) {
-            first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
-        } else if (moments) {
-            if (i == 0 && fresh) shift = x;
-            const MIRT__VEC d = MIRT__K(sub)(x, shift);
-            first = MIRT__K(add)(first, d);
-            second = MIRT__K(fma)(d, d, second);
+        const float *from = c[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &a, MIRT__K(load)(from), place, &za, n, how, true);
+        const MIRT__VEC y = MIRT__K(column_value)(&d, &b, MIRT__K(load)(from + n), place + n, &zb, n, how, true);
+        if (d.half) {
+            MIRT__K(store_halves)(halves + at[i], x, y, stream);
+        } else if (stream) {
+            MIRT__K(stream)(floats + at[i], x);
+            MIRT__K(stream)(floats + at[i] + n, y);
+        } else {
+            MIRT__K(store)(floats + at[i], x);
+            MIRT__K(store)(floats + at[i] + n, y);
         }
-        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
-        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
-        else MIRT__K(store_as)(y, place, x, half, n, whole);
+        MIRT__K(column_add)(&d, &a, x, za);
+        MIRT__K(column_add)(&d, &b, y, zb);
     }
-    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
-    if (!moments && !gradient) return;
-    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
-    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
+    MIRT__K(column_sums)(f, &d, &a, j, n, true);
+    MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
+}
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+    MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
+    MIRT__VEC z = k.beta;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
+        if (i == 0 && f->fresh) k.shift = x;
+        MIRT__K(column_add)(&d, &k, x, z);
+        MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
+    }
+    MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
@@ -7833,11 +7897,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
-    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
-    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
-    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
+    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
+                        !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -7849,8 +7913,8 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
-    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -9097,7 +9161,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
-#undef MIRT__STREAM_ROWS
+#undef MIRT__STREAMS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -9198,11 +9262,12 @@ MIRT__INLINE void mirt__store_half_some_avx2(uint16_t *p, __m256 x, int64_t coun
 }
 /* Past the cache nothing goes: a line would be written in parts. */
 MIRT__INLINE void mirt__stream_avx2(float *p, __m256 x) { mirt__store_avx2(p, x); }
-MIRT__INLINE void mirt__stream_half_avx2(uint16_t *p, __m256 x, char *pending) {
-    (void)pending;
+MIRT__INLINE void mirt__store_halves_avx2(uint16_t *p, __m256 x, __m256 y, bool stream) {
+    (void)stream;
     mirt__store_half_avx2(p, x);
+    mirt__store_half_avx2(p + MIRT__LANES, y);
 }
-#define MIRT__STREAM_ROWS 0
+#define MIRT__STREAMS 0
 MIRT__INLINE void mirt__store_place_avx2(uint8_t *p, __m256 right, __m256 right_below, __m256 below, __m256 live, int64_t count) {
     __m256i above = _mm256_srli_epi32(_mm256_castps_si256(right), 31);
     __m256i place = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_castps_si256(right_below));
@@ -9862,63 +9927,130 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
-   whole: the first vector of bfloat16 of each waits in `pending`. */
-MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const MIRT__K(how) how, const bool whole) {
+/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+typedef struct MIRT__K(duty) {
+    const void *add, *mask, *slope_x;
+    mirt_activation_kind mask_activation;
+    MIRT__K(bend) bend, slope_bend;
+    bool half, bias, norm, activate, slope, z, gradient, moments;
+} MIRT__K(duty);
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
     const mirt__epilogue *e = f->epilogue;
-    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    const mirt_activation_kind mask_activation = e->mask_activation;
-    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
-    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    MIRT__K(duty) d;
+    d.add = e->add;
+    d.mask = backward ? e->mask : NULL;
+    d.slope_x = e->slope_x;
+    d.mask_activation = e->mask_activation;
+    d.bend = MIRT__K(bend_of)(e->activation);
+    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.half = f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && f->bias;
+    d.norm = forward && f->mean;
+    d.activate = forward;
+    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.z = d.slope || d.gradient;
+    return d;
+}
+
+/* One vector of columns, from number j on. */
+typedef struct MIRT__K(column) {
+    MIRT__VEC beta, shift, first, second;
+    MIRT__K(norm) u, v;
+} MIRT__K(column);
+MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__K(norm) u = {zero, zero, zero}, v = u;
-    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
-    float *sum = f->sum + j;
-    void *y = f->y;
-    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
-    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
-    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((gradient || moments) && !fresh) {
-        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
-        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
-        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
+    MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
+    if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
+    k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
+    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    return k;
+}
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
+                                       const bool whole) {
+    if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
+    if (!d->moments && !d->gradient) return;
+    MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
+    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+}
+/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
+                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+    if (d->bias) x = MIRT__K(add)(x, k->beta);
+    if (d->norm) x = MIRT__K(normed)(x, &k->u);
+    if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
+    if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
+    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
+    return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
+}
+MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k, MIRT__VEC x, MIRT__VEC z) {
+    if (d->gradient) {
+        k->first = MIRT__K(add)(k->first, x);
+        k->second = MIRT__K(fma)(x, MIRT__K(sub)(z, k->v.mean), k->second);
+    } else if (d->moments) {
+        const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
+        k->first = MIRT__K(add)(k->first, away);
+        k->second = MIRT__K(fma)(away, away, k->second);
     }
+}
+
+/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+    const int64_t n = MIRT__LANES;
+    MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
+    MIRT__VEC za = a.beta, zb = a.beta;
+    if (d.moments && f->fresh) {
+        a.shift = MIRT__K(column_value)(&d, &a, MIRT__K(load)(c[0] + j), at[0] + j, &za, n, how, true);
+        b.shift = MIRT__K(column_value)(&d, &b, MIRT__K(load)(c[0] + j + n), at[0] + j + n, &zb, n, how, true);
+    }
+    float *floats = (float *)f->y + j;
+    uint16_t *halves = (uint16_t *)f->y + j;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
-        if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(normed)(x, &u);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
-        if (forward) x = MIRT__K(activate)(x, &bend, how);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
-        if (gradient) {
-            first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
-        } else if (moments) {
-            if (i == 0 && fresh) shift = x;
-            const MIRT__VEC d = MIRT__K(sub)(x, shift);
-            first = MIRT__K(add)(first, d);
-            second = MIRT__K(fma)(d, d, second);
+        const float *from = c[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &a, MIRT__K(load)(from), place, &za, n, how, true);
+        const MIRT__VEC y = MIRT__K(column_value)(&d, &b, MIRT__K(load)(from + n), place + n, &zb, n, how, true);
+        if (d.half) {
+            MIRT__K(store_halves)(halves + at[i], x, y, stream);
+        } else if (stream) {
+            MIRT__K(stream)(floats + at[i], x);
+            MIRT__K(stream)(floats + at[i] + n, y);
+        } else {
+            MIRT__K(store)(floats + at[i], x);
+            MIRT__K(store)(floats + at[i] + n, y);
         }
-        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
-        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
-        else MIRT__K(store_as)(y, place, x, half, n, whole);
+        MIRT__K(column_add)(&d, &a, x, za);
+        MIRT__K(column_add)(&d, &b, y, zb);
     }
-    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
-    if (!moments && !gradient) return;
-    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
-    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
+    MIRT__K(column_sums)(f, &d, &a, j, n, true);
+    MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
+}
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+    MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
+    MIRT__VEC z = k.beta;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
+        if (i == 0 && f->fresh) k.shift = x;
+        MIRT__K(column_add)(&d, &k, x, z);
+        MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
+    }
+    MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
@@ -9926,11 +10058,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
-    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
-    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
-    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
+    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
+                        !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -9942,8 +10074,8 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
-    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -10619,7 +10751,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
-#undef MIRT__STREAM_ROWS
+#undef MIRT__STREAMS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -10722,11 +10854,12 @@ MIRT__INLINE void mirt__store_half_some_neon(uint16_t *p, float32x4_t x, int64_t
 }
 /* Past the cache nothing goes: a line would be written in parts. */
 MIRT__INLINE void mirt__stream_neon(float *p, float32x4_t x) { mirt__store_neon(p, x); }
-MIRT__INLINE void mirt__stream_half_neon(uint16_t *p, float32x4_t x, char *pending) {
-    (void)pending;
+MIRT__INLINE void mirt__store_halves_neon(uint16_t *p, float32x4_t x, float32x4_t y, bool stream) {
+    (void)stream;
     mirt__store_half_neon(p, x);
+    mirt__store_half_neon(p + MIRT__LANES, y);
 }
-#define MIRT__STREAM_ROWS 0
+#define MIRT__STREAMS 0
 MIRT__INLINE void mirt__store_place_neon(uint8_t *p, uint32x4_t right, uint32x4_t right_below, uint32x4_t below,
                                          uint32x4_t live, int64_t count) {
     uint32x4_t place = vbslq_u32(below, vsubq_u32(vdupq_n_u32(2), right_below), vshrq_n_u32(right, 31));
@@ -11342,63 +11475,130 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
-   whole: the first vector of bfloat16 of each waits in `pending`. */
-MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const MIRT__K(how) how, const bool whole) {
+/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+typedef struct MIRT__K(duty) {
+    const void *add, *mask, *slope_x;
+    mirt_activation_kind mask_activation;
+    MIRT__K(bend) bend, slope_bend;
+    bool half, bias, norm, activate, slope, z, gradient, moments;
+} MIRT__K(duty);
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
     const mirt__epilogue *e = f->epilogue;
-    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    const mirt_activation_kind mask_activation = e->mask_activation;
-    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
-    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    MIRT__K(duty) d;
+    d.add = e->add;
+    d.mask = backward ? e->mask : NULL;
+    d.slope_x = e->slope_x;
+    d.mask_activation = e->mask_activation;
+    d.bend = MIRT__K(bend_of)(e->activation);
+    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.half = f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && f->bias;
+    d.norm = forward && f->mean;
+    d.activate = forward;
+    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.z = d.slope || d.gradient;
+    return d;
+}
+
+/* One vector of columns, from number j on. */
+typedef struct MIRT__K(column) {
+    MIRT__VEC beta, shift, first, second;
+    MIRT__K(norm) u, v;
+} MIRT__K(column);
+MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__K(norm) u = {zero, zero, zero}, v = u;
-    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
-    float *sum = f->sum + j;
-    void *y = f->y;
-    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
-    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
-    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((gradient || moments) && !fresh) {
-        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
-        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
-        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
+    MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
+    if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
+    k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
+    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    return k;
+}
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
+                                       const bool whole) {
+    if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
+    if (!d->moments && !d->gradient) return;
+    MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
+    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+}
+/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
+                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+    if (d->bias) x = MIRT__K(add)(x, k->beta);
+    if (d->norm) x = MIRT__K(normed)(x, &k->u);
+    if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
+    if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
+    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
+    return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
+}
+MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k, MIRT__VEC x, MIRT__VEC z) {
+    if (d->gradient) {
+        k->first = MIRT__K(add)(k->first, x);
+        k->second = MIRT__K(fma)(x, MIRT__K(sub)(z, k->v.mean), k->second);
+    } else if (d->moments) {
+        const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
+        k->first = MIRT__K(add)(k->first, away);
+        k->second = MIRT__K(fma)(away, away, k->second);
     }
+}
+
+/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+    const int64_t n = MIRT__LANES;
+    MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
+    MIRT__VEC za = a.beta, zb = a.beta;
+    if (d.moments && f->fresh) {
+        a.shift = MIRT__K(column_value)(&d, &a, MIRT__K(load)(c[0] + j), at[0] + j, &za, n, how, true);
+        b.shift = MIRT__K(column_value)(&d, &b, MIRT__K(load)(c[0] + j + n), at[0] + j + n, &zb, n, how, true);
+    }
+    float *floats = (float *)f->y + j;
+    uint16_t *halves = (uint16_t *)f->y + j;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
-        if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(normed)(x, &u);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
-        if (forward) x = MIRT__K(activate)(x, &bend, how);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
-        if (gradient) {
-            first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
-        } else if (moments) {
-            if (i == 0 && fresh) shift = x;
-            const MIRT__VEC d = MIRT__K(sub)(x, shift);
-            first = MIRT__K(add)(first, d);
-            second = MIRT__K(fma)(d, d, second);
+        const float *from = c[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &a, MIRT__K(load)(from), place, &za, n, how, true);
+        const MIRT__VEC y = MIRT__K(column_value)(&d, &b, MIRT__K(load)(from + n), place + n, &zb, n, how, true);
+        if (d.half) {
+            MIRT__K(store_halves)(halves + at[i], x, y, stream);
+        } else if (stream) {
+            MIRT__K(stream)(floats + at[i], x);
+            MIRT__K(stream)(floats + at[i] + n, y);
+        } else {
+            MIRT__K(store)(floats + at[i], x);
+            MIRT__K(store)(floats + at[i] + n, y);
         }
-        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
-        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
-        else MIRT__K(store_as)(y, place, x, half, n, whole);
+        MIRT__K(column_add)(&d, &a, x, za);
+        MIRT__K(column_add)(&d, &b, y, zb);
     }
-    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
-    if (!moments && !gradient) return;
-    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
-    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
+    MIRT__K(column_sums)(f, &d, &a, j, n, true);
+    MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
+}
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+    MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
+    MIRT__VEC z = k.beta;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
+        if (i == 0 && f->fresh) k.shift = x;
+        MIRT__K(column_add)(&d, &k, x, z);
+        MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
+    }
+    MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
@@ -11406,11 +11606,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
-    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
-    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
-    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
+    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
+                        !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -11422,8 +11622,8 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
-    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -12099,7 +12299,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
-#undef MIRT__STREAM_ROWS
+#undef MIRT__STREAMS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
@@ -12213,11 +12413,12 @@ MIRT__INLINE mirt__vector_plain mirt__load_half_plain(const uint16_t *p) { retur
 MIRT__INLINE void mirt__store_half_plain(uint16_t *p, mirt__vector_plain x) { mirt__store_half_some_plain(p, x, 4); }
 /* Past the cache nothing goes: a line would be written in parts. */
 MIRT__INLINE void mirt__stream_plain(float *p, mirt__vector_plain x) { mirt__store_plain(p, x); }
-MIRT__INLINE void mirt__stream_half_plain(uint16_t *p, mirt__vector_plain x, char *pending) {
-    (void)pending;
+MIRT__INLINE void mirt__store_halves_plain(uint16_t *p, mirt__vector_plain x, mirt__vector_plain y, bool stream) {
+    (void)stream;
     mirt__store_half_plain(p, x);
+    mirt__store_half_plain(p + MIRT__LANES, y);
 }
-#define MIRT__STREAM_ROWS 0
+#define MIRT__STREAMS 0
 MIRT__INLINE void mirt__store_place_plain(uint8_t *p, mirt__mask_plain right, mirt__mask_plain right_below,
                                           mirt__mask_plain below, mirt__mask_plain live, int64_t count) {
     const mirt__mask_plain four = {4, 4, 4, 4}, place = (below & (2 - right_below)) | (~below & -right);
@@ -12832,63 +13033,130 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* One vector of columns from number j on, of all rows. What constant arguments exclude leaves no code: without `forward`
-   there is neither bias, norm nor activation, without `backward` neither mask nor slope. Streamed lines are written as a
-   whole: the first vector of bfloat16 of each waits in `pending`. */
-MIRT__INLINE void MIRT__K(finish_column)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n,
-                                         char *pending, const bool forward, const bool backward, const mirt__column_sums sums,
-                                         const MIRT__K(how) how, const bool whole) {
+/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+typedef struct MIRT__K(duty) {
+    const void *add, *mask, *slope_x;
+    mirt_activation_kind mask_activation;
+    MIRT__K(bend) bend, slope_bend;
+    bool half, bias, norm, activate, slope, z, gradient, moments;
+} MIRT__K(duty);
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
     const mirt__epilogue *e = f->epilogue;
-    const bool half = f->dtype == MIRT__BFLOAT16, fresh = f->fresh, bias = forward && f->bias, norm = forward && f->mean;
-    const MIRT__K(bend) bend = MIRT__K(bend_of)(e->activation), slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    const mirt_activation_kind mask_activation = e->mask_activation;
-    const bool slope = backward && slope_bend.kind != MIRT_LINEAR, gradient = sums == MIRT__SUMS_GRADIENT, moments = sums == MIRT__SUMS_MOMENTS;
-    const void *add = e->add, *mask = backward ? e->mask : NULL, *slope_x = e->slope_x;
+    MIRT__K(duty) d;
+    d.add = e->add;
+    d.mask = backward ? e->mask : NULL;
+    d.slope_x = e->slope_x;
+    d.mask_activation = e->mask_activation;
+    d.bend = MIRT__K(bend_of)(e->activation);
+    d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
+    d.half = f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && f->bias;
+    d.norm = forward && f->mean;
+    d.activate = forward;
+    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.z = d.slope || d.gradient;
+    return d;
+}
+
+/* One vector of columns, from number j on. */
+typedef struct MIRT__K(column) {
+    MIRT__VEC beta, shift, first, second;
+    MIRT__K(norm) u, v;
+} MIRT__K(column);
+MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const MIRT__K(duty) *d, int64_t j, int64_t n, const bool whole) {
     const MIRT__VEC zero = MIRT__K(zero)();
-    MIRT__K(norm) u = {zero, zero, zero}, v = u;
-    MIRT__VEC beta = zero, shift = zero, first = zero, second = zero;
-    float *sum = f->sum + j;
-    void *y = f->y;
-    if (bias) beta = MIRT__K(load_part)(f->bias + j, n, whole);
-    if (norm) u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
-    if (slope || gradient) v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((gradient || moments) && !fresh) {
-        if (moments) shift = MIRT__K(load_part)(sum, n, whole);
-        first = MIRT__K(load_part)(sum + (moments ? f->sum_row : 0), n, whole);
-        second = MIRT__K(load_part)(sum + (moments ? 2 : 1) * f->sum_row, n, whole);
+    MIRT__K(column) k = {zero, zero, zero, zero, {zero, zero, zero}, {zero, zero, zero}};
+    if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
+    if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
+    if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
+    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
+    k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
+    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    return k;
+}
+MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
+                                       const bool whole) {
+    if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
+    if (!d->moments && !d->gradient) return;
+    MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
+    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+}
+/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
+                                             int64_t n, const MIRT__K(how) how, const bool whole) {
+    if (d->bias) x = MIRT__K(add)(x, k->beta);
+    if (d->norm) x = MIRT__K(normed)(x, &k->u);
+    if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
+    if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
+    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
+    return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
+}
+MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k, MIRT__VEC x, MIRT__VEC z) {
+    if (d->gradient) {
+        k->first = MIRT__K(add)(k->first, x);
+        k->second = MIRT__K(fma)(x, MIRT__K(sub)(z, k->v.mean), k->second);
+    } else if (d->moments) {
+        const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
+        k->first = MIRT__K(add)(k->first, away);
+        k->second = MIRT__K(fma)(away, away, k->second);
     }
+}
+
+/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+    const int64_t n = MIRT__LANES;
+    MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
+    MIRT__VEC za = a.beta, zb = a.beta;
+    if (d.moments && f->fresh) {
+        a.shift = MIRT__K(column_value)(&d, &a, MIRT__K(load)(c[0] + j), at[0] + j, &za, n, how, true);
+        b.shift = MIRT__K(column_value)(&d, &b, MIRT__K(load)(c[0] + j + n), at[0] + j + n, &zb, n, how, true);
+    }
+    float *floats = (float *)f->y + j;
+    uint16_t *halves = (uint16_t *)f->y + j;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        MIRT__VEC x = MIRT__K(load_part)(c[i] + j, n, whole), z = zero;
-        if (bias) x = MIRT__K(add)(x, beta);
-        if (norm) x = MIRT__K(normed)(x, &u);
-        if (add) x = MIRT__K(add)(x, MIRT__K(load_as)(add, place, half, n, whole));
-        if (forward) x = MIRT__K(activate)(x, &bend, how);
-        if (mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(mask, place, half, n, whole), mask_activation);
-        if (slope || gradient) z = MIRT__K(load_as)(slope_x, place, half, n, whole);
-        if (slope) x = MIRT__K(slope)(x, MIRT__K(normed)(z, &v), &slope_bend, how);
-        if (gradient) {
-            first = MIRT__K(add)(first, x);
-            second = MIRT__K(fma)(x, MIRT__K(sub)(z, v.mean), second);
-        } else if (moments) {
-            if (i == 0 && fresh) shift = x;
-            const MIRT__VEC d = MIRT__K(sub)(x, shift);
-            first = MIRT__K(add)(first, d);
-            second = MIRT__K(fma)(d, d, second);
+        const float *from = c[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &a, MIRT__K(load)(from), place, &za, n, how, true);
+        const MIRT__VEC y = MIRT__K(column_value)(&d, &b, MIRT__K(load)(from + n), place + n, &zb, n, how, true);
+        if (d.half) {
+            MIRT__K(store_halves)(halves + at[i], x, y, stream);
+        } else if (stream) {
+            MIRT__K(stream)(floats + at[i], x);
+            MIRT__K(stream)(floats + at[i] + n, y);
+        } else {
+            MIRT__K(store)(floats + at[i], x);
+            MIRT__K(store)(floats + at[i] + n, y);
         }
-        if (whole && pending && half) MIRT__K(stream_half)((uint16_t *)y + place, x, pending + i * MIRT__LANES * 2);
-        else if (whole && pending) MIRT__K(stream)((float *)y + place, x);
-        else MIRT__K(store_as)(y, place, x, half, n, whole);
+        MIRT__K(column_add)(&d, &a, x, za);
+        MIRT__K(column_add)(&d, &b, y, zb);
     }
-    if (moments) MIRT__K(store_part)(sum, shift, n, whole);
-    if (!moments && !gradient) return;
-    MIRT__K(store_part)(sum + (moments ? f->sum_row : 0), first, n, whole);
-    MIRT__K(store_part)(sum + (moments ? 2 : 1) * f->sum_row, second, n, whole);
+    MIRT__K(column_sums)(f, &d, &a, j, n, true);
+    MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
+}
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+    MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
+    MIRT__VEC z = k.beta;
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t place = at[i] + j;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
+        if (i == 0 && f->fresh) k.shift = x;
+        MIRT__K(column_add)(&d, &k, x, z);
+        MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
+    }
+    MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
 #define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) { \
-        MIRT__K(finish_column)(f, c, at, rows, j, MIRT__LANES, pending, forward, backward, sums, how, true); \
+    for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
@@ -12896,11 +13164,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
-    char room[(MIRT__STREAM_ROWS + 1) * MIRT__LANES * 2], *pending = NULL;
     int64_t j = 0;
     if (rows < 1) return;
-    const bool sequence = f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line; /* that the cache writes as fast itself */
-    if (f->stream && rows <= MIRT__STREAM_ROWS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0] | columns) % line == 0 && !sequence) pending = room;
+    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
+                        !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
@@ -12912,8 +13180,8 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
-    MIRT__FINISH_COLUMNS(true, true, e->sums, MIRT__K(by_any))
-    if (j < columns) MIRT__K(finish_column)(f, c, at, rows, j, columns - j, NULL, true, true, e->sums, MIRT__K(by_any), false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -13589,7 +13857,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 /* After all that is made of an instruction set's wrappers. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
-#undef MIRT__STREAM_ROWS
+#undef MIRT__STREAMS
 #undef MIRT__LANES
 #undef MIRT__ROWS
 #undef MIRT__VECTORS
