@@ -36,7 +36,7 @@ typedef struct options {
     float alpha;           /* here as well */
     batches batch_list; /* of bench */
     int64_t steps, seconds; /* of bench; 0: its defaults */
-    bool no_top, no_shuffle, log_steps, forward, profile, help;
+    bool no_top, no_shuffle, winograd, log_steps, forward, profile, help;
 } options;
 
 typedef struct command {

@@ -19,6 +19,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     desc.replicas = (int)o->replicas;
     desc.threads = (int)o->threads;
     desc.seed = o->seed;
+    desc.winograd = o->winograd;
     desc.silent = quiet;
     mirt_strategy *strategy = mirt_strategy_create(&desc);
     if (!strategy) {

@@ -48,6 +48,7 @@ static const flag flags[] = {
     {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY, "how gradients are summed; default auto"},
     {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH,
         "what convolutions multiply and images are stored as: bf16 is the policy mixed_bfloat16; default float32"},
+    {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH, "faster 3x3 convolutions in float32, with other roundings"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
     {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},

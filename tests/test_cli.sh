@@ -85,7 +85,7 @@ for flag in model batch devices threads replicas forward profile steps seconds; 
     is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
-for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate; do
+for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate winograd; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run
@@ -114,6 +114,8 @@ run bench --model mobilenet_v2 --alpha 0.35 --size 32 --classes 7 --batch 2 --st
 gives "bench of a network by name, width and size" 0 "model=mobilenet_v2 batch=2 dtype=float32"
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --dtype bf16
 gives "and in bfloat16" 0 "model=mobilenet_v2 batch=2 dtype=bf16"
+run bench --model resnet50 --size 32 --batch 2 --steps 5 --winograd
+gives "and with Winograd's convolutions" 0 "model=resnet50 batch=2 dtype=float32"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top
 gives "its summary" 0 "Total parameters: 410208"
 

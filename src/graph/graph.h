@@ -84,6 +84,7 @@ typedef struct mirt__attrs {
     mirt_activation_kind slope_activation; /* times the slope of this */
     bool both;             /* an input gradient leaves the weight gradient too */
     bool half;             /* products of bfloat16 */
+    bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 
 /* How a model's nodes become those of a program. */

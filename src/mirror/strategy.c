@@ -120,10 +120,11 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
         snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
     }
     if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s%s of %d thread%s (%s), %d replica%s%s%s", mirt_version(),
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s%s of %d thread%s (%s), %d replica%s%s%s%s", mirt_version(),
               desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", names, s->threads,
               s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "", how);
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+              s->winograd ? ", Winograd's convolutions" : "", how);
     if ((int64_t)s->num_devices * s->threads > cores) {
         mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
                   s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
@@ -141,6 +142,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     const char *why;
     if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     s->kind = desc->kind;
+    s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;

@@ -24,6 +24,7 @@ struct mirt_strategy {
     mirt_collective collective;
     int num_devices, num_replicas, threads;
     uint64_t seed;
+    bool winograd;
     bool named; /* devices by name, each one core */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */

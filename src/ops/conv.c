@@ -120,6 +120,7 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
     mirt__conv_of(node, rows, &s);
     out->scratch = mirt__conv_scratch(&s);
     out->shared = mirt__conv_shared(&s);
+    if (node->a.winograd && !node->a.half) mirt__winograd_room(&s, &out->scratch, &out->shared);
 }
 
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
@@ -215,6 +216,7 @@ static void mirt__conv2d_run(const mirt__call *call) {
     f.y = call->out[0];
     f.y_dtype = call->node->out[0]->dtype;
     f.half = call->node->a.half;
+    f.winograd = call->node->a.winograd;
     f.epilogue = mirt__fused_epilogue(call, &norm, &next);
     call->kernels->conv_forward(&f, &call->where);
 }
@@ -272,6 +274,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     g.dx = call->out[0];
     g.dx_dtype = call->node->out[0]->dtype;
     g.half = a->half;
+    g.winograd = a->winograd;
     g.epilogue = mirt__fused_epilogue(call, &norm, &next);
     if (a->both) {
         const int out = a->sums ? 3 : 1;

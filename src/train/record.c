@@ -344,6 +344,7 @@ static mirt_status mirt__finish(mirt_function *f) {
         mirt__fuse_strips(graph, keep, kept);
         if (f->half) mirt__fuse_half(graph, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
+        for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
     return mirt__plan_function(f, outputs, offset);
