@@ -9,6 +9,7 @@
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
 # make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
+# make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
@@ -121,6 +122,9 @@ build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
 	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ $(LDLIBS)
 
 # MIRT_CATSDOGS_DIR and MIRT_WEIGHTS_DIR say where photographs and weights are; PARITY: some of the networks.
+accuracy: build/tests/accuracy_networks
+	@$(PEER_PYTHON) tests/accuracy.py build/tests/accuracy_networks
+
 parity: build/tests/parity_networks
 	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
 
@@ -135,4 +139,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity bench install clean
+.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy bench install clean

@@ -21809,8 +21809,11 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     call->kernels->conv_pool_weight_grad(&g, &call->where);
 }
 
+/* Of every window's four places one counts at most. */
+static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) { return mirt__conv_macs(node, rows) / 4; }
+
 MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
-    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv2d_pool_weight_grad_macs, false, 0, NULL};
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     if (!x || !kernel) return NULL;
