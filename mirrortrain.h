@@ -3217,6 +3217,7 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
 #define MIRT__GRAD_CHANNELS 512 /* of x or dy in a block of a weight gradient, about */
+#define MIRT__GRAD_PIXELS 147   /* in such a block, at least */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
@@ -4050,9 +4051,15 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunks_most = mirt__shapes_max(chunks, 1);
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
-    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
+    /* As many channels as leave room for some 200 pixels: a block's sums go through memory once. */
+    const int64_t width = mirt__shapes_max(s->ow, 1), lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
+    const int64_t step = s->kh == 1 ? 1 : s->stride_h, images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
+    const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
+    const int64_t fit = mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+    const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
+    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
-    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, MIRT__GRAD_CHANNELS)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, most)), MIRT__PANEL) * MIRT__PANEL;
     g.columns = mirt__shapes_min(g.columns, co);
     g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
     g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
@@ -7772,6 +7779,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
+    MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments;
 } MIRT__K(duty);
@@ -7783,6 +7791,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
+    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = f->dtype == MIRT__BFLOAT16;
@@ -7827,7 +7836,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
     if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
-    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->mask) {
+        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
+        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
+        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+    }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
 }
@@ -7898,6 +7911,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -7908,7 +7922,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
-    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
@@ -9933,6 +9947,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
+    MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments;
 } MIRT__K(duty);
@@ -9944,6 +9959,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
+    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = f->dtype == MIRT__BFLOAT16;
@@ -9988,7 +10004,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
     if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
-    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->mask) {
+        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
+        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
+        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+    }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
 }
@@ -10059,6 +10079,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -10069,7 +10090,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
-    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
@@ -11481,6 +11502,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
+    MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments;
 } MIRT__K(duty);
@@ -11492,6 +11514,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
+    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = f->dtype == MIRT__BFLOAT16;
@@ -11536,7 +11559,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
     if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
-    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->mask) {
+        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
+        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
+        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+    }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
 }
@@ -11607,6 +11634,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -11617,7 +11645,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
-    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
@@ -13039,6 +13067,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
+    MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments;
 } MIRT__K(duty);
@@ -13050,6 +13079,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
+    d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     d.half = f->dtype == MIRT__BFLOAT16;
@@ -13094,7 +13124,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT_
     if (d->norm) x = MIRT__K(normed)(x, &k->u);
     if (d->add) x = MIRT__K(add)(x, MIRT__K(load_as)(d->add, place, d->half, n, whole));
     if (d->activate) x = MIRT__K(activate)(x, &d->bend, how);
-    if (d->mask) x = MIRT__K(masked)(x, MIRT__K(load_as)(d->mask, place, d->half, n, whole), d->mask_activation);
+    if (d->mask) {
+        const MIRT__VEC mask = MIRT__K(load_as)(d->mask, place, d->half, n, whole), zero = MIRT__K(zero)();
+        if (how != MIRT__K(by_clipping)) x = MIRT__K(masked)(x, mask, d->mask_activation);
+        else x = MIRT__K(select)(MIRT__K(greater)(mask, zero), MIRT__K(select)(MIRT__K(greater)(d->mask_end, mask), x, zero), zero);
+    }
     if (d->z) *z = MIRT__K(load_as)(d->slope_x, place, d->half, n, whole);
     return d->slope ? MIRT__K(slope)(x, MIRT__K(normed)(*z, &k->v), &d->slope_bend, how) : x;
 }
@@ -13165,6 +13199,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -13175,7 +13210,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
-    } else if (!forward && !e->mask && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
     } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
@@ -15056,12 +15091,13 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
 static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
     const mirt__epilogue *e = f->epilogue;
-    if (!e->slope_x && !e->add) return;
+    if (!e->slope_x && !e->add && !e->mask) return;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t place = (at[r] + column) * size;
         for (int64_t i = 0; i < bytes; i += MIRT__LINE) {
             if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 3);
             if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 3);
+            if (e->mask) __builtin_prefetch((const char *)e->mask + place + i, 0, 3);
         }
     }
 }

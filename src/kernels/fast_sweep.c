@@ -104,12 +104,13 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
 static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
     const mirt__epilogue *e = f->epilogue;
-    if (!e->slope_x && !e->add) return;
+    if (!e->slope_x && !e->add && !e->mask) return;
     for (int64_t r = 0; r < rows; r++) {
         const int64_t place = (at[r] + column) * size;
         for (int64_t i = 0; i < bytes; i += MIRT__LINE) {
             if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 3);
             if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 3);
+            if (e->mask) __builtin_prefetch((const char *)e->mask + place + i, 0, 3);
         }
     }
 }

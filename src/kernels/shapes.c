@@ -254,9 +254,15 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunks_most = mirt__shapes_max(chunks, 1);
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
-    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, MIRT__GRAD_CHANNELS)), 12) * 12;
+    /* As many channels as leave room for some 200 pixels: a block's sums go through memory once. */
+    const int64_t width = mirt__shapes_max(s->ow, 1), lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
+    const int64_t step = s->kh == 1 ? 1 : s->stride_h, images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
+    const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
+    const int64_t fit = mirt__shapes_max(mirt__shapes_min((MIRT__STRIP + MIRT__STRIP / 4) / floats, MIRT__GRAD_CHANNELS), 12);
+    const int64_t most = g.k > ci ? MIRT__GRAD_CHANNELS / 2 : MIRT__GRAD_CHANNELS;
+    g.channels = mirt__shapes_parts(mirt__shapes_parts(ci, mirt__shapes_parts(ci, fit)), 12) * 12;
     g.channels = mirt__shapes_min(g.channels, ci);
-    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, MIRT__GRAD_CHANNELS)), MIRT__PANEL) * MIRT__PANEL;
+    g.columns = mirt__shapes_parts(mirt__shapes_parts(co, mirt__shapes_parts(co, most)), MIRT__PANEL) * MIRT__PANEL;
     g.columns = mirt__shapes_min(g.columns, co);
     g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
     g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
