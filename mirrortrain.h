@@ -8982,105 +8982,123 @@ static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int
 #undef MIRT__WORD_BUFFER
 
 /* What training does to outputs stored as bfloat16, row by row, the sums in registers; the rest is finished as by AVX-512. */
+typedef struct mirt__word_way {
+    bool moments, gradient;      /* sums */
+    bool bias, add, relu, slope, mask;
+} mirt__word_way;
 typedef struct mirt__word_column {
     __m512 bias, mean, factor, offset, shift, first, second;
 } mirt__word_column;
 MIRT__INLINE void mirt__word_column_begin(mirt__word_column *v, const mirt__finishing *f, const float *c, int64_t j, const __mmask16 some,
-                                          const bool bias, const bool gradient) {
-    const float *sum = f->sum + j + (gradient ? 0 : f->sum_row);
-    v->bias = bias ? _mm512_maskz_loadu_ps(some, f->bias + j) : _mm512_setzero_ps();
+                                          const mirt__word_way way) {
+    const float *sum = f->sum + j + (way.gradient ? 0 : f->sum_row);
+    v->bias = way.bias ? _mm512_maskz_loadu_ps(some, f->bias + j) : _mm512_setzero_ps();
     v->first = v->second = _mm512_setzero_ps();
-    if (gradient) {
+    if (way.gradient) {
         v->mean = _mm512_maskz_loadu_ps(some, f->slope_mean + j);
         v->factor = _mm512_maskz_loadu_ps(some, f->slope_factor + j);
         v->offset = _mm512_maskz_loadu_ps(some, f->slope_offset + j);
-    } else {
-        v->shift = _mm512_maskz_loadu_ps(some, f->fresh ? c + j : f->sum + j);
-        if (bias && f->fresh) v->shift = _mm512_add_ps(v->shift, v->bias);
     }
-    if (f->fresh) return;
+    if (way.moments) {
+        v->shift = _mm512_maskz_loadu_ps(some, f->fresh ? c + j : f->sum + j);
+        if (way.bias && f->fresh) v->shift = _mm512_add_ps(v->shift, v->bias);
+    }
+    if (f->fresh || !(way.moments || way.gradient)) return;
     v->first = _mm512_maskz_loadu_ps(some, sum);
     v->second = _mm512_maskz_loadu_ps(some, sum + f->sum_row);
 }
-MIRT__INLINE void mirt__word_column_end(const mirt__word_column *v, const mirt__finishing *f, int64_t j, const __mmask16 some, const bool gradient) {
-    float *sum = f->sum + j + (gradient ? 0 : f->sum_row);
-    if (!gradient) _mm512_mask_storeu_ps(f->sum + j, some, v->shift);
+MIRT__INLINE void mirt__word_column_end(const mirt__word_column *v, const mirt__finishing *f, int64_t j, const __mmask16 some,
+                                        const mirt__word_way way) {
+    float *sum = f->sum + j + (way.gradient ? 0 : f->sum_row);
+    if (way.moments) _mm512_mask_storeu_ps(f->sum + j, some, v->shift);
+    if (!way.moments && !way.gradient) return;
     _mm512_mask_storeu_ps(sum, some, v->first);
     _mm512_mask_storeu_ps(sum + f->sum_row, some, v->second);
 }
-MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, const uint16_t *add, const uint16_t *z, const __mmask16 some,
-                                      const bool bias, const bool gradient, const bool slope, const bool more, const __m512 below) {
+/* x where by > 0 and not above `below`. */
+MIRT__INLINE __m512 mirt__word_clip(__m512 x, __m512 by, __m512 below) {
+    const __mmask16 above = _mm512_cmp_ps_mask(by, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, by, below, _CMP_NGT_UQ), x);
+}
+MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, const uint16_t *add, const uint16_t *mask, const uint16_t *z,
+                                      const __mmask16 some, const mirt__word_way way, const __m512 below) {
     __m512 x = _mm512_maskz_loadu_ps(some, c);
-    if (bias) x = _mm512_add_ps(x, v->bias);
-    if (more) x = _mm512_add_ps(x, mirt__word_load(add, some));
-    if (!gradient) {
+    if (way.bias) x = _mm512_add_ps(x, v->bias);
+    if (way.add) x = _mm512_add_ps(x, mirt__word_load(add, some));
+    if (way.relu) x = mirt__relu_avx512(x);
+    if (way.mask) x = mirt__word_clip(x, mirt__word_load(mask, some), below);
+    if (way.moments) {
         const __m512 d = _mm512_sub_ps(x, v->shift);
         v->first = _mm512_add_ps(v->first, d);
         v->second = _mm512_fmadd_ps(d, d, v->second);
-        return x;
     }
-    const __m512 from = _mm512_sub_ps(mirt__word_load(z, some), v->mean);
-    if (slope) {
-        const __m512 u = _mm512_add_ps(_mm512_mul_ps(from, v->factor), v->offset);
-        const __mmask16 above = _mm512_cmp_ps_mask(u, _mm512_setzero_ps(), _CMP_GT_OQ);
-        x = _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, u, below, _CMP_NGT_UQ), x);
+    if (way.gradient) {
+        const __m512 from = _mm512_sub_ps(mirt__word_load(z, some), v->mean);
+        if (way.slope) x = mirt__word_clip(x, _mm512_add_ps(_mm512_mul_ps(from, v->factor), v->offset), below);
+        v->first = _mm512_add_ps(v->first, x);
+        v->second = _mm512_fmadd_ps(x, from, v->second);
     }
-    v->first = _mm512_add_ps(v->first, x);
-    v->second = _mm512_fmadd_ps(x, from, v->second);
     return x;
 }
 /* Two vectors of columns, or what is left of one. */
 MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, const int64_t j,
-                                            const int64_t columns, const bool bias, const bool gradient, const bool slope, const bool more,
-                                            const bool stream) {
-    const __m512 below = _mm512_set1_ps(f->epilogue->slope && f->epilogue->slope->activation == MIRT_RELU6 ? 5.9999995f : INFINITY);
+                                            const int64_t columns, const mirt__word_way way, const bool stream) {
+    const mirt__epilogue *e = f->epilogue;
+    const bool six = (way.slope && e->slope->activation == MIRT_RELU6) || (way.mask && e->mask_activation == MIRT_RELU6);
+    const __m512 below = _mm512_set1_ps(six ? 5.9999995f : INFINITY); /* the greatest number below 6 */
     const __mmask16 some = columns == 32 ? (__mmask16)0xffff : mirt__first_avx512(columns);
     uint16_t *y = (uint16_t *)f->y + j;
-    const uint16_t *add = more ? (const uint16_t *)f->epilogue->add + j : y, *z = gradient ? (const uint16_t *)f->epilogue->slope_x + j : y;
+    const uint16_t *add = way.add ? (const uint16_t *)e->add + j : y, *mask = way.mask ? (const uint16_t *)e->mask + j : y;
+    const uint16_t *z = way.gradient ? (const uint16_t *)e->slope_x + j : y;
     mirt__word_column a, b;
-    mirt__word_column_begin(&a, f, c[0], j, some, bias, gradient);
-    if (columns == 32) mirt__word_column_begin(&b, f, c[0], j + 16, some, bias, gradient);
+    mirt__word_column_begin(&a, f, c[0], j, some, way);
+    if (columns == 32) mirt__word_column_begin(&b, f, c[0], j + 16, some, way);
     for (int64_t i = 0; i < rows; i++) {
-        const int64_t place = at[i];
-        const __m512 low = mirt__word_finish(&a, c[i] + j, add + place, z + place, some, bias, gradient, slope, more, below);
+        const int64_t place = at[i], next = place + 16;
+        const __m512 low = mirt__word_finish(&a, c[i] + j, add + place, mask + place, z + place, some, way, below);
         if (columns == 32) {
-            const __m512 high = mirt__word_finish(&b, c[i] + j + 16, add + place + 16, z + place + 16, some, bias, gradient, slope, more, below);
+            const __m512 high = mirt__word_finish(&b, c[i] + j + 16, add + next, mask + next, z + next, some, way, below);
             if (stream) _mm512_stream_si512((__m512i *)(void *)(y + place), mirt__word_neighbours(low, high));
             else _mm512_storeu_si512(y + place, mirt__word_neighbours(low, high));
         } else {
             _mm256_mask_storeu_epi16(y + place, some, (__m256i)_mm512_cvtneps_pbh(low));
         }
     }
-    mirt__word_column_end(&a, f, j, some, gradient);
-    if (columns == 32) mirt__word_column_end(&b, f, j + 16, some, gradient);
+    mirt__word_column_end(&a, f, j, some, way);
+    if (columns == 32) mirt__word_column_end(&b, f, j + 16, some, way);
 }
-#define MIRT__WORD_FINISH(bias, gradient, slope, more) { \
-        int64_t j = 0; \
-        if (stream) for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, bias, gradient, slope, more, true); \
-        for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, bias, gradient, slope, more, false); \
-        for (; j < columns; j += 16) { \
-            mirt__word_finish_columns(f, c, at, rows, j, columns - j < 16 ? columns - j : 16, bias, gradient, slope, more, false); \
+/* The ways there are: moments, gradient, bias, add, relu, slope, mask. */
+#define MIRT__WORD_WAYS(X) \
+    X(true, false, false, false, false, false, false) X(true, false, true, false, false, false, false) \
+    X(false, true, false, false, false, false, false) X(false, true, false, true, false, false, false) \
+    X(false, true, false, false, false, true, false) X(false, true, false, true, false, true, false) \
+    X(false, true, false, false, false, false, true) X(false, true, false, true, false, false, true) \
+    X(false, false, false, false, false, false, false) X(false, false, false, true, true, false, false)
+#define MIRT__WORD_FINISH(moments, gradient, bias, add, relu, slope, mask) { \
+        const mirt__word_way to = {moments, gradient, bias, add, relu, slope, mask}; \
+        if (memcmp(&to, &way, sizeof way) == 0) { \
+            int64_t j = 0; \
+            for (; stream && j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, true); \
+            for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, false); \
+            for (; j < columns; j += 16) mirt__word_finish_columns(f, c, at, rows, j, columns - j < 16 ? columns - j : 16, to, false); \
+            return; \
         } \
     }
+static bool mirt__word_clips(mirt_activation_kind kind) { return kind == MIRT_RELU || kind == MIRT_RELU6; }
 static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const mirt_activation_kind kind = e->slope ? e->slope->activation : MIRT_LINEAR;
-    const bool gradient = e->sums == MIRT__SUMS_GRADIENT, clip = kind == MIRT_RELU || kind == MIRT_RELU6;
-    const bool fit = f->dtype == MIRT__BFLOAT16 && e->sums != MIRT__SUMS_NONE && !f->mean && !e->mask && e->activation == MIRT_LINEAR &&
-                     (gradient ? !f->bias && (clip || kind == MIRT_LINEAR) : !e->add && kind == MIRT_LINEAR);
-    if (!fit || rows < 1) {
-        mirt__finish_rows_avx512(f, c, at, rows, columns);
-        return;
-    }
+    const mirt__word_way way = {e->sums == MIRT__SUMS_MOMENTS, e->sums == MIRT__SUMS_GRADIENT, f->bias != NULL, e->add != NULL,
+                                e->activation == MIRT_RELU, mirt__word_clips(kind), e->mask && mirt__word_clips(e->mask_activation)};
     /* Whole lines, unless so few of them make a row that the cache writes as fast itself. */
     const bool stream = f->stream && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % 32 == 0 && f->sum_row > 64;
-    if (!gradient && f->bias) MIRT__WORD_FINISH(true, false, false, false)
-    else if (!gradient) MIRT__WORD_FINISH(false, false, false, false)
-    else if (clip && e->add) MIRT__WORD_FINISH(false, true, true, true)
-    else if (clip) MIRT__WORD_FINISH(false, true, true, false)
-    else if (e->add) MIRT__WORD_FINISH(false, true, false, true)
-    else MIRT__WORD_FINISH(false, true, false, false)
+    if (f->dtype == MIRT__BFLOAT16 && rows > 0 && !f->mean && (way.mask || !e->mask) && (way.relu || e->activation == MIRT_LINEAR) &&
+        (way.slope || kind == MIRT_LINEAR)) {
+        MIRT__WORD_WAYS(MIRT__WORD_FINISH)
+    }
+    mirt__finish_rows_avx512(f, c, at, rows, columns);
 }
+#undef MIRT__WORD_WAYS
 #undef MIRT__WORD_FINISH
 
 static const mirt__words mirt__words_avx512bf16 = {

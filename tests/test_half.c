@@ -270,7 +270,7 @@ static void check_finish(const mirt__simd *simd) {
     static const int64_t columns[] = {64, 32, 33, 16, 15, 1, 50};
     static const mirt_activation_kind kinds[] = {MIRT_LINEAR, MIRT_RELU, MIRT_RELU6, MIRT_SILU};
     static float c[2][ROWS * 64], column[6][WIDE], sum[2][3 * WIDE], floats[6 * WIDE];
-    static uint16_t add[2 * ROWS * WIDE], z[2 * ROWS * WIDE];
+    static uint16_t add[2 * ROWS * WIDE], mask[2 * ROWS * WIDE], z[2 * ROWS * WIDE];
     uint16_t *y[2];
     int wrong = 0;
     for (int i = 0; i < 2; i++) {
@@ -281,17 +281,23 @@ static void check_finish(const mirt__simd *simd) {
     for (int i = 0; i < WIDE; i++) column[1][i] *= column[1][i];
     for (int i = 0; i < 2 * ROWS * WIDE; i++) add[i] = to_half(number());
     for (int i = 0; i < 2 * ROWS * WIDE; i++) z[i] = to_half(10.0f * number());
-    for (int how = 0; how < 7 * 2 * 2 * 2 * 2 * 4; how++) {
+    for (int i = 0; i < 2 * ROWS * WIDE; i++) mask[i] = to_half(i % 3 ? 5.0f * number() : i % 2 ? 6.0f : 0.0f);
+    for (int how = 0; how < 7 * 2 * 2 * 2 * 2 * 4 * 4; how++) {
         const int64_t n = columns[how % 7], wide = how / 7 % 2 ? 96 : WIDE;
         const bool gradient = how / 14 % 2 != 0, with = how / 28 % 2 != 0, stream = how / 56 % 2 != 0;
-        const mirt__scaling slope = {column[0], column[1], column[2], column[3], 1e-3f, kinds[how / 112]};
+        const mirt__scaling slope = {column[0], column[1], column[2], column[3], 1e-3f, kinds[how / 112 % 4]};
         mirt__epilogue e;
         memset(&e, 0, sizeof e);
-        e.sums = gradient ? MIRT__SUMS_GRADIENT : MIRT__SUMS_MOMENTS;
+        e.sums = gradient ? MIRT__SUMS_GRADIENT : how / 448 ? MIRT__SUMS_NONE : MIRT__SUMS_MOMENTS;
         if (gradient) {
             e.slope = &slope;
             e.slope_x = z;
             if (with) e.add = add;
+            if (how / 448) e.mask = mask;
+            e.mask_activation = kinds[how / 448];
+        } else if (how / 448) {
+            if (with) e.add = add;
+            e.activation = kinds[how / 448];
         } else if (with) {
             e.bias = column[4];
         }
