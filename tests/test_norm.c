@@ -418,8 +418,10 @@ static void far_errors(const mirt__kernels *kernels, bool by_row, int64_t rows, 
     s.out[0] = far_mean;
     s.out[1] = far_variance;
     where.shared = mirt__aligned_alloc(mirt__norm_shared(&s));
+    where.scratch = mirt__aligned_alloc(where.scratch_per_thread = mirt__norm_scratch(&s));
     kernels->norm_stats(&s, &where);
     mirt__aligned_free(where.shared);
+    mirt__aligned_free(where.scratch);
     error[0] = error[1] = 0;
     for (int64_t i = 0; i < (by_row ? rows : n); i++) {
         const int64_t count = by_row ? n : rows, first = by_row ? i * n : i, step = by_row ? 1 : n;
