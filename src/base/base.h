@@ -36,6 +36,9 @@
 #elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
 #define MIRRORTRAIN_MALLOC(size) malloc(size)
 #define MIRRORTRAIN_FREE(pointer) free(pointer)
+#if defined(__linux__)
+#define MIRT__HUGE_PAGES /* may be asked for, in memory that is of the system's own allocator */
+#endif
 #else
 #error "define both of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, or neither"
 #endif
