@@ -15369,7 +15369,7 @@ static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__win
         for (int64_t i = 0; i < pixels; i++) at[i] += j;
         f.fresh = t % MIRT__WINOGRAD_CHUNK == 0;
         if (sums) f.sum = sums + chunk * job->sum_floats + j;
-        if (counts) counts[chunk] = (int32_t)pixels + (f.fresh ? 0 : counts[chunk]);
+        if (counts) counts[chunk] += (int32_t)pixels;
         job->simd->finish_rows(&f, c, at, pixels, columns);
     }
 }
@@ -15399,6 +15399,8 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
     sweep.fresh = sweep.padded = true;
     const int64_t end = job->panels * (split + 1) / job->splits;
     float *sums = job->sums ? job->sums + block * v->chunks * job->sum_floats : NULL;
+    int32_t *counts = sums && split == 0 ? job->counts + block * v->chunks : NULL;
+    if (counts) memset(counts, 0, (size_t)v->chunks * sizeof *counts); /* the last block may have fewer chunks */
     for (int64_t panel = job->panels * split / job->splits; panel < end; panel++) {
         const int64_t j = panel * MIRT__PANEL, columns = v->target_c - j < MIRT__PANEL ? v->target_c - j : MIRT__PANEL;
         sweep.begin = panel;
@@ -15410,7 +15412,7 @@ static void mirt__winograd_task(void *arg, int64_t task, int member) {
             sweep.c = products + i * v->product_plane;
             mirt__sweep_run(&sweep);
         }
-        mirt__winograd_finish(job, &b, products, sums, sums && panel == 0 ? job->counts + block * v->chunks : NULL, j, columns, spare);
+        mirt__winograd_finish(job, &b, products, sums, panel == 0 ? counts : NULL, j, columns, spare);
     }
 }
 

@@ -1,0 +1,163 @@
+#ifndef CONV_NETWORKS_H
+#define CONV_NETWORKS_H
+/* Small networks of convolutions and batch normalization, with what is fused in them and what cannot be. After mirror_util.h. */
+
+enum { SIDE = 12, SAMPLES = 14, CLASSES = 4, MAX_WEIGHTS = 200000 };
+static uint8_t data_x[SAMPLES][SIDE * SIDE * 3];
+static uint8_t data_y[SAMPLES];
+
+static void draw_data(void) {
+    mirt__random random = mirt__random_stream(7, 8);
+    for (int i = 0; i < SAMPLES; i++) {
+        data_y[i] = (uint8_t)(i % CLASSES);
+        for (int k = 0; k < SIDE * SIDE * 3; k++) data_x[i][k] = (uint8_t)(mirt__random_below(&random, 160) + (k % (data_y[i] + 2) == 0 ? 95 : 0));
+    }
+}
+
+/* >>networks */
+
+typedef struct how {
+    bool synchronized, frozen, half;
+} how;
+
+static mirt_tensor *conv(mirt_tensor *x, int filters, int kernel, int stride, mirt_padding padding, bool bias) {
+    mirt_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.filters = filters;
+    d.kernel[0] = d.kernel[1] = kernel;
+    d.strides[0] = d.strides[1] = stride;
+    d.padding = padding;
+    d.no_bias = !bias;
+    return mirt_conv2d(x, &d);
+}
+
+static mirt_tensor *depthwise(mirt_tensor *x, int kernel, int stride, mirt_padding padding) {
+    mirt_depthwise_conv2d_desc d;
+    memset(&d, 0, sizeof d);
+    d.kernel[0] = d.kernel[1] = kernel;
+    d.strides[0] = d.strides[1] = stride;
+    d.padding = padding;
+    d.no_bias = true;
+    return mirt_depthwise_conv2d(x, &d);
+}
+
+static mirt_tensor *norm(mirt_tensor *x, const how *h) {
+    mirt_batch_norm_desc d;
+    memset(&d, 0, sizeof d);
+    d.momentum = 0.9f;
+    d.synchronized = h->synchronized;
+    return mirt_batch_norm(x, &d);
+}
+
+static mirt_tensor *mobile_block(mirt_tensor *x, int expand, int filters, int stride, const how *h) {
+    mirt_tensor *y = mirt_relu6(norm(conv(x, expand, 1, 1, MIRT_SAME, false), h));
+    if (stride == 2) y = mirt_zero_padding2d(y, 0, 1, 0, 1);
+    y = mirt_relu6(norm(depthwise(y, 3, stride, stride == 2 ? MIRT_VALID : MIRT_SAME), h));
+    y = norm(conv(y, filters, 1, 1, MIRT_SAME, false), h);
+    mirt_tensor *both[2] = {x, y};
+    return stride == 1 && x->shape.dim[3] == filters ? mirt_add_layer(both, 2) : y;
+}
+
+static mirt_tensor *mobile(mirt_tensor *x, const how *h) {
+    x = mirt_relu6(norm(conv(x, 8, 3, 2, MIRT_SAME, false), h));
+    x = mobile_block(x, 18, 6, 1, h);
+    x = mobile_block(x, 20, 6, 1, h);
+    x = mobile_block(x, 20, 6, 1, h);
+    x = mobile_block(x, 17, 9, 2, h);
+    return mirt_relu6(norm(conv(x, 21, 1, 1, MIRT_SAME, false), h));
+}
+
+static mirt_tensor *resnet_block(mirt_tensor *x, int filters, int stride, bool shortcut, const how *h) {
+    mirt_tensor *sum[2] = {x, x};
+    if (shortcut) sum[0] = norm(conv(x, 2 * filters, 1, stride, MIRT_SAME, true), h);
+    mirt_tensor *y = mirt_relu(norm(conv(x, filters, 1, stride, MIRT_SAME, true), h));
+    y = mirt_relu(norm(conv(y, filters, 3, 1, MIRT_SAME, true), h));
+    sum[1] = norm(conv(y, 2 * filters, 1, 1, MIRT_SAME, true), h);
+    return mirt_relu(mirt_add_layer(sum, 2));
+}
+
+static mirt_tensor *resnet(mirt_tensor *x, const how *h) {
+    mirt_pool2d_desc pool;
+    memset(&pool, 0, sizeof pool);
+    pool.size[0] = pool.size[1] = 3;
+    pool.strides[0] = pool.strides[1] = 2;
+    x = mirt_relu(norm(conv(mirt_zero_padding2d(x, 2, 2, 2, 2), 8, 5, 1, MIRT_VALID, true), h));
+    x = mirt_max_pool2d(mirt_zero_padding2d(x, 1, 1, 1, 1), &pool);
+    x = resnet_block(x, 5, 1, true, h);
+    x = resnet_block(x, 5, 1, false, h);
+    return resnet_block(x, 7, 2, true, h);
+}
+
+static mirt_tensor *squeeze_block(mirt_tensor *x, int expand, int filters, const how *h) {
+    mirt_tensor *y = mirt_silu(norm(conv(x, expand, 1, 1, MIRT_SAME, false), h));
+    y = mirt_silu(norm(depthwise(y, 5, 1, MIRT_SAME), h));
+    mirt_tensor *gate = mirt_reduce_mean(y, 6, true);
+    gate = mirt_sigmoid(conv(mirt_silu(conv(gate, 3, 1, 1, MIRT_SAME, true)), expand, 1, 1, MIRT_SAME, true));
+    mirt_tensor *gated[2] = {gate, y}, *both[2] = {NULL, x};
+    y = norm(conv(mirt_multiply_layer(gated, 2), filters, 1, 1, MIRT_SAME, false), h);
+    both[0] = y;
+    return x->shape.dim[3] == filters ? mirt_add_layer(both, 2) : y;
+}
+
+static mirt_tensor *squeeze(mirt_tensor *x, const how *h) {
+    x = mirt_silu(norm(conv(x, 6, 3, 2, MIRT_SAME, false), h));
+    x = squeeze_block(x, 11, 7, h);
+    x = squeeze_block(x, 13, 7, h);
+    return mirt_gelu(norm(conv(x, 12, 3, 1, MIRT_SAME, true), h));
+}
+
+static mirt_tensor *dilated(mirt_tensor *x, int filters, int groups, int dilation, bool depth) {
+    mirt_conv2d_desc d;
+    mirt_depthwise_conv2d_desc w;
+    memset(&d, 0, sizeof d);
+    memset(&w, 0, sizeof w);
+    d.filters = filters;
+    d.groups = groups;
+    d.kernel[0] = w.kernel[0] = 3;
+    d.kernel[1] = w.kernel[1] = 2;
+    d.dilation[0] = w.dilation[0] = dilation;
+    d.padding = w.padding = MIRT_SAME;
+    w.depth_multiplier = filters;
+    return depth ? mirt_depthwise_conv2d(x, &w) : mirt_conv2d(x, &d);
+}
+
+/* What is not to be fused, or only in part: groups, multipliers, dilation, biases of depthwise convolutions, two readers of
+   what would be lazy, sums of more than two gradients, padding of one side, a normalization of a normalization, shared
+   statistics, layers in between. */
+static mirt_tensor *odd(mirt_tensor *x, const how *h) {
+    mirt_tensor *in[3];
+    x = mirt_tanh(norm(conv(mirt_zero_padding2d(x, 0, 2, 1, 0), 6, 3, 2, MIRT_VALID, true), h));
+    mirt_tensor *a = norm(conv(x, 8, 1, 1, MIRT_SAME, false), h), *b = mirt_relu6(a);
+    in[0] = norm(dilated(b, 8, 2, 2, false), h);
+    in[1] = norm(dilated(b, 1, 0, 2, true), h);
+    in[2] = norm(norm(conv(mirt_zero_padding2d(b, 1, 1, 1, 1), 8, 3, 1, MIRT_VALID, false), h), h);
+    x = mirt_silu(mirt_add_layer(in, 3));
+    b = mirt_leaky_relu(norm(dilated(x, 2, 0, 1, true), h), 0.1f);
+    x = norm(conv(mirt_add(b, mirt_concat(in, 2, 3)), 8, 1, 1, MIRT_SAME, true), h);
+    x = mirt_relu(mirt_add(x, a));
+    a = mirt_elu(norm(depthwise(mirt_zero_padding2d(x, 2, 0, 0, 2), 3, 2, MIRT_VALID), h), 1);
+    b = mirt_multiply(a, mirt_sigmoid(mirt_reduce_mean(x, 6, true)));
+    x = mirt_add(conv(b, 7, 1, 1, MIRT_SAME, false), conv(a, 7, 3, 1, MIRT_SAME, true));
+    return mirt_relu(mirt_layer_norm(mirt_max_pool2d(mirt_zero_padding2d(norm(x, h), 0, 1, 0, 1), NULL), NULL));
+}
+
+typedef struct network {
+    const char *name;
+    mirt_tensor *(*body)(mirt_tensor *x, const how *h);
+} network;
+static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}, {"odd", odd}};
+
+static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
+    mirt_model *m = mirt_model_create(s, net->name);
+    mirt_dense_desc dense;
+    mirt_compile_desc c = image_compile(mirt_sgd(0.02f, 0, false));
+    memset(&dense, 0, sizeof dense);
+    dense.units = CLASSES;
+    mirt_tensor *x = mirt_global_average_pool2d(net->body(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), h));
+    mirt_model_output(m, mirt_dense(x, &dense));
+    if (h->half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) return NULL;
+    if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+#endif
