@@ -1292,9 +1292,10 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 
 /* "float32", as models begin, or "mixed_bfloat16": convolutions multiply numbers rounded to bfloat16 and add up in float32;
    images between layers are stored as bfloat16, in half the memory. Weights, statistics of batches, losses, outputs,
-   gradients of weights and optimizer state stay float32. A part follows the model it is a part of. Of what is recorded
-   from now on: set it before training. Saved with the model. Warns where it is emulated. Keras: dtype_policy,
-   keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
+   gradients of weights and optimizer state stay float32. A part and its model have one policy, the model's. It may be set before
+   or after mirt_compile; training, evaluating and predicting have it from the next call on, functions already created keep theirs.
+   Saved with the model. Warns where it is emulated. Keras: dtype_policy, keras.mixed_precision. MIRT_E_NOT_FOUND with the
+   nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
@@ -3200,7 +3201,7 @@ typedef struct mirt__kernels {
 /* The tables of this build in order of preference, best first, "reference" last; *count of them.
    Those the running machine cannot execute are left out. Thread safe. */
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count);
-/* The best table, or the one the environment variable MIRT_CPU names. Thread safe. */
+/* The best table, or the one the environment variable MIRT_CPU names; NULL (MIRT_E_DEVICE): it is not of this machine. Thread safe. */
 MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 
 /* Bytes the calls need; they grow with m, rows. */
@@ -16408,10 +16409,14 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
     int count;
     const mirt__kernels *const *tables = mirt__kernel_tables(&count);
     const char *name = getenv("MIRT_CPU");
-    for (int i = 0; name && i < count; i++) {
+    char names[128] = "";
+    if (!name || !*name) return tables[0];
+    for (int i = 0; i < count; i++) {
+        const size_t used = strlen(names);
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
+        snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
-    return tables[0];
+    return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CPU is \"%s\"; there are %s kernels here", name, names), (const mirt__kernels *)NULL;
 }
 
 #undef MIRT__TABLES_X86
@@ -24413,9 +24418,10 @@ MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barri
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
+    const mirt__kernels *kernels = out ? mirt__kernels_best() : NULL;
     for (int i = 0; out && i < cores && i < capacity; i++) {
         snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
-        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, mirt__kernels_best()->name);
+        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels ? kernels->name : "no such");
         out[i].cores = 1;
     }
     return cores;
@@ -24516,7 +24522,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    s->kernels = mirt__kernels_best();
+    if (!(s->kernels = mirt__kernels_best())) return mirt_last_status();
     if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     const char *why;
@@ -26973,14 +26979,14 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     static const char *const names[] = {"float32", "mixed_bfloat16"};
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    if (strcmp(policy, "mixed_float16") == 0) {
-        return mirt__fail(MIRT_E_INVALID, "the policy mixed_float16 is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none");
+    if (strcmp(policy, "mixed_float16") == 0 || strcmp(policy, "float16") == 0) {
+        return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
     const bool half = strcmp(policy, names[1]) == 0;
     if (!half && strcmp(policy, names[0]) != 0) {
-        const char *nearest = mirt__nearest(policy, names, MIRT__COUNT(names));
-        return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; %s \"%s\"%s", policy, nearest ? "did you mean" : "there are float32 and",
-                          nearest ? nearest : names[1], nearest ? "?" : "");
+        const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : mirt__nearest(policy, names, MIRT__COUNT(names));
+        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\" and \"mixed_bfloat16\"", policy);
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
     model = mirt__root(model, NULL);
     if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
@@ -30720,8 +30726,8 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         parameters += model->variable[i].count;
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }
-    mirt__text_add(out, "Total parameters: %lld (%s), %.4g million multiply-accumulates a sample\n", (long long)parameters,
-                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs / 1e6);
+    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n", (long long)parameters,
+                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs < 1e9 ? 3 : 0, macs / 1e6);
     if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
 }
 

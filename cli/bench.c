@@ -157,9 +157,12 @@ static int bench_batch(const options *o, int64_t batch) {
     j.times = (double *)malloc(MAX_TIMES * sizeof *j.times);
     j.strategy = open_strategy(o, true, &status);
     j.model = j.strategy ? build_model(j.strategy, o, &status) : NULL;
-    if (!j.times) complain("out of memory");
-    else if (j.model && ((o->forward && mirt_set_trainable(j.model, NULL, false) != MIRT_OK) || mirt_compile(j.model, &desc) != MIRT_OK)) complain_of_library();
-    else if (j.model && draw_data(&j)) status = report(&j);
+    if (!j.times) {
+        complain("out of memory");
+    } else if (j.model && draw_data(&j)) {
+        if (o->forward) mirt_set_trainable(j.model, NULL, false);
+        status = mirt_compile(j.model, &desc) == MIRT_OK ? report(&j) : complain_of_library();
+    }
     mirt_strategy_destroy(j.strategy);
     free(j.pixels);
     free(j.labels);

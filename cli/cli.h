@@ -72,7 +72,7 @@ int run_graph(const options *o);
 int run_bench(const options *o);
 
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
-   `quiet`: without log. */
+   `quiet`: warnings are all that is logged. */
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);

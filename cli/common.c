@@ -8,6 +8,12 @@
 #define DRAWN_TRAIN 12000
 #define DRAWN_TEST 2000
 
+/* The log of jobs whose results are a line or a text. */
+static void log_warnings(mirt_log_level level, const char *message, void *user) {
+    (void)user;
+    if (level <= MIRT_LOG_WARNING) fprintf(stderr, "%s\n", message);
+}
+
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -20,7 +26,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     desc.threads = (int)o->threads;
     desc.seed = o->seed;
     desc.winograd = o->winograd;
-    desc.silent = quiet;
+    if (quiet) desc.log = log_warnings;
     mirt_strategy *strategy = mirt_strategy_create(&desc);
     if (!strategy) {
         mirt_status why = mirt_last_status();
@@ -50,8 +56,8 @@ mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) 
     desc.alpha = o->alpha;
     desc.classes = (int)o->classes;
     desc.no_top = o->no_top;
-    if (o->no_top && chosen(o->pooling, "avg")) desc.pooling = MIRT_POOLING_AVG;
-    if (o->no_top && chosen(o->pooling, "max")) desc.pooling = MIRT_POOLING_MAX;
+    if (chosen(o->pooling ? o->pooling : o->no_top ? "avg" : "none", "avg")) desc.pooling = MIRT_POOLING_AVG;
+    if (chosen(o->pooling, "max")) desc.pooling = MIRT_POOLING_MAX;
     desc.logits = true;
     desc.preprocessing = MIRT_PREPROCESSING_ON;
     mirt_model *model = mirt_application(strategy, o->model, &desc);

@@ -67,6 +67,15 @@ static double last_value(const mirt_history *history, const char *name) {
     return printable(mirt_history_last(history, name));
 }
 
+/* The data are MNIST's; networks of other images are trained from programs. */
+static bool fits_data(mirt_model *model, const options *o) {
+    mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0));
+    if (x.rank == 4 && x.dim[1] == 28 && x.dim[2] == 28 && x.dim[3] == 1) return true;
+    complain("fit trains on MNIST's images, (28, 28, 1), and %s takes (%lld, %lld, %lld): docs/from-keras.md shows how a program trains it", o->model,
+        (long long)x.dim[1], (long long)x.dim[2], (long long)x.dim[3]);
+    return false;
+}
+
 /* Trains, saves, prints the last line. */
 static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, const options *o) {
     mirt_callback steps;
@@ -102,7 +111,9 @@ int run_fit(const options *o) {
     mirt_dataset *training = NULL, *test = NULL;
     mirt_strategy *strategy = open_strategy(o, false, &status);
     mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
-    if (model && o->init && mirt_load_weights(model, o->init) != MIRT_OK) {
+    if (model && !fits_data(model, o)) {
+        status = EXIT_USAGE;
+    } else if (model && o->init && mirt_load_weights(model, o->init) != MIRT_OK) {
         complain_of_library();
     } else if (model) {
         training = open_training_data(o);

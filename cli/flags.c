@@ -208,7 +208,7 @@ static bool parse_name(const flag *f, const char *text, const char **out) {
             return true;
         }
     }
-    const char *like = nearest(text, names, count);
+    const char *like = strpbrk(text, "0123456789") ? NULL : nearest(text, names, count); /* float16 is not meant to be float32 */
     if (like) complain("there is no %s \"%s\"; did you mean %s?", f->name, text, like);
     else complain("there is no %s \"%s\"; it is one of %s", f->name, text, f->value);
     return false;
@@ -268,7 +268,6 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
     o->strategy = "mirrored";
     o->collective = "auto";
     o->dtype = "float32";
-    o->pooling = "avg";
     o->accumulate = 1;
     o->epochs = 5;
     o->batch = 64;

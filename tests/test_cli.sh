@@ -110,6 +110,13 @@ gives "bench --forward" 0 "mode=forward"
 gives "bench --profile names the layers" 0 "dense_1"
 gives "and the ceilings" 0 "ceilings of cpu:0"
 is "predicting needs no optimizer" "$(grep -c adam out)" 0
+export MIRT_CPU=plain
+run bench --dtype bf16 --batch 4 --steps 5
+unset MIRT_CPU
+gives "bench with kernels by name" 0 "dtype=bf16"
+is "bfloat16 is said to be emulated" "$(grep -c 'products of bfloat16 are emulated' err)" 1
+run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --no-top --pooling none --forward
+gives "bench of features" 0 "mode=forward size=32"
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --classes 7 --batch 2 --steps 5
 gives "bench of a network by name, width and size" 0 "model=mobilenet_v2 batch=2 dtype=float32"
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --dtype bf16
@@ -251,7 +258,17 @@ refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resne
 run bench --pooling min --no-top
 refuses "unknown pooling" 2 "there is no pooling \"min\"; it is one of avg|max|none"
 run bench --dtype bf61
-refuses "unknown dtype" 2 "there is no dtype \"bf61\"; did you mean bf16?"
+refuses "unknown dtype" 2 "there is no dtype \"bf61\"; it is one of float32|bf16"
+run bench --dtype bfloat16
+refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; it is one of float32|bf16"
+run bench --model mobilenet_v2 --size 32 --pooling max
+refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling is of a network without its top"
+run fit --model mobilenet_v2 --size 32
+refuses "a network of other images" 2 "fit trains on MNIST's images, (28, 28, 1), and mobilenet_v2 takes (32, 32, 3)..."
+export MIRT_CPU=avx513
+run bench
+unset MIRT_CPU
+refuses "kernels that no machine has" 2 "the environment's MIRT_CPU is \"avx513\"; there are ..."
 run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
 run bench --epochs 1

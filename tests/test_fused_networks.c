@@ -123,6 +123,8 @@ static void check_policy(void) {
     remove(path);
     ok(mirt_set_dtype_policy(m, "mixed_bfloat6") == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"), "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, "mixed_float16") == MIRT_E_INVALID, "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "float16") == MIRT_E_INVALID, "%s", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "bfloat16") == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "did you mean \"mixed_bfloat16\"?"), "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, "int8") == MIRT_E_NOT_FOUND, "%s", mirt_last_error());
     ok(mirt_set_dtype_policy(m, NULL) == MIRT_E_INVALID && mirt_set_dtype_policy(NULL, "float32") == MIRT_E_INVALID, "no model, no policy");
     mirt_strategy_destroy(s);

@@ -391,6 +391,11 @@ static void check_choice(const mirt__kernels *const *tables, int count) {
         setenv("MIRT_CPU", tables[t]->name, 1);
         ok(mirt__kernels_best() == tables[t], "MIRT_CPU=%s chooses it", tables[t]->name);
     }
+    setenv("MIRT_CPU", "avx513", 1);
+    ok(!mirt__kernels_best() && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "\"avx513\"") && strstr(mirt_last_error(), tables[0]->name) &&
+       !mirt_mirrored("1") && mirt_last_status() == MIRT_E_DEVICE, "no strategy with kernels that are not there: %s", mirt_last_error());
+    setenv("MIRT_CPU", "", 1);
+    ok(mirt__kernels_best() == tables[0], "an empty MIRT_CPU says nothing");
     unsetenv("MIRT_CPU");
     ok(mirt__kernels_best() == tables[0], "without it the first, %s, is chosen", tables[0]->name);
 }

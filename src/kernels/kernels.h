@@ -431,7 +431,7 @@ typedef struct mirt__kernels {
 /* The tables of this build in order of preference, best first, "reference" last; *count of them.
    Those the running machine cannot execute are left out. Thread safe. */
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count);
-/* The best table, or the one the environment variable MIRT_CPU names. Thread safe. */
+/* The best table, or the one the environment variable MIRT_CPU names; NULL (MIRT_E_DEVICE): it is not of this machine. Thread safe. */
 MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 
 /* Bytes the calls need; they grow with m, rows. */

@@ -38,10 +38,14 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
     int count;
     const mirt__kernels *const *tables = mirt__kernel_tables(&count);
     const char *name = getenv("MIRT_CPU");
-    for (int i = 0; name && i < count; i++) {
+    char names[128] = "";
+    if (!name || !*name) return tables[0];
+    for (int i = 0; i < count; i++) {
+        const size_t used = strlen(names);
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
+        snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
-    return tables[0];
+    return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CPU is \"%s\"; there are %s kernels here", name, names), (const mirt__kernels *)NULL;
 }
 
 #undef MIRT__TABLES_X86

@@ -289,14 +289,14 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     static const char *const names[] = {"float32", "mixed_bfloat16"};
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    if (strcmp(policy, "mixed_float16") == 0) {
-        return mirt__fail(MIRT_E_INVALID, "the policy mixed_float16 is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none");
+    if (strcmp(policy, "mixed_float16") == 0 || strcmp(policy, "float16") == 0) {
+        return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
     const bool half = strcmp(policy, names[1]) == 0;
     if (!half && strcmp(policy, names[0]) != 0) {
-        const char *nearest = mirt__nearest(policy, names, MIRT__COUNT(names));
-        return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; %s \"%s\"%s", policy, nearest ? "did you mean" : "there are float32 and",
-                          nearest ? nearest : names[1], nearest ? "?" : "");
+        const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : mirt__nearest(policy, names, MIRT__COUNT(names));
+        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\" and \"mixed_bfloat16\"", policy);
+        return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
     model = mirt__root(model, NULL);
     if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);

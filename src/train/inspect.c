@@ -126,8 +126,8 @@ static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
         parameters += model->variable[i].count;
         trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
     }
-    mirt__text_add(out, "Total parameters: %lld (%s), %.4g million multiply-accumulates a sample\n", (long long)parameters,
-                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs / 1e6);
+    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n", (long long)parameters,
+                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs < 1e9 ? 3 : 0, macs / 1e6);
     if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
 }
 
