@@ -1290,12 +1290,12 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
    batch normalization then uses its moving statistics. Keras: layer.trainable. MIRT_E_NOT_FOUND. */
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable);
 
-/* "float32", as models begin, or "mixed_bfloat16": convolutions multiply numbers rounded to bfloat16 and add up in float32;
-   images between layers are stored as bfloat16, in half the memory. Weights, statistics of batches, losses, outputs,
-   gradients of weights and optimizer state stay float32. A part and its model have one policy, the model's. It may be set before
-   or after mirt_compile; training, evaluating and predicting have it from the next call on, functions already created keep theirs.
-   Saved with the model. Warns where it is emulated. Keras: dtype_policy, keras.mixed_precision. MIRT_E_NOT_FOUND with the
-   nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
+/* "float32", as models begin, or "mixed_bfloat16": convolutions and products of matrices round what they multiply to
+   bfloat16 and add up in float32; images between layers are stored as bfloat16, in half the memory. Weights, statistics of
+   batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one policy, the
+   model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the next call on,
+   functions already created keep theirs. Saved with the model. Warns where it is emulated. Keras: dtype_policy,
+   keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
@@ -21348,7 +21348,9 @@ MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
 /* >>section ops/matmul.c */
 
 /* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
-   a.activation, a.mask_activation, a.column_sum, a.affine (first operand). */
+   a.activation, a.mask_activation, a.column_sum, a.affine (first operand). a.half: products of bfloat16, as those of
+   the 1x1 convolution that it is, of images of one pixel: forward, its input gradient when the second operand is
+   transposed, its weight gradient when the first one is. */
 
 /* An operand as it lies in memory, before its transposition. */
 typedef struct mirt__matrix {
@@ -21425,8 +21427,61 @@ static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
     return e;
 }
 
+static mirt__conv mirt__matmul_conv(const mirt__node *node, int64_t rows) {
+    mirt__gemm g;
+    mirt__conv s;
+    mirt__matmul_args(node, rows, &g);
+    memset(&s, 0, sizeof s);
+    s.h = s.w = s.oh = s.ow = 1;
+    s.kh = s.kw = s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = s.groups = 1;
+    s.rows = node->a.transpose_a ? g.k : g.m;
+    s.ci = node->a.transpose_a ? g.m : node->a.transpose_b ? g.n : g.k;
+    s.co = node->a.transpose_b ? g.k : g.n;
+    return s;
+}
+
+static void mirt__matmul_half(const mirt__call *call) {
+    const mirt__node *node = call->node;
+    const mirt__conv s = mirt__matmul_conv(node, call->rows);
+    if (node->a.transpose_a) {
+        mirt__conv_weight_grad g;
+        memset(&g, 0, sizeof g);
+        g.s = s;
+        g.x = mirt__reader_of(call, 0);
+        g.dy = mirt__reader_of(call, 1);
+        g.half = true;
+        g.dkernel = (mirt__real *)call->out[0];
+        if (node->a.column_sum) g.db = (mirt__real *)call->out[1];
+        call->kernels->conv_weight_grad(&g, &call->where);
+    } else if (node->a.transpose_b) {
+        mirt__conv_input_grad g;
+        memset(&g, 0, sizeof g);
+        g.s = s;
+        g.dy = mirt__reader_of(call, 0);
+        g.kernel = (const mirt__real *)call->in[1];
+        g.dx = call->out[0];
+        g.half = true;
+        g.epilogue = mirt__epilogue_of(call);
+        call->kernels->conv_input_grad(&g, &call->where);
+    } else {
+        mirt__conv_forward f;
+        memset(&f, 0, sizeof f);
+        f.s = s;
+        f.x = mirt__reader_of(call, 0);
+        f.kernel = (const mirt__real *)call->in[1];
+        f.y = call->out[0];
+        f.half = true;
+        f.epilogue = mirt__epilogue_of(call);
+        call->kernels->conv_forward(&f, &call->where);
+    }
+}
+
 static void mirt__matmul_run(const mirt__call *call) {
     mirt__gemm g;
+    if (call->node->a.half) {
+        mirt__matmul_half(call);
+        return;
+    }
     mirt__matmul_args(call->node, call->rows, &g);
     g.a = mirt__reader_of(call, 0);
     g.b = (const mirt__real *)call->in[1];
@@ -21438,6 +21493,12 @@ static void mirt__matmul_run(const mirt__call *call) {
 
 static void mirt__matmul_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     mirt__gemm g;
+    if (node->a.half) {
+        const mirt__conv s = mirt__matmul_conv(node, rows);
+        out->scratch = mirt__conv_scratch(&s);
+        out->shared = mirt__conv_shared(&s);
+        return;
+    }
     mirt__matmul_args(node, rows, &g);
     out->scratch = mirt__gemm_scratch(&g);
 }
@@ -23562,6 +23623,12 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     }
 }
 
+/* Whether it multiplies in bfloat16. */
+static bool mirt__half_multiplies(const mirt__node *node) {
+    if (node->id == MIRT__OP_matmul) return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 && mirt__shape_count(&node->in[1]->shape) > 0;
+    return node->a.groups == 1 && mirt__strips_conv(node);
+}
+
 /* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
 static bool mirt__half_refuse(mirt_tensor *t) {
     const bool news = t->first != 0;
@@ -23666,7 +23733,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = (mirt_dtype)MIRT__BFLOAT16;
-        else node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
+        else node->a.half = mirt__half_multiplies(node);
         for (int k = 0; k < node->num_out; k++) {
             if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
         }

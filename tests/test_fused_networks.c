@@ -130,6 +130,53 @@ static void check_policy(void) {
     mirt_strategy_destroy(s);
 }
 
+/* To the nearest of eight bits, ties to even. */
+static double bfloat(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof bits);
+    return (double)x;
+}
+
+/* tanh(x w1 + b1) w2 + b2, whose operands are rounded by hand. */
+static void check_dense(void) {
+    enum { ROWS = 7, IN = 13, HIDDEN = 6, OUT = 3 };
+    mirt_strategy *s = strategy_of(2, 2, 1);
+    mirt_model *m = mirt_model_create(s, "dense");
+    mirt_dense_desc hidden, logits;
+    float x[ROWS * IN], w1[IN * HIDDEN], w2[HIDDEN * OUT], y[ROWS * OUT];
+    double worst = 0, plain = 0;
+    memset(&hidden, 0, sizeof hidden);
+    memset(&logits, 0, sizeof logits);
+    hidden.units = HIDDEN;
+    hidden.activation = MIRT_TANH;
+    logits.units = OUT;
+    mirt_model_output(m, mirt_dense(mirt_dense(mirt_input(m, MIRT_SHAPE(IN)), &hidden), &logits));
+    for (int i = 0; i < ROWS * IN; i++) x[i] = sinf((float)i);
+    ok(mirt_set_dtype_policy(m, "mixed_bfloat16") == MIRT_OK && mirt_predict_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN)), y, ROWS * OUT) == MIRT_OK &&
+       mirt_get_weight(m, "dense/kernel", 0, w1, IN * HIDDEN) == MIRT_OK && mirt_get_weight(m, "dense_1/kernel", 0, w2, HIDDEN * OUT) == MIRT_OK,
+       "dense layers predict in mixed_bfloat16");
+    for (int r = 0; r < ROWS; r++) {
+        for (int o = 0; o < OUT; o++) {
+            double rounded = 0, exact = 0;
+            for (int h = 0; h < HIDDEN; h++) {
+                double u = 0, v = 0;
+                for (int i = 0; i < IN; i++) {
+                    u += bfloat(x[r * IN + i]) * bfloat(w1[i * HIDDEN + h]);
+                    v += (double)x[r * IN + i] * (double)w1[i * HIDDEN + h];
+                }
+                rounded += bfloat((float)tanh(u)) * bfloat(w2[h * OUT + o]);
+                exact += tanh(v) * (double)w2[h * OUT + o];
+            }
+            worst = fmax(worst, fabs((double)y[r * OUT + o] - rounded));
+            plain = fmax(plain, fabs((double)y[r * OUT + o] - exact));
+        }
+    }
+    ok(worst < 1e-5 && plain > 1e-4, "dense layers multiply numbers rounded to bfloat16 (%.0e from that, %.0e from float32)", worst, plain);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     const mirt__kernels *best = mirt__kernels_best();
     mirt__kernels off = *best, on = emulated_table(&off), real = *best;
@@ -139,6 +186,7 @@ int main(void) {
     draw_data();
     check_all(&on, &off);
     check_policy();
+    if (best->strips) check_dense();
     if (best->strips) check_all(&real, &off);
     return done_testing();
 }

@@ -35,6 +35,12 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     }
 }
 
+/* Whether it multiplies in bfloat16. */
+static bool mirt__half_multiplies(const mirt__node *node) {
+    if (node->id == MIRT__OP_matmul) return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 && mirt__shape_count(&node->in[1]->shape) > 0;
+    return node->a.groups == 1 && mirt__strips_conv(node);
+}
+
 /* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
 static bool mirt__half_refuse(mirt_tensor *t) {
     const bool news = t->first != 0;
@@ -139,7 +145,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = (mirt_dtype)MIRT__BFLOAT16;
-        else node->a.half = node->a.groups == 1 && mirt__strips_conv(node);
+        else node->a.half = mirt__half_multiplies(node);
         for (int k = 0; k < node->num_out; k++) {
             if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
         }

@@ -1,6 +1,8 @@
 #include "ops.h"
 /* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
-   a.activation, a.mask_activation, a.column_sum, a.affine (first operand). */
+   a.activation, a.mask_activation, a.column_sum, a.affine (first operand). a.half: products of bfloat16, as those of
+   the 1x1 convolution that it is, of images of one pixel: forward, its input gradient when the second operand is
+   transposed, its weight gradient when the first one is. */
 
 /* An operand as it lies in memory, before its transposition. */
 typedef struct mirt__matrix {
@@ -77,8 +79,61 @@ static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
     return e;
 }
 
+static mirt__conv mirt__matmul_conv(const mirt__node *node, int64_t rows) {
+    mirt__gemm g;
+    mirt__conv s;
+    mirt__matmul_args(node, rows, &g);
+    memset(&s, 0, sizeof s);
+    s.h = s.w = s.oh = s.ow = 1;
+    s.kh = s.kw = s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = s.groups = 1;
+    s.rows = node->a.transpose_a ? g.k : g.m;
+    s.ci = node->a.transpose_a ? g.m : node->a.transpose_b ? g.n : g.k;
+    s.co = node->a.transpose_b ? g.k : g.n;
+    return s;
+}
+
+static void mirt__matmul_half(const mirt__call *call) {
+    const mirt__node *node = call->node;
+    const mirt__conv s = mirt__matmul_conv(node, call->rows);
+    if (node->a.transpose_a) {
+        mirt__conv_weight_grad g;
+        memset(&g, 0, sizeof g);
+        g.s = s;
+        g.x = mirt__reader_of(call, 0);
+        g.dy = mirt__reader_of(call, 1);
+        g.half = true;
+        g.dkernel = (mirt__real *)call->out[0];
+        if (node->a.column_sum) g.db = (mirt__real *)call->out[1];
+        call->kernels->conv_weight_grad(&g, &call->where);
+    } else if (node->a.transpose_b) {
+        mirt__conv_input_grad g;
+        memset(&g, 0, sizeof g);
+        g.s = s;
+        g.dy = mirt__reader_of(call, 0);
+        g.kernel = (const mirt__real *)call->in[1];
+        g.dx = call->out[0];
+        g.half = true;
+        g.epilogue = mirt__epilogue_of(call);
+        call->kernels->conv_input_grad(&g, &call->where);
+    } else {
+        mirt__conv_forward f;
+        memset(&f, 0, sizeof f);
+        f.s = s;
+        f.x = mirt__reader_of(call, 0);
+        f.kernel = (const mirt__real *)call->in[1];
+        f.y = call->out[0];
+        f.half = true;
+        f.epilogue = mirt__epilogue_of(call);
+        call->kernels->conv_forward(&f, &call->where);
+    }
+}
+
 static void mirt__matmul_run(const mirt__call *call) {
     mirt__gemm g;
+    if (call->node->a.half) {
+        mirt__matmul_half(call);
+        return;
+    }
     mirt__matmul_args(call->node, call->rows, &g);
     g.a = mirt__reader_of(call, 0);
     g.b = (const mirt__real *)call->in[1];
@@ -90,6 +145,12 @@ static void mirt__matmul_run(const mirt__call *call) {
 
 static void mirt__matmul_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     mirt__gemm g;
+    if (node->a.half) {
+        const mirt__conv s = mirt__matmul_conv(node, rows);
+        out->scratch = mirt__conv_scratch(&s);
+        out->shared = mirt__conv_shared(&s);
+        return;
+    }
     mirt__matmul_args(node, rows, &g);
     out->scratch = mirt__gemm_scratch(&g);
 }
