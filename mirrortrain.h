@@ -8788,6 +8788,27 @@ static void mirt__word_round(float *to, const float *from, int64_t count) {
     _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbours(a, b));
 }
 
+/* Pixels of few channels, an odd number: several at a time are spread. */
+static void mirt__word_round_odd(float *to, const float *from, int64_t channels, int64_t pixels) {
+    const int64_t words = (channels + 1) / 2, each = 16 / words;
+    uint16_t place[32] = {0};
+    __mmask32 full = 0;
+    for (int64_t i = 0; i < each * words * 2; i++) {
+        place[i] = (uint16_t)(i / (words * 2) * channels + i % (words * 2));
+        if (i % (words * 2) < channels) full |= (__mmask32)1 << i;
+    }
+    const __m512i order = _mm512_loadu_si512((const void *)place);
+    for (int64_t count; pixels > 0; pixels -= count, from += count * channels, to += count * words) {
+        count = pixels < each ? pixels : each;
+        const int64_t floats = count * channels;
+        const __m512 a = mirt__load_up_to_avx512(from, floats);
+        const __m512 b = floats > 16 ? mirt__load_some_avx512(from + 16, floats - 16) : _mm512_setzero_ps();
+        const __m512i spread = _mm512_maskz_permutexvar_epi16(full, order, mirt__word_neighbours(a, b));
+        if (count * words == 16) _mm512_storeu_si512(to, spread);
+        else _mm512_mask_storeu_epi32(to, mirt__first_avx512(count * words), spread);
+    }
+}
+
 static void mirt__word_copy_rows(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns) {
     for (int64_t j = 0; j < columns; j += 16) {
         for (int64_t p = 0; p < k; p += 2) {
@@ -8940,6 +8961,11 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
         if (!ready) mirt__read_avx512(buffer, source, at, take);
         /* Where the channels are odd each pixel begins a word; a part of a pixel is even unless it is the last. */
         const int64_t length = odd && take > channels ? channels : take;
+        if (!ready && length <= 15 && take > length) {
+            mirt__word_round_odd(to, buffer, length, take / length);
+            to += take / length * ((length + 1) / 2);
+            continue;
+        }
         for (int64_t i = 0; i < take; i += length, to += (length + 1) / 2) {
             if (ready) {
                 memset(to + length / 2, 0, sizeof(float));
