@@ -259,6 +259,10 @@ run bench --pooling min --no-top
 refuses "unknown pooling" 2 "there is no pooling \"min\"; it is one of avg|max|none"
 run bench --dtype bf61
 refuses "unknown dtype" 2 "there is no dtype \"bf61\"; it is one of float32|bf16"
+run bench --model mobilenet_v2 --size 32 --classes 2147483647
+refuses "too many classes" 1 "predictions: a tensor of shape (1280, 2147483647) has too many elements"
+run bench --model mobilenet_v2 --size 32 --no-top --pooling none
+refuses "features are not scores" 1 "bench trains classifiers; mobilenet_v2 gives no scores of classes, so use --forward"
 run bench --dtype bfloat16
 refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; it is one of float32|bf16"
 run bench --model mobilenet_v2 --size 32 --pooling max
