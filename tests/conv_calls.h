@@ -342,7 +342,8 @@ static void finish(const call *c, double *sum[2], double *sum_size[2]) {
     for (int64_t i = 0; !c->back && i < c->out.count; i++) sum[1][i % n] += (c->want[i] - sum[0][i % n]) * (c->want[i] - sum[0][i % n]) / rows;
 }
 
-/* Scratch of exactly the size that is asked for; what was left in it may not matter. */
+/* Scratch of exactly the size that is asked for; what was left in it may not matter. `what` 0 makes all of backward, 1 and 2
+   one gradient each. */
 static void run(const call *c, const mirt__kernels *k, mirt__team *team, int what) {
     mirt__where where;
     const int size = mirt__team_size(team);
@@ -421,8 +422,7 @@ static void written(call *c, array *out[WRITTEN]) {
     out[4] = c->back && !winograd ? &c->db : NULL;
 }
 
-/* Every table and team: the values of the first, which are compared with double arithmetic. `what` 0 makes all of
-   backward, 1 and 2 one gradient each. */
+/* Every table and team: the values of the first, which are compared with double arithmetic. */
 static bool all_same(call *c, const mirt__kernels *const *tables, int count, bool *guarded) {
     array *out[WRITTEN], first[WRITTEN];
     bool good = true;
@@ -437,16 +437,14 @@ static bool all_same(call *c, const mirt__kernels *const *tables, int count, boo
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
         for (int team = 0; team < TEAMS && comparable; team++) {
-            for (int what = 0; what < 1; what++) {
-                for (int i = 0; i < WRITTEN; i++) {
-                    if (out[i]) memset(out[i]->data, 0xFF, (size_t)out[i]->count * size_of(out[i]->dtype));
-                }
-                run(c, tables[t], teams[team], what);
-                for (int i = 0; i < WRITTEN; i++) {
-                    if (!out[i]) continue;
-                    good = good && same(out[i], &first[i]);
-                    *guarded = *guarded && intact(out[i]);
-                }
+            for (int i = 0; i < WRITTEN; i++) {
+                if (out[i]) memset(out[i]->data, 0xFF, (size_t)out[i]->count * size_of(out[i]->dtype));
+            }
+            run(c, tables[t], teams[team], 0);
+            for (int i = 0; i < WRITTEN; i++) {
+                if (!out[i]) continue;
+                good = good && same(out[i], &first[i]);
+                *guarded = *guarded && intact(out[i]);
             }
         }
     }
@@ -475,7 +473,8 @@ static void check(const shape *p, const setup *how, bool back, const mirt__kerne
         error = worse(error, error_of(&c.db, db, db_size));
     }
     for (int i = 0; i < 2 && c.epilogue.sums != MIRT__SUMS_NONE && p->rows > 0; i++) sum_error = worse(sum_error, error_of(&c.sum[i], sum[i], sum_size[i]));
-    ok(error < (how->products ? 4e-3 : 1e-4) && sum_error < (how->products ? 1e-3 : 4e-6) && equal && guarded, "%s of %dx%dx%dx%d to %d, %dx%d/%d, %s: off by %.1e, sums by %.1e%s%s", back ? "gradients" : "forward", p->rows, p->h,
+    const bool near = how->products && (how->norm || how->gate); /* what is rounded may have come out on either side */
+    ok(error < (near ? 4e-3 : 1e-4) && sum_error < (how->products ? 1e-3 : 4e-6) && equal && guarded, "%s of %dx%dx%dx%d to %d, %dx%d/%d, %s: off by %.1e, sums by %.1e%s%s", back ? "gradients" : "forward", p->rows, p->h,
        p->w, p->ci, p->co, p->kh, p->kw, p->sh, how->name, error, sum_error, equal ? "" : ", bits differ", guarded ? "" : ", written elsewhere");
     free(room);
     call_free(&c);

@@ -141,11 +141,37 @@ static mirt_tensor *odd(mirt_tensor *x, const how *h) {
     return mirt_relu(mirt_layer_norm(mirt_max_pool2d(mirt_zero_padding2d(norm(x, h), 0, 1, 0, 1), NULL), NULL));
 }
 
+/* Where tensors and gradients have several readers, of which the first one may not change what the others read. */
+static mirt_tensor *branches(mirt_tensor *x, const how *h) {
+    mirt_pool2d_desc pool;
+    memset(&pool, 0, sizeof pool);
+    pool.size[0] = pool.size[1] = 2;
+    x = mirt_add(mirt_relu(conv(x, 8, 3, 2, MIRT_SAME, true)), mirt_relu6(conv(x, 8, 3, 2, MIRT_SAME, true)));
+    x = mirt_add(mirt_relu(norm(conv(x, 8, 1, 1, MIRT_SAME, false), h)), mirt_relu6(norm(conv(x, 8, 3, 1, MIRT_SAME, false), h)));
+    mirt_tensor *z = conv(x, 9, 1, 1, MIRT_SAME, true), *y = conv(mirt_relu(z), 9, 3, 1, MIRT_SAME, false);
+    x = mirt_add(y, conv(z, 9, 1, 1, MIRT_SAME, false));
+    z = conv(x, 9, 1, 1, MIRT_SAME, true);
+    x = mirt_add(conv(z, 9, 1, 1, MIRT_SAME, false), conv(mirt_relu(z), 9, 3, 1, MIRT_SAME, false));
+    x = norm(mirt_add(conv(x, 9, 1, 1, MIRT_SAME, false), mirt_tanh(x)), h);
+    y = norm(conv(x, 9, 1, 1, MIRT_SAME, false), h);
+    z = norm(conv(x, 9, 1, 1, MIRT_SAME, false), h);
+    z = conv(mirt_add(y, z), 9, 1, 1, MIRT_SAME, false);
+    x = mirt_add(z, conv(y, 9, 3, 1, MIRT_SAME, false));
+    y = norm(conv(x, 9, 1, 1, MIRT_SAME, false), h);
+    z = conv(y, 9, 3, 1, MIRT_SAME, false);
+    x = mirt_add(z, conv(mirt_add(y, norm(conv(x, 9, 1, 1, MIRT_SAME, false), h)), 9, 1, 1, MIRT_SAME, false));
+    x = norm(mirt_relu(conv(x, 10, 1, 1, MIRT_SAME, true)), h);
+    x = mirt_relu(norm(conv(mirt_zero_padding2d(x, 1, 1, 1, 1), 8, 3, 1, MIRT_SAME, false), h));
+    x = conv(mirt_max_pool2d(mirt_zero_padding2d(x, 2, 2, 2, 2), &pool), 8, 1, 1, MIRT_SAME, false);
+    x = mirt_relu(norm(x, h));
+    return norm(conv(mirt_multiply(x, mirt_reduce_max(x, 6, true)), 7, 1, 1, MIRT_SAME, false), h);
+}
+
 typedef struct network {
     const char *name;
     mirt_tensor *(*body)(mirt_tensor *x, const how *h);
 } network;
-static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}, {"odd", odd}};
+static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}, {"odd", odd}, {"branches", branches}};
 
 static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_model *m = mirt_model_create(s, net->name);

@@ -130,6 +130,50 @@ static void check_policy(void) {
     mirt_strategy_destroy(s);
 }
 
+/* Images that are given out: what a convolution makes, a view of it, what is read as it is normalized, a sum that the next
+   layers read too, and what nothing else reads. */
+enum { OUTPUTS = 5, EACH = SIDE * SIDE / 4 * 6 };
+static void outputs_of(float (*made)[SAMPLES * EACH], bool half, const mirt__kernels *kernels) {
+    const how h = {false, false, half};
+    mirt_strategy *s = strategy_of(2, 2, 1);
+    s->kernels = kernels;
+    mirt_model *m = mirt_model_create(s, "images");
+    float *to[OUTPUTS];
+    size_t capacity[OUTPUTS];
+    mirt_data data;
+    mirt_tensor *out[OUTPUTS], *x = mirt_relu(norm(conv(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), 6, 3, 2, MIRT_SAME, false), &h));
+    out[2] = norm(conv(x, 6, 1, 1, MIRT_SAME, true), &h);
+    out[3] = mirt_add(x, out[2]);
+    out[0] = conv(mirt_relu(norm(conv(out[3], 8, 3, 1, MIRT_SAME, false), &h)), 6, 1, 1, MIRT_SAME, true);
+    out[1] = mirt_flatten(out[0]);
+    out[4] = conv(out[3], 6, 3, 1, MIRT_SAME, true);
+    mirt_model_outputs(m, out, OUTPUTS);
+    memset(&data, 0, sizeof data);
+    data.x[0] = mirt_make_array(data_x, MIRT_UINT8, MIRT_SHAPE(SAMPLES, SIDE, SIDE, 3));
+    for (int i = 0; i < OUTPUTS; i++) {
+        to[i] = made[i];
+        capacity[i] = SAMPLES * EACH;
+    }
+    if ((half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) || mirt_predict_on_batch(m, &data, to, capacity) != MIRT_OK) printf("# %s\n", mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
+static void check_outputs(const mirt__kernels *on, const mirt__kernels *off) {
+    static float made[3][OUTPUTS][SAMPLES * EACH];
+    double most[2] = {0, 0}, least = 1;
+    for (int i = 0; i < 3; i++) outputs_of(made[i], i == 2, i ? on : off);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < OUTPUTS; i++) {
+            const double distance = apart(made[k + 1][i], made[0][i], SAMPLES * EACH);
+            if (!(distance <= most[k])) most[k] = distance;
+            if (k && distance < least) least = distance;
+        }
+        ok(memcmp(made[k + 1][0], made[k + 1][1], sizeof made[0][0]) == 0, "%s: a view of an output has its numbers", on->name);
+    }
+    ok(most[0] < 1e-5 && made[0][0][0] != 0, "%s: several outputs of images are as unfused (%.0e)", on->name, most[0]);
+    ok(most[1] < 0.03 && least > 0, "%s: and are near them in mixed_bfloat16 (%.0e)", on->name, most[1]);
+}
+
 /* To the nearest of eight bits, ties to even. */
 static double bfloat(float x) {
     uint32_t bits;
@@ -185,8 +229,12 @@ int main(void) {
     on.name = "written out";
     draw_data();
     check_all(&on, &off);
+    check_outputs(&on, &off);
     check_policy();
-    if (best->strips) check_dense();
-    if (best->strips) check_all(&real, &off);
+    if (best->strips) {
+        check_dense();
+        check_all(&real, &off);
+        check_outputs(&real, &off);
+    }
     return done_testing();
 }
