@@ -3239,7 +3239,7 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 #define MIRT__STREAM (2 << 20) /* floats of an output that goes past the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
-#define MIRT__GRAD_CHANNELS 512 /* of x or dy in a block of a weight gradient, about */
+#define MIRT__GRAD_CHANNELS 640 /* of x or dy in a block of a weight gradient, about */
 #define MIRT__GRAD_PIXELS 147   /* in such a block, at least */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
@@ -15162,9 +15162,9 @@ static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int6
     for (int64_t r = 0; r < rows; r++) {
         const int64_t place = (at[r] + column) * size;
         for (int64_t i = 0; i < bytes; i += MIRT__LINE) {
-            if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 3);
-            if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 3);
-            if (e->mask) __builtin_prefetch((const char *)e->mask + place + i, 0, 3);
+            if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 2);
+            if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 2);
+            if (e->mask) __builtin_prefetch((const char *)e->mask + place + i, 0, 2);
         }
     }
 }
@@ -15920,6 +15920,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
     const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
     const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
+    /* Where no rows are read twice, the next block should fit into the cache, too. */
+    const int64_t most = reach == 0 ? MIRT__SUM_CHUNK : MIRT__BLOCK_PIXELS;
     int64_t x_used = 0, k = 0;
     mirt__run all = {0, 0, 0};
     b->run_count = b->pixels = 0;
@@ -15930,7 +15932,7 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
         int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
         if (fit > dy_room / s->ow) fit = dy_room / s->ow;
-        if (fit > (MIRT__BLOCK_PIXELS - b->pixels) / s->ow) fit = (MIRT__BLOCK_PIXELS - b->pixels) / s->ow;
+        if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
         if (fit < 1 && b->pixels == 0) fit = 1;
         if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* a small rest would only be cut off */
         if (rows > fit) rows = fit;

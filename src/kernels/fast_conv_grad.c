@@ -36,6 +36,8 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
     const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
     const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
+    /* Where no rows are read twice, the next block should fit into the cache, too. */
+    const int64_t most = reach == 0 ? MIRT__SUM_CHUNK : MIRT__BLOCK_PIXELS;
     int64_t x_used = 0, k = 0;
     mirt__run all = {0, 0, 0};
     b->run_count = b->pixels = 0;
@@ -46,7 +48,7 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
         int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
         if (fit > dy_room / s->ow) fit = dy_room / s->ow;
-        if (fit > (MIRT__BLOCK_PIXELS - b->pixels) / s->ow) fit = (MIRT__BLOCK_PIXELS - b->pixels) / s->ow;
+        if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
         if (fit < 1 && b->pixels == 0) fit = 1;
         if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* a small rest would only be cut off */
         if (rows > fit) rows = fit;

@@ -108,9 +108,9 @@ static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int6
     for (int64_t r = 0; r < rows; r++) {
         const int64_t place = (at[r] + column) * size;
         for (int64_t i = 0; i < bytes; i += MIRT__LINE) {
-            if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 3);
-            if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 3);
-            if (e->mask) __builtin_prefetch((const char *)e->mask + place + i, 0, 3);
+            if (e->slope_x) __builtin_prefetch((const char *)e->slope_x + place + i, 0, 2);
+            if (e->add) __builtin_prefetch((const char *)e->add + place + i, 0, 2);
+            if (e->mask) __builtin_prefetch((const char *)e->mask + place + i, 0, 2);
         }
     }
 }

@@ -13,7 +13,7 @@
 #define MIRT__STREAM (2 << 20) /* floats of an output that goes past the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
 #define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
-#define MIRT__GRAD_CHANNELS 512 /* of x or dy in a block of a weight gradient, about */
+#define MIRT__GRAD_CHANNELS 640 /* of x or dy in a block of a weight gradient, about */
 #define MIRT__GRAD_PIXELS 147   /* in such a block, at least */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
