@@ -24854,6 +24854,8 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
 /* The model whose weight block holds this model's weights; *first: where its variables begin there. */
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
+/* The policy of a root: warns where bfloat16 is emulated or not there. */
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
@@ -27085,11 +27087,15 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     }
     model = mirt__root(model, NULL);
     if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
+    mirt__set_half(model, half);
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half) {
     const mirt__kernels *k = model->strategy->kernels;
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
     else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
-    return MIRT_OK;
 }
 
 /* >>reading and setting */
@@ -28231,7 +28237,7 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     const mirt__json *policy = mirt__json_member(architecture, "dtype_policy");
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
-    model->half = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0;
+    mirt__set_half(model, policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0);
     if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }

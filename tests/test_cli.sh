@@ -112,9 +112,12 @@ gives "and the ceilings" 0 "ceilings of cpu:0"
 is "predicting needs no optimizer" "$(grep -c adam out)" 0
 export MIRT_CPU=plain
 run bench --dtype bf16 --batch 4 --steps 5
-unset MIRT_CPU
 gives "bench with kernels by name" 0 "dtype=bf16"
 is "bfloat16 is said to be emulated" "$(grep -c 'products of bfloat16 are emulated' err)" 1
+run fit --data good --dtype bf16 --epochs 1 --max-steps 1 --batch 8 --save half.safetensors
+run evaluate --load half.safetensors --data good
+is "of a loaded model too" "$(grep -c 'products of bfloat16 are emulated' err)" 1
+unset MIRT_CPU
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --no-top --pooling none --forward
 gives "bench of features" 0 "mode=forward size=32"
 run bench --model mobilenet_v2 --alpha 0.35 --size 32 --classes 7 --batch 2 --steps 5

@@ -547,7 +547,7 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     const mirt__json *policy = mirt__json_member(architecture, "dtype_policy");
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
-    model->half = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0;
+    mirt__set_half(model, policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0);
     if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }

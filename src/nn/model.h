@@ -174,6 +174,8 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
 /* The model whose weight block holds this model's weights; *first: where its variables begin there. */
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
+/* The policy of a root: warns where bfloat16 is emulated or not there. */
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */

@@ -300,11 +300,15 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     }
     model = mirt__root(model, NULL);
     if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
+    mirt__set_half(model, half);
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half) {
     const mirt__kernels *k = model->strategy->kernels;
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
     else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
-    return MIRT_OK;
 }
 
 /* >>reading and setting */
