@@ -7674,8 +7674,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
-#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
+/* The machine does not read far enough ahead by itself. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -7683,13 +7683,13 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) MIRT__AHEAD_OF(x)
+            MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -7701,13 +7701,14 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
+            MIRT__AHEAD_OF(z)
+            MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -9886,8 +9887,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
-#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
+/* The machine does not read far enough ahead by itself. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -9895,13 +9896,13 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) MIRT__AHEAD_OF(x)
+            MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -9913,13 +9914,14 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
+            MIRT__AHEAD_OF(z)
+            MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -11441,8 +11443,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
-#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
+/* The machine does not read far enough ahead by itself. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -11450,13 +11452,13 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) MIRT__AHEAD_OF(x)
+            MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -11468,13 +11470,14 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
+            MIRT__AHEAD_OF(z)
+            MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
@@ -13006,8 +13009,8 @@ typedef struct MIRT__K(strip) {
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself where lines hold twice as many numbers. */
-#define MIRT__AHEAD_OF(p) __builtin_prefetch((const uint16_t *)p + at + j + 1024);
+/* The machine does not read far enough ahead by itself. */
+#define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
 /* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
@@ -13015,13 +13018,13 @@ MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset;
     const void *x = from->from.data;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) MIRT__AHEAD_OF(x)
+            MIRT__AHEAD_OF(x)
             const MIRT__VEC u = MIRT__K(normed)(MIRT__K(load_as)(x, at + j, half, n, whole), &norm);
             MIRT__K(store_part)(to + j, MIRT__K(activate)(u, &bend, how), n, whole);
         }
@@ -13033,13 +13036,14 @@ MIRT__INLINE void MIRT__K(read_back)(const MIRT__K(strip) *s, const int64_t firs
     const float *mean = from->mean, *factor = from->factor, *offset = from->offset, *less = from->less, *part = from->part;
     const void *dy = from->from.data, *z = from->from.back->z;
     const bool half = from->from.dtype == MIRT__BFLOAT16;
-    const int64_t row = s->row, pixels = s->pixels, n = end - first;
+    const int64_t row = s->row, pixels = s->pixels, n = end - first, size = half ? 2 : 4;
     int64_t at = s->at;
     float *to = s->to;
     for (int64_t p = 0; p < pixels; p++, at += row, to += row) {
         for (int64_t j = first; j < end; j += MIRT__LANES) {
             const MIRT__K(norm) norm = MIRT__K(norm_of)(mean + j, factor + j, offset + j, n, whole);
-            if (half) { MIRT__AHEAD_OF(z) MIRT__AHEAD_OF(dy) }
+            MIRT__AHEAD_OF(z)
+            MIRT__AHEAD_OF(dy)
             const MIRT__VEC d = MIRT__K(sub)(MIRT__K(load_as)(z, at + j, half, n, whole), norm.mean);
             MIRT__VEC g = MIRT__K(load_as)(dy, at + j, half, n, whole);
             if (bend.kind != MIRT_LINEAR) g = MIRT__K(slope)(g, MIRT__K(add)(MIRT__K(mul)(d, norm.factor), norm.offset), &bend, how);
