@@ -17,6 +17,7 @@
 #
 # Every variable may be set on the command line: make CC=clang CFLAGS="-O2 -g".
 
+comma = ,
 CC = cc
 CFLAGS = -O2
 LDLIBS = -lm -lpthread
@@ -70,9 +71,36 @@ test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
 	@CC="$(CC)" tests/run -t 300 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh
 
-build/tests/%: tests/%.c $(TEST_HEADERS)
-	@mkdir -p build/tests
-	$(CC) -std=c11 $(CFLAGS) -g $(TEST_WARNINGS) $< -o $@ $(LDLIBS)
+
+# Tests that put their own functions in place of the system's, or other numbers in place of floats, or look into a file of src/,
+# are compiled with all of the header; the others with src/ compiled file by file, once.
+HOOKED = test_half test_models test_profile test_strips $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC)|MIRT__REAL_DOUBLE|pthread_)|failing_malloc.h' tests/*.c))
+SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
+PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
+
+build/parts.h: src/FILES
+	@mkdir -p build
+	@{ sed -n 's|^\([a-z].*\.h\)$$|#include "../src/\1"|p' src/FILES; echo '#define MIRRORTRAIN_IMPLEMENTED'; } >$@
+
+# NAME, COMPILER, FLAGS: the rules of build/NAME/TEST.
+define TEST_RULES
+build/$(1)/parts/%.o: src/%.c
+	@mkdir -p $$(@D)
+	$(2) $$(PARTS) $(3) $$(WARNINGS) -MMD -MP -c $$< -o $$@
+build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o)
+	@rm -f $$@
+	@ar rcs $$@ $$^
+$$(HOOKED:%=build/$(1)/%): build/$(1)/%: tests/%.c $$(TEST_HEADERS)
+	@mkdir -p $$(@D)
+	$(2) -std=c11 $(3) $$(TEST_WARNINGS) $$< -o $$@ $$(LDLIBS)
+build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
+	$(2) $$(PARTS) $(3) $$(TEST_WARNINGS) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
+-include $$(wildcard build/$(1)/parts/*/*.d)
+endef
+$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g))
+$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all))
+$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread))
+$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2))
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
@@ -84,13 +112,6 @@ sanitize:
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) $(TSAN_TESTS:%=build/tsan/%)
 
-build/asan/%: tests/%.c $(TEST_HEADERS)
-	@mkdir -p build/asan
-	$(SANITIZE_CC) -std=c11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all $< -o $@ $(LDLIBS)
-
-build/tsan/%: tests/%.c $(TEST_HEADERS)
-	@mkdir -p build/tsan
-	$(SANITIZE_CC) -std=c11 -O1 -g -fsanitize=thread $< -o $@ $(LDLIBS)
 
 # What no test reached is in build/coverage/*.txt.
 coverage: header
@@ -106,9 +127,6 @@ test-arm64:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ARM64_TESTS:%=build/arm64/%)
 	@MIRT_TEST_SMALL=1 tests/run -t 600 -r "$(ARM64_RUN)" $(ARM64_TESTS:%=build/arm64/%)
 
-build/arm64/%: tests/%.c $(TEST_HEADERS)
-	@mkdir -p build/arm64
-	$(ARM64_CC) -std=c11 -O2 $(TEST_WARNINGS) $< -o $@ $(LDLIBS)
 
 fuzz: build/fuzz_model build/tests/test_hostile build/asan/test_api_fuzz
 	@mkdir -p build/fuzz/seeds build/fuzz/found
