@@ -6,6 +6,7 @@
 enum { TEAMS = 3, GUARD = 64 };
 static mirt__team *teams[TEAMS]; /* of 1 (none at all), 2 and 3 threads */
 static bool winograd;            /* what calls ask for; weight gradients, where it has no part, are left out */
+static bool depthwise;           /* what all shapes are: both gradients are made in one pass, too; no gates, bytes, rounded products */
 
 static mirt__random numbers;
 static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
@@ -342,11 +343,12 @@ static void finish(const call *c, double *sum[2], double *sum_size[2]) {
     for (int64_t i = 0; !c->back && i < c->out.count; i++) sum[1][i % n] += (c->want[i] - sum[0][i % n]) * (c->want[i] - sum[0][i % n]) / rows;
 }
 
-/* Scratch of exactly the size that is asked for; what was left in it may not matter. `what` 0 makes all of backward, 1 and 2
-   one gradient each. */
+/* Scratch of exactly the size that is asked for; what was left in it may not matter. `what` 0 makes all of backward (of
+   depthwise ones in one pass), 1 and 2 one gradient each. */
 static void run(const call *c, const mirt__kernels *k, mirt__team *team, int what) {
     mirt__where where;
     const int size = mirt__team_size(team);
+    const bool one_pass = depthwise && what == 0;
     size_t scratch = mirt__conv_scratch(&c->s), shared = mirt__conv_shared(&c->s);
     if (winograd) mirt__winograd_room(&c->s, &scratch, &shared);
     where.team = team;
@@ -379,9 +381,14 @@ static void run(const call *c, const mirt__kernels *k, mirt__team *team, int wha
         g.half = c->how->products;
         g.winograd = winograd;
         g.epilogue = c->epilogue;
+        if (one_pass) {
+            g.x = &c->x_reader;
+            g.dkernel = (float *)c->dkernel.data;
+            g.db = (float *)c->db.data;
+        }
         k->conv_input_grad(&g, &where);
     }
-    if (c->back && what != 1 && !winograd) {
+    if (c->back && what != 1 && !winograd && !one_pass) {
         mirt__conv_weight_grad g;
         memset(&g, 0, sizeof g);
         g.s = c->s;
@@ -437,14 +444,17 @@ static bool all_same(call *c, const mirt__kernels *const *tables, int count, boo
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
         for (int team = 0; team < TEAMS && comparable; team++) {
-            for (int i = 0; i < WRITTEN; i++) {
-                if (out[i]) memset(out[i]->data, 0xFF, (size_t)out[i]->count * size_of(out[i]->dtype));
-            }
-            run(c, tables[t], teams[team], 0);
-            for (int i = 0; i < WRITTEN; i++) {
-                if (!out[i]) continue;
-                good = good && same(out[i], &first[i]);
-                *guarded = *guarded && intact(out[i]);
+            for (int what = 0; what < (depthwise && c->back ? 3 : 1); what++) {
+                for (int i = 0; i < WRITTEN; i++) {
+                    if (out[i]) memset(out[i]->data, 0xFF, (size_t)out[i]->count * size_of(out[i]->dtype));
+                }
+                run(c, tables[t], teams[team], what);
+                for (int i = 0; i < WRITTEN; i++) {
+                    const bool made = what == 0 || (what == 1) == (i < 3);
+                    if (!out[i] || !made) continue;
+                    good = good && same(out[i], &first[i]);
+                    *guarded = *guarded && intact(out[i]);
+                }
             }
         }
     }
@@ -517,6 +527,7 @@ static void check_all(const shape *shapes, int shape_count, const shape *placed)
     for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
     for (int i = 0; i < shape_count; i++) {
         for (int j = 0; j < (int)(sizeof setups / sizeof *setups); j++) {
+            if (depthwise && (setups[j].gate || setups[j].bytes || setups[j].products)) continue;
             for (int back = 0; back < 2; back++) {
                 const mirt__random same = numbers;
                 check(&shapes[i], &setups[j], back != 0, tables, count);
