@@ -15067,6 +15067,19 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
+#define MIRT__LINE 64 /* bytes */
+#define MIRT__SOON 4  /* pixels */
+/* The machine does not foresee where parts of pixels lie. */
+static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count) {
+    const mirt__reader *x = &s->source->from;
+    const int64_t size = (int64_t)mirt__dtype_size(x->dtype), end = (first + count) * size;
+    if (count * size < 4 * MIRT__LINE) return;
+    for (int64_t i = first * size; i < end; i += MIRT__LINE) {
+        __builtin_prefetch((const char *)x->data + i, 0, 2);
+        if (x->back) __builtin_prefetch((const char *)x->back->z + i, 0, 2);
+    }
+}
+
 /* Pixels that follow each other, from number `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
@@ -15081,6 +15094,7 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
     }
     if (s->channels == s->c) s->simd->read(to, s->source, at * s->c, pixels * s->c);
     for (int64_t i = 0; s->channels < s->c && i < pixels; i++) {
+        mirt__strip_soon(s, (at + i + MIRT__SOON) * s->c + s->first, s->channels);
         s->simd->read(to + i * s->pixel, s->source, (at + i) * s->c + s->first, s->channels);
     }
     if (s->round) s->simd->round(to, pixels * s->channels);
@@ -15157,7 +15171,6 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
     }
 }
 
-#define MIRT__LINE 64 /* bytes */
 /* What the finishing of these rows will need. */
 static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
@@ -15905,6 +15918,7 @@ typedef struct mirt__grad_job {
     mirt__conv_grad_view g;
     mirt__source x, dy;
     mirt__strip x_strip, dy_strip;
+    bool dy_direct;                 /* it is read where it lies */
     float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
@@ -15913,7 +15927,8 @@ typedef struct mirt__grad_job {
 /* One block's strips, and where a task is in its chunk. */
 typedef struct mirt__grad_block {
     mirt__strip x_strip, dy_strip;
-    float *x, *dy;
+    float *x, *room;
+    const float *dy; /* in `room`, or where it lies in memory */
     mirt__run *runs;
     int64_t run_count, pixels;
 } mirt__grad_block;
@@ -15929,6 +15944,7 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     int64_t x_used = 0, k = 0;
     mirt__run all = {0, 0, 0};
     b->run_count = b->pixels = 0;
+    b->dy = job->dy_direct && dy->channels == s->co ? (const float *)job->dy.from.data + *row * s->ow * s->co : b->room;
     do {
         const int64_t image = *row / s->oh, y = *row % s->oh;
         int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
@@ -15942,7 +15958,7 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
         if (rows > fit) rows = fit;
         const int64_t x_rows = (rows - 1) * step + reach + 1;
         mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
-        mirt__strip_rows(dy, image, y, rows, b->dy + b->pixels * dy->pixel);
+        if (b->dy == b->room) mirt__strip_rows(dy, image, y, rows, b->room + b->pixels * dy->pixel);
         for (int64_t r = 0; r < rows; r++) {
             const int64_t at = x_used + r * step * pitch;
             if (all.length > 0 && all.a + all.length * a_step == at) {
@@ -15994,7 +16010,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     b.dy_strip.channels = b.dy_strip.pixel = co - j < job->columns ? co - j : job->columns;
     b.runs = (mirt__run *)(void *)scratch;
     b.x = (float *)(void *)(scratch + (size_t)g->runs * sizeof(mirt__run));
-    b.dy = b.x + g->x_floats;
+    b.room = b.x + g->x_floats;
     mirt__sweep sweep;
     memset(&sweep, 0, sizeof sweep);
     sweep.simd = job->simd;
@@ -16008,7 +16024,6 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
     sweep.a_z = s->dilation_h * b.x_strip.columns * b.x_strip.pixel;
     sweep.a_step = (b.x_strip.column_step > 1 ? 1 : s->stride_w) * b.x_strip.pixel;
     sweep.runs = b.runs;
-    sweep.b = b.dy;
     sweep.b_row = b.dy_strip.pixel;
     sweep.b_panel = MIRT__PANEL;
     sweep.n = b.dy_strip.channels;
@@ -16026,6 +16041,7 @@ static void mirt__grad_task(void *arg, int64_t task, int member) {
         mirt__grad_read(job, &b, &row, end);
         mirt__grad_ahead(job, &b, row, end - row < row - first ? end - row : row - first, &ahead);
         sweep.run_count = b.run_count;
+        sweep.b = b.dy;
         mirt__sweep_run(&sweep);
         if (job->db_sums && c == 0) {
             float *db = job->db_sums + chunk * g->sum + group * padded + j;
@@ -16123,6 +16139,8 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.x_strip.row_step = v->row_step;
     job.x_strip.column_step = v->column_step;
     job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
+    const mirt__reader *dy = &args->dy;
+    job.dy_direct = dy->dtype == MIRT_FLOAT32 && !dy->affine && !dy->norm && !dy->gate && !dy->back && !args->half && s->co % MIRT__PANEL_LINE == 0;
     /* A single chunk may be added up where it belongs. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);

@@ -9,6 +9,19 @@
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
+#define MIRT__LINE 64 /* bytes */
+#define MIRT__SOON 4  /* pixels */
+/* The machine does not foresee where parts of pixels lie. */
+static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count) {
+    const mirt__reader *x = &s->source->from;
+    const int64_t size = (int64_t)mirt__dtype_size(x->dtype), end = (first + count) * size;
+    if (count * size < 4 * MIRT__LINE) return;
+    for (int64_t i = first * size; i < end; i += MIRT__LINE) {
+        __builtin_prefetch((const char *)x->data + i, 0, 2);
+        if (x->back) __builtin_prefetch((const char *)x->back->z + i, 0, 2);
+    }
+}
+
 /* Pixels that follow each other, from number `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
@@ -23,6 +36,7 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
     }
     if (s->channels == s->c) s->simd->read(to, s->source, at * s->c, pixels * s->c);
     for (int64_t i = 0; s->channels < s->c && i < pixels; i++) {
+        mirt__strip_soon(s, (at + i + MIRT__SOON) * s->c + s->first, s->channels);
         s->simd->read(to + i * s->pixel, s->source, (at + i) * s->c + s->first, s->channels);
     }
     if (s->round) s->simd->round(to, pixels * s->channels);
@@ -99,7 +113,6 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
     }
 }
 
-#define MIRT__LINE 64 /* bytes */
 /* What the finishing of these rows will need. */
 static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
