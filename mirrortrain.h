@@ -3563,6 +3563,9 @@ typedef struct mirt__chunk_sums {
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
 /* All columns, by the team. */
 MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
+/* All columns of chunks of counts[i] rows each. */
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
+                                      int64_t columns);
 
 /* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
    multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
@@ -7013,6 +7016,18 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
     job.sums = sums;
     job.columns = columns;
     mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
+}
+
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
+                                      int64_t columns) {
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = part;
+    sums.counts = counts;
+    sums.chunks = chunks;
+    sums.chunk_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * columns;
+    sums.sum_row = columns;
+    mirt__column_sums_run(team, epilogue, &sums, columns);
 }
 #undef MIRT__SOURCE_COLUMNS
 
@@ -15495,15 +15510,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
         mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
-    if (!job.sums) return;
-    mirt__chunk_sums sums;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job.sums;
-    sums.counts = job.counts;
-    sums.chunks = v->blocks * v->chunks;
-    sums.chunk_floats = job.sum_floats;
-    sums.sum_row = v->target_c;
-    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
+    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 #undef MIRT__FINISHED_TILES
 
@@ -15847,15 +15854,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
     }
-    if (!job.sums) return;
-    mirt__chunk_sums sums;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job.sums;
-    sums.counts = job.counts;
-    sums.chunks = v->blocks * v->chunks;
-    sums.chunk_floats = job.sum_floats;
-    sums.sum_row = v->target_c;
-    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
+    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {

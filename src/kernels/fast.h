@@ -109,6 +109,9 @@ typedef struct mirt__chunk_sums {
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
 /* All columns, by the team. */
 MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
+/* All columns of chunks of counts[i] rows each. */
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
+                                      int64_t columns);
 
 /* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
    multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of

@@ -319,15 +319,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
     }
-    if (!job.sums) return;
-    mirt__chunk_sums sums;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job.sums;
-    sums.counts = job.counts;
-    sums.chunks = v->blocks * v->chunks;
-    sums.chunk_floats = job.sum_floats;
-    sums.sum_row = v->target_c;
-    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
+    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where) {

@@ -191,15 +191,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
         mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
-    if (!job.sums) return;
-    mirt__chunk_sums sums;
-    memset(&sums, 0, sizeof sums);
-    sums.part = job.sums;
-    sums.counts = job.counts;
-    sums.chunks = v->blocks * v->chunks;
-    sums.chunk_floats = job.sum_floats;
-    sums.sum_row = v->target_c;
-    mirt__column_sums_run(where->team, epilogue, &sums, v->target_c);
+    if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
 #undef MIRT__FINISHED_TILES
 

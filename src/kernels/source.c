@@ -156,6 +156,18 @@ MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epi
     job.columns = columns;
     mirt__team_for(team, (columns + MIRT__SOURCE_COLUMNS - 1) / MIRT__SOURCE_COLUMNS, mirt__source_sums_task, &job);
 }
+
+MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
+                                      int64_t columns) {
+    mirt__chunk_sums sums;
+    memset(&sums, 0, sizeof sums);
+    sums.part = part;
+    sums.counts = counts;
+    sums.chunks = chunks;
+    sums.chunk_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * columns;
+    sums.sum_row = columns;
+    mirt__column_sums_run(team, epilogue, &sums, columns);
+}
 #undef MIRT__SOURCE_COLUMNS
 
 #include "optimize_end.inc"
