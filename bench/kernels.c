@@ -1,4 +1,5 @@
-/* Times the hot CPU kernels, one thread, at the shapes of the MNIST convnet and some larger ones:
+/* Times the hot CPU kernels, one thread, at the shapes of the MNIST convnet and, with `all`, some larger ones, or of the
+   convolutions of a network as training runs them: mobilenet_v2 or resnet50 [bf16]:
    cc -O2 bench/kernels.c -o build/bench_kernels -lm -lpthread
    MIRT_CPU=avx512|avx2|neon|plain|reference chooses the kernels. Best of several runs. */
 
@@ -193,9 +194,103 @@ static void bench_update(int64_t count, int parts, int copies) {
     for (int i = 0; i < 2; i++) mirt__aligned_free(args.slot[i]);
 }
 
+/* A convolution of a network: its kernel, channels, sizes of its images before and after, how often it occurs. */
+typedef struct layer {
+    int kernel, ci, co, in, out, times;
+} layer;
+static const layer mobilenet_v2[] = {
+    {3, 3, 32, 224, 112, 1}, {1, 32, 16, 112, 112, 1}, {1, 16, 96, 112, 112, 1}, {1, 96, 24, 56, 56, 1}, {1, 24, 144, 56, 56, 2},
+    {1, 144, 24, 56, 56, 1}, {1, 144, 32, 28, 28, 1}, {1, 32, 192, 28, 28, 3}, {1, 192, 32, 28, 28, 2}, {1, 192, 64, 14, 14, 1},
+    {1, 64, 384, 14, 14, 4}, {1, 384, 64, 14, 14, 3}, {1, 384, 96, 14, 14, 1}, {1, 96, 576, 14, 14, 3}, {1, 576, 96, 14, 14, 2},
+    {1, 576, 160, 7, 7, 1}, {1, 160, 960, 7, 7, 3}, {1, 960, 160, 7, 7, 2}, {1, 960, 320, 7, 7, 1}, {1, 320, 1280, 7, 7, 1}, {0, 0, 0, 0, 0, 0}};
+static const layer resnet50[] = {
+    {7, 3, 64, 224, 112, 1}, {1, 64, 64, 56, 56, 1}, {3, 64, 64, 56, 56, 3}, {1, 64, 256, 56, 56, 4}, {1, 256, 64, 56, 56, 2},
+    {1, 256, 128, 56, 56, 1}, {3, 128, 128, 56, 28, 1}, {1, 256, 512, 56, 28, 1}, {1, 128, 512, 28, 28, 4}, {1, 512, 128, 28, 28, 3},
+    {3, 128, 128, 28, 28, 3}, {1, 512, 256, 28, 28, 1}, {3, 256, 256, 28, 14, 1}, {1, 512, 1024, 28, 14, 1}, {1, 256, 1024, 14, 14, 6},
+    {1, 1024, 256, 14, 14, 5}, {3, 256, 256, 14, 14, 5}, {1, 1024, 512, 14, 14, 1}, {3, 512, 512, 14, 7, 1}, {1, 1024, 2048, 14, 7, 1},
+    {1, 512, 2048, 7, 7, 3}, {1, 2048, 512, 7, 7, 2}, {3, 512, 512, 7, 7, 2}, {0, 0, 0, 0, 0, 0}};
+
+/* Forward reads the layer below normalized and rectified, and leaves moments; the gradients read that of the
+   normalization above, and the input's leaves its sums. Returns the milliseconds an image's takes of a network. */
+static double bench_layer(const layer *l, int64_t rows, bool half) {
+    const mirt__conv s = conv_shape(rows, l->in, l->ci, l->co, l->kernel, l->in / l->out, true);
+    const mirt_dtype dtype = half ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+    const int64_t xs = rows * l->in * l->in * l->ci, ys = rows * l->out * l->out * l->co, ks = (int64_t)l->kernel * l->kernel * l->ci * l->co;
+    const int64_t most = l->ci > l->co ? l->ci : l->co;
+    float *x = numbers(xs), *dx = numbers(xs), *y = numbers(ys), *z = numbers(ys), *k = numbers(ks), *dk = numbers(ks), *column = numbers(most * 2);
+    const double flops = 2.0 * (double)ys * (double)(l->kernel * l->kernel * l->ci);
+    mirt__scaling below, above;
+    mirt__norm_back back;
+    mirt__conv_forward forward;
+    mirt__conv_input_grad input;
+    mirt__conv_weight_grad weight;
+    memset(&below, 0, sizeof below);
+    memset(&back, 0, sizeof back);
+    memset(&forward, 0, sizeof forward);
+    memset(&input, 0, sizeof input);
+    memset(&weight, 0, sizeof weight);
+    for (int64_t i = 0; i < most; i++) column[i] = 0.5f;
+    below.mean = below.variance = column;
+    below.epsilon = 1e-3f;
+    above = below;
+    below.activation = MIRT_RELU6;
+    back.norm = above;
+    back.z = z;
+    back.sum[0] = back.sum[1] = column;
+    back.count = (double)(ys / l->co);
+    forward.s = input.s = weight.s = s;
+    forward.half = input.half = weight.half = half;
+    forward.x.data = x;
+    forward.x.dtype = input.dy.dtype = dtype;
+    forward.x.channels = l->ci;
+    forward.x.norm = &below;
+    forward.kernel = input.kernel = k;
+    forward.y = y;
+    forward.y_dtype = input.dx_dtype = dtype;
+    forward.epilogue.sums = MIRT__SUMS_MOMENTS;
+    forward.epilogue.sum[0] = input.epilogue.sum[0] = column + most;
+    forward.epilogue.sum[1] = input.epilogue.sum[1] = column + most;
+    input.dy.data = y;
+    input.dy.channels = l->co;
+    input.dy.back = &back;
+    input.dx = dx;
+    input.epilogue.slope = &below;
+    input.epilogue.slope_x = x;
+    input.epilogue.sums = MIRT__SUMS_GRADIENT;
+    weight.x = forward.x;
+    weight.dy = input.dy;
+    weight.dkernel = dk;
+    scratch(mirt__conv_scratch(&s), mirt__conv_shared(&s));
+    const double time[3] = {best(call_forward, &forward), l->ci > 3 ? best(call_input_grad, &input) : 0, best(call_weight_grad, &weight)};
+    printf("%dx%d/%d %4d to %4d, %3d x %d:", l->kernel, l->kernel, l->in / l->out, l->ci, l->co, l->out, l->times);
+    for (int i = 0; i < 3; i++) printf(" %8.4f ms %6.1f", time[i] / (double)rows * 1e3, time[i] > 0 ? flops / time[i] * 1e-9 : 0);
+    printf("\n");
+    mirt__aligned_free(x);
+    mirt__aligned_free(dx);
+    mirt__aligned_free(y);
+    mirt__aligned_free(z);
+    mirt__aligned_free(k);
+    mirt__aligned_free(dk);
+    mirt__aligned_free(column);
+    return l->times * (time[0] + time[1] + time[2]) / (double)rows * 1e3;
+}
+
+static void bench_network(const layer *layers, bool half) {
+    double all = 0;
+    printf("forward, input gradient, weight gradient: ms an image and GFLOP/s\n");
+    for (const layer *l = layers; l->kernel > 0; l++) all += bench_layer(l, 8, half);
+    printf("all convolutions of an image: %.2f ms\n", all);
+}
+
 int main(int argc, char **argv) {
     kernels = mirt__kernels_best();
     printf("%s kernels, one thread\n", kernels->name);
+    if (argc > 1 && strcmp(argv[1], "all") != 0) {
+        bench_network(strcmp(argv[1], "resnet50") == 0 ? resnet50 : mobilenet_v2, argc > 2 && strcmp(argv[2], "bf16") == 0);
+        mirt__aligned_free(where.scratch);
+        mirt__aligned_free(where.shared);
+        return 0;
+    }
     for (int64_t rows = 64; rows >= 16; rows /= 2) {
         bench_gemm("dense forward", FORWARD, rows, 64, 5408);
         bench_gemm("dense input gradient", INPUT_GRAD, rows, 5408, 64);
