@@ -3283,6 +3283,7 @@ typedef struct mirt__conv_view {
     int64_t strip_rows, strip_columns, strip_left; /* of an image in a strip: at most; columns; its first column */
     int64_t strip;                  /* floats */
     int64_t sets;                   /* of taps that reach the same pixels of the target: one, or one for each phase of the strides */
+    int64_t sets_across, phase_y, phase_x; /* of them in a row; the first one's phase: other than 0 where strides are longer than the image */
     int64_t runs;                   /* of k in all sets, at most */
 } mirt__conv_view;
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
@@ -3928,7 +3929,13 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.target_c = back ? s->ci : s->co;
     v.k = v.c / g;
     v.n = v.target_c / g;
-    v.sets = back ? (int64_t)s->stride_h * s->stride_w : 1;
+    v.sets = v.sets_across = 1;
+    if (back) { /* what no pixel has is left out */
+        v.sets_across = mirt__shapes_max(mirt__shapes_min(s->stride_w, s->w), 1);
+        v.sets = v.sets_across * mirt__shapes_max(mirt__shapes_min(s->stride_h, s->h), 1);
+        if (s->h < s->stride_h) v.phase_y = s->pad_top;
+        if (s->w < s->stride_w) v.phase_x = s->pad_left;
+    }
     v.runs = taps + taps * v.k / MIRT__BLOCK_K + v.sets;
     v.row_step = v.column_step = 1;
     if (back) {
@@ -15564,6 +15571,7 @@ typedef struct mirt__conv_job {
     mirt__run *runs;
     mirt__conv_set *sets;
     mirt__conv_tap *taps;
+    int64_t tap_count; /* that reach the target */
     int64_t panels, splits, sum_floats;
 } mirt__conv_job;
 
@@ -15615,13 +15623,13 @@ static void mirt__conv_set_taps(mirt__conv_job *job, mirt__conv_set *set, int64_
 }
 
 static void mirt__conv_sets(mirt__conv_job *job) {
-    int64_t taps = 0, runs = 0, packed = 0;
+    int64_t runs = 0, packed = 0;
     for (int64_t i = 0; i < job->v.sets; i++) {
         mirt__conv_set *set = &job->sets[i];
-        set->phase_y = i / job->v.s.stride_w;
-        set->phase_x = i % job->v.s.stride_w;
+        set->phase_y = (job->v.phase_y + i / job->v.sets_across) % job->v.s.stride_h;
+        set->phase_x = (job->v.phase_x + i % job->v.sets_across) % job->v.s.stride_w;
         set->packed = packed;
-        mirt__conv_set_taps(job, set, &taps, &runs);
+        mirt__conv_set_taps(job, set, &job->tap_count, &runs);
         packed += set->k * job->panels * MIRT__PANEL;
     }
 }
@@ -15851,7 +15859,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
         job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
         if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
-        mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
+        mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
     }
     if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);

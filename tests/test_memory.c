@@ -214,6 +214,35 @@ static void check_plan_knows_the_data(void) {
     mirt_strategy_destroy(s);
 }
 
+/* What lies between the pixels that a stride far above the image leaves needs no memory. */
+static void check_long_strides(void) {
+    for (int depthwise = 0; depthwise < 2; depthwise++) {
+        mirt_memory plan;
+        mirt_conv2d_desc c;
+        mirt_depthwise_conv2d_desc w;
+        mirt_dense_desc d;
+        memset(&plan, 0, sizeof plan);
+        memset(&c, 0, sizeof c);
+        memset(&w, 0, sizeof w);
+        memset(&d, 0, sizeof d);
+        d.units = IMAGE_CLASSES;
+        c.filters = 8;
+        c.kernel[0] = w.kernel[0] = 3;
+        c.padding = w.padding = MIRT_SAME;
+        mirt_strategy *s = strategy_of(1, 1, 2);
+        mirt_model *m = mirt_model_create(s, "strides");
+        mirt_tensor *x = mirt_batch_norm(mirt_conv2d(mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0), &c), NULL);
+        c.strides[0] = w.strides[0] = 30000;
+        x = mirt_batch_norm(depthwise ? mirt_depthwise_conv2d(x, &w) : mirt_conv2d(x, &c), NULL);
+        mirt_model_output(m, mirt_dense(mirt_flatten(x), &d));
+        mirt_compile_desc compile = image_compile(mirt_adam(1e-3f));
+        bool good = mirt_compile(m, &compile) == MIRT_OK && mirt_plan_memory(m, 16, &plan) == MIRT_OK && plan.total < 8u << 20;
+        for (int i = 0; good && i < 2; i++) good = mirt_train_step(m, images_x(0, 16), images_y(0, 16), NULL) == MIRT_OK;
+        ok(good, "%s with strides of 30000 trains: %zu bytes are planned", depthwise ? "a depthwise convolution" : "a convolution", plan.total);
+        mirt_strategy_destroy(s);
+    }
+}
+
 /* >>what the system gives */
 
 enum { SIDE = 64, MOST_ROWS = 96 };
@@ -349,6 +378,7 @@ int main(void) {
         check_plan(3, 8, mirt_sgd(0.1f, 0.9f, false), floats != 0);
     }
     check_plan_knows_the_data();
+    check_long_strides();
     ok(live == 0 && strangers == 0, "%ld blocks are left at the end", live);
     return done_testing();
 }

@@ -29,6 +29,7 @@ typedef struct mirt__conv_job {
     mirt__run *runs;
     mirt__conv_set *sets;
     mirt__conv_tap *taps;
+    int64_t tap_count; /* that reach the target */
     int64_t panels, splits, sum_floats;
 } mirt__conv_job;
 
@@ -80,13 +81,13 @@ static void mirt__conv_set_taps(mirt__conv_job *job, mirt__conv_set *set, int64_
 }
 
 static void mirt__conv_sets(mirt__conv_job *job) {
-    int64_t taps = 0, runs = 0, packed = 0;
+    int64_t runs = 0, packed = 0;
     for (int64_t i = 0; i < job->v.sets; i++) {
         mirt__conv_set *set = &job->sets[i];
-        set->phase_y = i / job->v.s.stride_w;
-        set->phase_x = i % job->v.s.stride_w;
+        set->phase_y = (job->v.phase_y + i / job->v.sets_across) % job->v.s.stride_h;
+        set->phase_x = (job->v.phase_x + i % job->v.sets_across) % job->v.s.stride_w;
         set->packed = packed;
-        mirt__conv_set_taps(job, set, &taps, &runs);
+        mirt__conv_set_taps(job, set, &job->tap_count, &runs);
         packed += set->k * job->panels * MIRT__PANEL;
     }
 }
@@ -316,7 +317,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
         job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
         if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
-        mirt__team_for(where->team, (int64_t)s->kh * s->kw * job.panels, mirt__conv_pack_task, &job);
+        mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
     }
     if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);

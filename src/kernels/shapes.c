@@ -105,7 +105,13 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.target_c = back ? s->ci : s->co;
     v.k = v.c / g;
     v.n = v.target_c / g;
-    v.sets = back ? (int64_t)s->stride_h * s->stride_w : 1;
+    v.sets = v.sets_across = 1;
+    if (back) { /* what no pixel has is left out */
+        v.sets_across = mirt__shapes_max(mirt__shapes_min(s->stride_w, s->w), 1);
+        v.sets = v.sets_across * mirt__shapes_max(mirt__shapes_min(s->stride_h, s->h), 1);
+        if (s->h < s->stride_h) v.phase_y = s->pad_top;
+        if (s->w < s->stride_w) v.phase_x = s->pad_left;
+    }
     v.runs = taps + taps * v.k / MIRT__BLOCK_K + v.sets;
     v.row_step = v.column_step = 1;
     if (back) {

@@ -57,6 +57,7 @@ typedef struct mirt__conv_view {
     int64_t strip_rows, strip_columns, strip_left; /* of an image in a strip: at most; columns; its first column */
     int64_t strip;                  /* floats */
     int64_t sets;                   /* of taps that reach the same pixels of the target: one, or one for each phase of the strides */
+    int64_t sets_across, phase_y, phase_x; /* of them in a row; the first one's phase: other than 0 where strides are longer than the image */
     int64_t runs;                   /* of k in all sets, at most */
 } mirt__conv_view;
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
