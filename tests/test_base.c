@@ -219,7 +219,9 @@ static void test_shapes(void) {
     ok(mirt__shape_equal(&a, &a) && !mirt__shape_equal(&a, &b) && !mirt__shape_equal(&a, &c), "equal or not");
     int sizes = 0;
     for (int d = 0; d < MIRT__DTYPE_COUNT; d++) sizes += mirt__dtype_size((mirt_dtype)d) > 0 && !strstr(mirt__dtype_name((mirt_dtype)d), "unknown");
-    ok(sizes == MIRT__DTYPE_COUNT && mirt__dtype_size(MIRT__DTYPE_COUNT) == 0 && strstr(mirt__dtype_name(MIRT__DTYPE_COUNT), "unknown"),
+    const mirt_dtype half = (mirt_dtype)MIRT__BFLOAT16, none = (mirt_dtype)(MIRT__BFLOAT16 + 1);
+    ok(mirt__dtype_size(half) == 2 && strcmp(mirt__dtype_name(half), "bfloat16") == 0 && !mirt__dtype_known(half) && mirt__dtype_known(MIRT_BOOL), "bfloat16 is no type of users");
+    ok(sizes == MIRT__DTYPE_COUNT && mirt__dtype_size(none) == 0 && strstr(mirt__dtype_name(none), "unknown"),
        "each element type has a name and a size, and no other");
 }
 

@@ -482,6 +482,7 @@ static void test_arrays(void) {
     refused(mirt_arrays(none, ys), MIRT_E_INVALID, "x has no data");
     refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, -2)), ys), MIRT_E_SHAPE, "x has shape (250, -2): every dimension must be positive");
     refused(mirt_arrays(mirt_make_array(x, (mirt_dtype)9, MIRT_SHAPE(N, 6)), ys), MIRT_E_INVALID, "x has the unknown dtype 9");
+    refused(mirt_arrays(mirt_make_array(x, MIRT__DTYPE_COUNT, MIRT_SHAPE(N, 6)), ys), MIRT_E_INVALID, "x has the unknown dtype 4");
     refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, INT64_MAX / 2, 4)), ys), MIRT_E_SHAPE, "too large for this machine");
     refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(INT64_MAX / 2, 6)), none), MIRT_E_SHAPE, "too many for this machine");
     refused(mirt_batch(mirt_arrays(xs, ys), 0), MIRT_E_INVALID, "a batch of 0 samples");

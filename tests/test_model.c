@@ -342,7 +342,7 @@ static void check_summary(void) {
         bool good = numbers && sscanf(numbers + 1, "%lld %lf", &parameters, &macs) == 2 && parameters == want[i].parameters && macs == (double)want[i].macs;
         ok(good, "%s: %lld parameters, %g multiply-accumulates", want[i].layer, parameters, macs);
     }
-    ok(strstr(text, "Total parameters: 239 (956 bytes), 0.001008 million") && strstr(text, "Trainable: 231, not trainable: 8\n"), "and in all");
+    ok(strstr(text, "Total parameters: 239 (956 bytes), 0.001 million") && strstr(text, "Trainable: 231, not trainable: 8\n"), "and in all");
     mirt_model_destroy(m);
 }
 

@@ -264,7 +264,7 @@ static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
     const mirt_shape *shape = &array->shape;
-    if (mirt__dtype_size(array->dtype) == 0) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
+    if (!mirt__dtype_known(array->dtype)) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
     /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
