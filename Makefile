@@ -41,7 +41,7 @@ ARM64_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
 TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 # What runs on several threads; the others would only take longer.
-TSAN_TESTS = $(filter-out test_base test_half test_strips test_custom test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
+TSAN_TESTS = $(filter-out test_base test_half test_strips test_models test_profile test_memory test_conv_strips test_depthwise test_winograd test_storage test_custom test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
 	test_graphs test_hooks test_hostile test_json test_layer_faults test_layers test_misuse test_models test_norm test_save test_tensors,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree,$(TESTS))
 TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
@@ -87,21 +87,21 @@ build/parts.h: src/FILES
 define TEST_RULES
 build/$(1)/parts/%.o: src/%.c
 	@mkdir -p $$(@D)
-	$(2) $$(PARTS) $(3) $$(WARNINGS) -MMD -MP -c $$< -o $$@
+	$(2) $$(PARTS) $(3) -MMD -MP -c $$< -o $$@
 build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o)
 	@rm -f $$@
 	@ar rcs $$@ $$^
 $$(HOOKED:%=build/$(1)/%): build/$(1)/%: tests/%.c $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(2) -std=c11 $(3) $$(if $$(filter test_half test_strips,$$*),,$(4)) $$(TEST_WARNINGS) $$< -o $$@ $$(LDLIBS)
+	$(2) -std=c11 $(3) $$(if $$(filter test_half test_strips,$$*),,$(4)) $$< -o $$@ $$(LDLIBS)
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
-	$(2) $$(PARTS) $(3) $$(TEST_WARNINGS) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
+	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
-$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g))
+$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS)))
 $(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all,-DMIRRORTRAIN_NO_SIMD))
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,-DMIRRORTRAIN_NO_SIMD))
-$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2))
+$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS)))
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
