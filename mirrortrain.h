@@ -463,7 +463,7 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
-   access (arrays, cache, a part of these) it is a full permutation whatever `buffer`; otherwise a
+   access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 /* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
@@ -488,8 +488,8 @@ typedef struct mirt_map_desc {
     bool add_weights;  /* samples get a weight, 1 unless fn writes another */
     const char *name;  /* for errors; default "mirt_map" */
 } mirt_map_desc;
-/* Calls fn for every sample; comes before mirt_batch, and behind mirt_shuffle, since random access
-   ends with it. Copies desc. tf.data: map. */
+/* Calls fn for every sample; comes before mirt_batch. Random access stays, and where there is any the threads
+   of the batch or cache stage behind it make the samples. Copies desc. tf.data: map. */
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
@@ -16558,12 +16558,26 @@ typedef struct mirt__slot {
     int64_t rows; /* filled */
 } mirt__slot;
 
+/* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
+typedef struct mirt__work mirt__work;
+MIRT__LIB mirt__work *mirt__work_create(void);
+MIRT__LIB void mirt__work_destroy(mirt__work *work);
+/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
+   NULL with the error set. */
+MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
+
+/* Of `make`, and of `at` where the data set says that it skips: this sample is to be left out. No error is set. */
+#define MIRT__SKIPPED MIRT__STATUS_COUNT
+
 /* What a kind of stage does; NULL where it does nothing. */
 typedef struct mirt__stage {
     mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
     /* Sample i of this epoch's order, without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
+    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
+       reachable. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
+    mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
     /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
@@ -16581,12 +16595,14 @@ struct mirt_dataset {
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a fit is passing through it */
+    bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
     int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
     int64_t position; /* samples given in this epoch, in stages that count */
     int64_t current;  /* index of the sample last given, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
+    mirt__work *work; /* for samples made one by one */
     char **names;     /* of classes; NULL: those of the stage before */
     int num_names;
 };
@@ -16600,7 +16616,13 @@ MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
-/* `next` for stages that have `fill`, and `begin`, which makes the slot. */
+/* `fill` for stages that have `make`. */
+MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
+/* Whether samples can be reached at random. */
+MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
+/* Sample i of a reachable data set: where it lies, or made in the work's room. */
+MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
+/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
@@ -16657,6 +16679,52 @@ MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
 
 #endif
 
+/* >>section data/workers.c */
+
+/* Threads that make samples, and the memory of each. */
+
+/* >>the room of stages */
+
+typedef struct mirt__room {
+    const mirt_dataset *stage;
+    void *block;
+    size_t bytes;
+} mirt__room;
+
+struct mirt__work {
+    mirt__room *room;
+    int rooms;
+};
+
+MIRT__LIB mirt__work *mirt__work_create(void) {
+    return (mirt__work *)mirt__calloc(1, sizeof(mirt__work));
+}
+
+MIRT__LIB void mirt__work_destroy(mirt__work *work) {
+    for (int i = 0; work && i < work->rooms; i++) mirt__aligned_free(work->room[i].block);
+    if (work) mirt__free(work->room);
+    mirt__free(work);
+}
+
+MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes) {
+    int i = 0;
+    while (i < work->rooms && work->room[i].stage != stage) i++;
+    if (i == work->rooms) {
+        if (!mirt__grow((void **)&work->room, (size_t)i, (size_t)i + 1, sizeof(mirt__room))) return NULL;
+        memset(&work->room[i], 0, sizeof work->room[i]);
+        work->room[i].stage = stage;
+        work->rooms++;
+    }
+    mirt__room *room = &work->room[i];
+    if (room->block && room->bytes >= bytes) return room->block;
+    void *block = mirt__aligned_alloc(bytes ? bytes : 1);
+    if (!block) return NULL;
+    mirt__aligned_free(room->block);
+    room->block = block;
+    room->bytes = bytes;
+    return block;
+}
+
 /* >>section data/dataset.c */
 
 /* What all stages share, and the stages that hold their samples in memory. */
@@ -16691,6 +16759,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
+        mirt__work_destroy(dataset->work);
         mirt__free(dataset->names);
         mirt__free(dataset);
         dataset = before;
@@ -16712,6 +16781,7 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->spec = source->spec;
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
+        dataset->skips = source->skips;
     }
     return dataset;
 }
@@ -16884,11 +16954,41 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 }
 
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (!dataset->lent && !dataset->slot.block) {
+    if (dataset->stage->fill && !dataset->lent && !dataset->slot.block) {
         mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
         if (status != MIRT_OK) return status;
     }
-    return mirt__dataset_begin(dataset->source, seed, epoch);
+    return dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
+    mirt_status status = MIRT__SKIPPED;
+    out->rows = 0;
+    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
+        status = dataset->stage->make(dataset, dataset->position++, dataset->work, out->field, out->index);
+    out->rows = status == MIRT_OK;
+    return status == MIRT__SKIPPED ? MIRT_OK : status;
+}
+
+MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
+    return dataset->stage->at || dataset->stage->make;
+}
+
+MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
+    if (dataset->stage->at) return dataset->stage->at(dataset, i, out);
+    const mirt__data_spec *spec = &dataset->spec;
+    void *field[MIRT__MAX_FIELDS];
+    size_t bytes;
+    if (!mirt__slot_bytes(spec, 1, true, &bytes)) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+    /* The room is that of this stage's sample; what the stage itself asks for goes by the address of the stage. */
+    char *room = (char *)mirt__work_room(work, (const mirt_dataset *)(const void *)spec, bytes);
+    if (!room) return MIRT_E_NOMEM;
+    for (int f = 0; f < spec->num_fields; f++) {
+        out->field[f] = field[f] = room;
+        room += mirt__align_up(spec->field[f].bytes);
+    }
+    return dataset->stage->make(dataset, i, work, field, &out->index);
 }
 
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out) {
@@ -16918,7 +17018,7 @@ MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block) {
     for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 
-static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
@@ -17050,7 +17150,7 @@ static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     if (!dataset) return NULL;
@@ -17089,7 +17189,7 @@ static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, i
 /* Fisher-Yates. */
 static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
     if (status != MIRT_OK) return status;
     mirt__shuffle_start(shuffle, seed, epoch);
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
@@ -17105,13 +17205,20 @@ static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__samp
     return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
 }
 
+static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
+    return dataset->source->stage->make(dataset->source, shuffle->order[i], work, field, index);
+}
+
 static void mirt__shuffle_release(mirt_dataset *dataset) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     mirt__free(shuffle->order);
 }
 
-static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL,
+static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL,
                                                     mirt__shuffle_release, NULL};
+static const mirt__stage mirt__permutation_make_stage = {mirt__shuffle_permute, mirt__dataset_next_filled, NULL, mirt__shuffle_make,
+                                                         mirt__dataset_fill_made, mirt__shuffle_release, NULL};
 
 /* Pulls the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -17169,12 +17276,12 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL,
+static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL,
                                                        mirt__shuffle_release, NULL};
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
     if (!source) return NULL;
-    bool reachable = source->stage->at != NULL;
+    bool reachable = mirt__reachable(source);
     if (source->spec.batch) {
         mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
         return mirt__dataset_give_up(source, borrows);
@@ -17183,9 +17290,10 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
         mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
         return mirt__dataset_give_up(source, borrows);
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset),
-                                              reachable ? &mirt__permutation_stage : &mirt__shuffle_buffer_stage, source,
-                                              borrows);
+    const mirt__stage *stage = source->stage->at     ? &mirt__permutation_stage
+                               : source->stage->make ? &mirt__permutation_make_stage
+                                                     : &mirt__shuffle_buffer_stage;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset), stage, source, borrows);
     if (!dataset) return NULL;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     dataset->shuffles++;
@@ -17249,8 +17357,24 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     return MIRT_OK;
 }
 
+/* From a stage that makes its samples. */
+static mirt_status mirt__batch_make(mirt_dataset *dataset, mirt__slot *out) {
+    const mirt__data_spec *spec = &dataset->spec;
+    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    for (int64_t tried = 0; dataset->position < spec->samples && tried < spec->batch;) {
+        void *field[MIRT__MAX_FIELDS];
+        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)out->field[f] + (size_t)out->rows * spec->field[f].bytes;
+        mirt_status status = dataset->source->stage->make(dataset->source, dataset->position++, dataset->work, field, out->index + out->rows);
+        if (status == MIRT_OK) out->rows++;
+        else if (status != MIRT__SKIPPED) return status;
+        if (++tried == spec->batch && out->rows == 0) tried = 0; /* a batch that lost all its rows is passed over */
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     out->rows = 0;
+    if (dataset->source->stage->make) return mirt__batch_make(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
@@ -17280,7 +17404,7 @@ static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, mirt__batch_fill, NULL,
+static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
 
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows) {
@@ -17336,6 +17460,10 @@ static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sampl
     return dataset->source->stage->at(dataset->source, ((mirt__window_dataset *)dataset)->first + i, out);
 }
 
+static mirt_status mirt__window_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    return dataset->source->stage->make(dataset->source, ((mirt__window_dataset *)dataset)->first + i, work, field, index);
+}
+
 static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
     const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
     memset(out, 0, sizeof *out);
@@ -17354,8 +17482,10 @@ static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
     return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
 }
 
-static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, mirt__window_rows};
-static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL};
+static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__window_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make,
+                                                    mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
     if (!source) return NULL;
@@ -17367,7 +17497,9 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
         status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first, (long long)have,
                             source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
     if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
-    const mirt__stage *stage = source->stage->at ? &mirt__window_at_stage : &mirt__window_stage;
+    const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
+                               : source->stage->make ? &mirt__window_make_stage
+                                                     : &mirt__window_stage;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
     if (!dataset) return NULL;
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
@@ -17437,7 +17569,7 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
 }
 
-static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, mirt__repeat_rows};
+static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!dataset) return NULL;
@@ -17467,27 +17599,41 @@ typedef struct mirt__map_dataset {
     bool keeps_x; /* x[0] has the shape and type it had */
 } mirt__map_dataset;
 
+static mirt_status mirt__map_apply(const mirt__map_dataset *map, const void *const *in, int64_t index, void *const *out) {
+    const mirt__data_spec *from = &map->base.source->spec;
+    const float one = 1;
+    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
+    if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    int code = map->fn(in, out, index, map->user);
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
+    return MIRT_OK;
+}
+
 static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
-    const mirt__map_dataset *map = (const mirt__map_dataset *)dataset;
-    const mirt__data_spec *from = &dataset->source->spec;
     mirt__batch in;
     out->rows = 0;
     mirt_status status = mirt__dataset_next(dataset->source, &in);
     if (status != MIRT_OK || in.rows == 0) return status;
-    const float one = 1;
-    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out->field[f], in.field[f], from->field[f].bytes);
-    if (dataset->spec.num_fields > from->num_fields) memcpy(out->field[from->num_fields], &one, sizeof one);
     out->index[0] = in.index[0];
-    int code = map->fn(in.field, out->field, in.index[0], map->user);
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)in.index[0]);
-    out->rows = 1;
-    return MIRT_OK;
+    status = mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index[0], out->field);
+    if (status == MIRT_OK) out->rows = 1;
+    return status;
+}
+
+static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__sample in;
+    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
+    if (status != MIRT_OK) return status;
+    *index = in.index;
+    return mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index, field);
 }
 
 static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
 
-static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_fill,
+static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill,
                                             mirt__map_release, NULL};
+static const mirt__stage mirt__map_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
+                                                 mirt__dataset_fill_made, mirt__map_release, NULL};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
@@ -17517,7 +17663,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     else if (dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), &mirt__map_stage, dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), mirt__reachable(dataset) ? &mirt__map_make_stage : &mirt__map_stage, dataset, false);
     if (!stage) return NULL;
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
@@ -17549,7 +17695,7 @@ static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batche
     return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
 }
 
-static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__accumulate_fill,
+static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill,
                                                    NULL, mirt__accumulate_rows};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
@@ -17705,7 +17851,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
     mirt__free(prefetch->slot);
 }
 
-static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL,
+static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL,
                                                  mirt__prefetch_release, NULL};
 
 static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
@@ -17740,7 +17886,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (dataset->stage->at || dataset->pointing) return dataset; /* nothing to prepare */
+    if (mirt__reachable(dataset) || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
@@ -18397,7 +18543,7 @@ static void mirt__idx_release(mirt_dataset *dataset) {
     mirt__free(idx->x);
 }
 
-static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release, NULL};
+static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, NULL, mirt__idx_release, NULL};
 
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
     idx->images = mirt__idx_open(images_path, 3);
@@ -18671,7 +18817,7 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     if (split != MIRT_TRAIN && split != MIRT_TEST) {
@@ -31563,7 +31709,7 @@ static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed,
 
 static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
 
-static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
     if (!dataset) return NULL;

@@ -219,7 +219,7 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
-   access (arrays, cache, a part of these) it is a full permutation whatever `buffer`; otherwise a
+   access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer);
 /* The first `count` samples, or behind mirt_batch batches; all but those. Random access stays. Nothing
@@ -244,8 +244,8 @@ typedef struct mirt_map_desc {
     bool add_weights;  /* samples get a weight, 1 unless fn writes another */
     const char *name;  /* for errors; default "mirt_map" */
 } mirt_map_desc;
-/* Calls fn for every sample; comes before mirt_batch, and behind mirt_shuffle, since random access
-   ends with it. Copies desc. tf.data: map. */
+/* Calls fn for every sample; comes before mirt_batch. Random access stays, and where there is any the threads
+   of the batch or cache stage behind it make the samples. Copies desc. tf.data: map. */
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);

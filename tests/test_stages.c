@@ -192,7 +192,7 @@ static void roll(chain *c) {
         if (o->what == SHUFFLE) shuffles++;
         if (o->what == BATCH) batched = true;
         if (o->what == CACHE) at = true;
-        if (o->what == REPEAT || o->what == MAP || o->what == BATCH) at = false;
+        if (o->what == REPEAT || o->what == BATCH) at = false;
         o->at = at;
         o->shuffles = shuffles;
     }

@@ -46,8 +46,24 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     return MIRT_OK;
 }
 
+/* From a stage that makes its samples. */
+static mirt_status mirt__batch_make(mirt_dataset *dataset, mirt__slot *out) {
+    const mirt__data_spec *spec = &dataset->spec;
+    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    for (int64_t tried = 0; dataset->position < spec->samples && tried < spec->batch;) {
+        void *field[MIRT__MAX_FIELDS];
+        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)out->field[f] + (size_t)out->rows * spec->field[f].bytes;
+        mirt_status status = dataset->source->stage->make(dataset->source, dataset->position++, dataset->work, field, out->index + out->rows);
+        if (status == MIRT_OK) out->rows++;
+        else if (status != MIRT__SKIPPED) return status;
+        if (++tried == spec->batch && out->rows == 0) tried = 0; /* a batch that lost all its rows is passed over */
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     out->rows = 0;
+    if (dataset->source->stage->make) return mirt__batch_make(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
@@ -77,7 +93,7 @@ static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, mirt__batch_fill, NULL,
+static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
 
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows) {

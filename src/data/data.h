@@ -62,12 +62,26 @@ typedef struct mirt__slot {
     int64_t rows; /* filled */
 } mirt__slot;
 
+/* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
+typedef struct mirt__work mirt__work;
+MIRT__LIB mirt__work *mirt__work_create(void);
+MIRT__LIB void mirt__work_destroy(mirt__work *work);
+/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
+   NULL with the error set. */
+MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
+
+/* Of `make`, and of `at` where the data set says that it skips: this sample is to be left out. No error is set. */
+#define MIRT__SKIPPED MIRT__STATUS_COUNT
+
 /* What a kind of stage does; NULL where it does nothing. */
 typedef struct mirt__stage {
     mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
     /* Sample i of this epoch's order, without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
+    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
+       reachable. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
+    mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
     /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
@@ -85,12 +99,14 @@ struct mirt_dataset {
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a fit is passing through it */
+    bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
     int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
     int64_t position; /* samples given in this epoch, in stages that count */
     int64_t current;  /* index of the sample last given, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
+    mirt__work *work; /* for samples made one by one */
     char **names;     /* of classes; NULL: those of the stage before */
     int num_names;
 };
@@ -104,7 +120,13 @@ MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
-/* `next` for stages that have `fill`, and `begin`, which makes the slot. */
+/* `fill` for stages that have `make`. */
+MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
+/* Whether samples can be reached at random. */
+MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
+/* Sample i of a reachable data set: where it lies, or made in the work's room. */
+MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
+/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */

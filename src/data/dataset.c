@@ -32,6 +32,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
+        mirt__work_destroy(dataset->work);
         mirt__free(dataset->names);
         mirt__free(dataset);
         dataset = before;
@@ -53,6 +54,7 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->spec = source->spec;
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
+        dataset->skips = source->skips;
     }
     return dataset;
 }
@@ -225,11 +227,41 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 }
 
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (!dataset->lent && !dataset->slot.block) {
+    if (dataset->stage->fill && !dataset->lent && !dataset->slot.block) {
         mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
         if (status != MIRT_OK) return status;
     }
-    return mirt__dataset_begin(dataset->source, seed, epoch);
+    return dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
+    mirt_status status = MIRT__SKIPPED;
+    out->rows = 0;
+    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
+        status = dataset->stage->make(dataset, dataset->position++, dataset->work, out->field, out->index);
+    out->rows = status == MIRT_OK;
+    return status == MIRT__SKIPPED ? MIRT_OK : status;
+}
+
+MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
+    return dataset->stage->at || dataset->stage->make;
+}
+
+MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
+    if (dataset->stage->at) return dataset->stage->at(dataset, i, out);
+    const mirt__data_spec *spec = &dataset->spec;
+    void *field[MIRT__MAX_FIELDS];
+    size_t bytes;
+    if (!mirt__slot_bytes(spec, 1, true, &bytes)) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+    /* The room is that of this stage's sample; what the stage itself asks for goes by the address of the stage. */
+    char *room = (char *)mirt__work_room(work, (const mirt_dataset *)(const void *)spec, bytes);
+    if (!room) return MIRT_E_NOMEM;
+    for (int f = 0; f < spec->num_fields; f++) {
+        out->field[f] = field[f] = room;
+        room += mirt__align_up(spec->field[f].bytes);
+    }
+    return dataset->stage->make(dataset, i, work, field, &out->index);
 }
 
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out) {
@@ -259,7 +291,7 @@ MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block) {
     for (int f = 0; f < block->base.spec.num_fields; f++) block->field[f] = block->base.slot.field[f];
 }
 
-static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
+static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
@@ -391,7 +423,7 @@ static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL};
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     if (!dataset) return NULL;

@@ -209,7 +209,7 @@ static void mirt__idx_release(mirt_dataset *dataset) {
     mirt__free(idx->x);
 }
 
-static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, mirt__idx_release, NULL};
+static const mirt__stage mirt__idx_stage = {mirt__idx_begin, mirt__idx_next, NULL, NULL, NULL, mirt__idx_release, NULL};
 
 static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path, const char *labels_path) {
     idx->images = mirt__idx_open(images_path, 3);

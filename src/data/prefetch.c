@@ -131,7 +131,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
     mirt__free(prefetch->slot);
 }
 
-static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL,
+static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__prefetch_next, NULL, NULL, NULL,
                                                  mirt__prefetch_release, NULL};
 
 static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
@@ -166,7 +166,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (dataset->stage->at || dataset->pointing) return dataset; /* nothing to prepare */
+    if (mirt__reachable(dataset) || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;

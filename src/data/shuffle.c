@@ -19,7 +19,7 @@ static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, i
 /* Fisher-Yates. */
 static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
+    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
     if (status != MIRT_OK) return status;
     mirt__shuffle_start(shuffle, seed, epoch);
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
@@ -35,13 +35,20 @@ static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__samp
     return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
 }
 
+static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
+    return dataset->source->stage->make(dataset->source, shuffle->order[i], work, field, index);
+}
+
 static void mirt__shuffle_release(mirt_dataset *dataset) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     mirt__free(shuffle->order);
 }
 
-static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL,
+static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL,
                                                     mirt__shuffle_release, NULL};
+static const mirt__stage mirt__permutation_make_stage = {mirt__shuffle_permute, mirt__dataset_next_filled, NULL, mirt__shuffle_make,
+                                                         mirt__dataset_fill_made, mirt__shuffle_release, NULL};
 
 /* Pulls the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -99,12 +106,12 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL,
+static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL,
                                                        mirt__shuffle_release, NULL};
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
     if (!source) return NULL;
-    bool reachable = source->stage->at != NULL;
+    bool reachable = mirt__reachable(source);
     if (source->spec.batch) {
         mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
         return mirt__dataset_give_up(source, borrows);
@@ -113,9 +120,10 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
         mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
         return mirt__dataset_give_up(source, borrows);
     }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset),
-                                              reachable ? &mirt__permutation_stage : &mirt__shuffle_buffer_stage, source,
-                                              borrows);
+    const mirt__stage *stage = source->stage->at     ? &mirt__permutation_stage
+                               : source->stage->make ? &mirt__permutation_make_stage
+                                                     : &mirt__shuffle_buffer_stage;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset), stage, source, borrows);
     if (!dataset) return NULL;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     dataset->shuffles++;

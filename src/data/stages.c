@@ -28,6 +28,10 @@ static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sampl
     return dataset->source->stage->at(dataset->source, ((mirt__window_dataset *)dataset)->first + i, out);
 }
 
+static mirt_status mirt__window_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    return dataset->source->stage->make(dataset->source, ((mirt__window_dataset *)dataset)->first + i, work, field, index);
+}
+
 static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
     const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
     memset(out, 0, sizeof *out);
@@ -46,8 +50,10 @@ static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
     return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
 }
 
-static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, mirt__window_rows};
-static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL};
+static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__window_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make,
+                                                    mirt__dataset_fill_made, NULL, NULL};
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
     if (!source) return NULL;
@@ -59,7 +65,9 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
         status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first, (long long)have,
                             source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
     if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
-    const mirt__stage *stage = source->stage->at ? &mirt__window_at_stage : &mirt__window_stage;
+    const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
+                               : source->stage->make ? &mirt__window_make_stage
+                                                     : &mirt__window_stage;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
     if (!dataset) return NULL;
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
@@ -129,7 +137,7 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
 }
 
-static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, mirt__repeat_rows};
+static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!dataset) return NULL;
@@ -159,27 +167,41 @@ typedef struct mirt__map_dataset {
     bool keeps_x; /* x[0] has the shape and type it had */
 } mirt__map_dataset;
 
+static mirt_status mirt__map_apply(const mirt__map_dataset *map, const void *const *in, int64_t index, void *const *out) {
+    const mirt__data_spec *from = &map->base.source->spec;
+    const float one = 1;
+    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
+    if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    int code = map->fn(in, out, index, map->user);
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
+    return MIRT_OK;
+}
+
 static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
-    const mirt__map_dataset *map = (const mirt__map_dataset *)dataset;
-    const mirt__data_spec *from = &dataset->source->spec;
     mirt__batch in;
     out->rows = 0;
     mirt_status status = mirt__dataset_next(dataset->source, &in);
     if (status != MIRT_OK || in.rows == 0) return status;
-    const float one = 1;
-    for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out->field[f], in.field[f], from->field[f].bytes);
-    if (dataset->spec.num_fields > from->num_fields) memcpy(out->field[from->num_fields], &one, sizeof one);
     out->index[0] = in.index[0];
-    int code = map->fn(in.field, out->field, in.index[0], map->user);
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)in.index[0]);
-    out->rows = 1;
-    return MIRT_OK;
+    status = mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index[0], out->field);
+    if (status == MIRT_OK) out->rows = 1;
+    return status;
+}
+
+static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__sample in;
+    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
+    if (status != MIRT_OK) return status;
+    *index = in.index;
+    return mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index, field);
 }
 
 static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
 
-static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_fill,
+static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill,
                                             mirt__map_release, NULL};
+static const mirt__stage mirt__map_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
+                                                 mirt__dataset_fill_made, mirt__map_release, NULL};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
@@ -209,7 +231,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     else if (dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), &mirt__map_stage, dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), mirt__reachable(dataset) ? &mirt__map_make_stage : &mirt__map_stage, dataset, false);
     if (!stage) return NULL;
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
@@ -241,7 +263,7 @@ static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batche
     return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
 }
 
-static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__accumulate_fill,
+static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill,
                                                    NULL, mirt__accumulate_rows};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {

@@ -19,7 +19,7 @@ static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed,
 
 static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
 
-static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
     if (!dataset) return NULL;
