@@ -970,11 +970,12 @@ typedef struct mirt_application_desc {
     mirt_preprocessing preprocessing;
     float dropout_rate, drop_connect_rate; /* EfficientNetV2: before the top, and stochastic depth; default 0.2; negative: none */
     const char *name;     /* of the model; default Keras's: "mobilenetv2_1.00_224", "resnet50", "efficientnetv2-b0" */
+    const char *weights;  /* a .safetensors file, as mirt_load_weights; NULL: random ones. Keras: weights=path */
 } mirt_application_desc;
 
 /* Networks for images of three channels, recorded and not yet compiled; layers and weights have Keras's names and order.
-   desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM). Sandler et al. 2018; He et
-   al. 2016; Tan & Le 2021. */
+   desc NULL: all defaults. NULL (MIRT_E_INVALID, MIRT_E_SHAPE: images too small, MIRT_E_NOMEM; errors of mirt_load_weights).
+   Sandler et al. 2018; He et al. 2016; Tan & Le 2021. */
 MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc);
@@ -1314,6 +1315,23 @@ MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data,
 /* Weights by name into an existing model; every weight of the model must be there, with its shape,
    otherwise nothing is changed. Errors as mirt_load. */
 MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path);
+
+/* Which weights, and what they are called in the file; all zeros: all, by their own names. */
+typedef struct mirt_load_desc {
+    const char *prefix;      /* of a layer, or a model called as one: its weights alone, by names without it; "block_1*": those
+                                whose names begin so, by their whole names */
+    const char *file_prefix; /* what their names in the file begin with, before a '/' */
+} mirt_load_desc;
+typedef struct mirt_load_report {
+    int loaded;       /* weights that came out of the file */
+    int missing;      /* weights that it does not hold, */
+    int mismatched;   /* and those that it holds in another shape or dtype: both are as they were before */
+    int extra;        /* tensors of the file (optimizer state apart) that are no weight's */
+    const char *text; /* a line for each of the last three, "missing: head/kernel (1280, 1)"; the model's, valid until its next load */
+} mirt_load_report;
+/* Takes what fits by name and leaves the rest alone; `report` may be NULL, desc too. Keras: load_weights(skip_mismatch=True).
+   Errors as mirt_load; MIRT_E_NOT_FOUND also where nothing fits at all. */
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report);
 
 /* >>looking inside ------------------------------------------------------------------------ */
 /* Threads: one at a time, that has the model's strategy. */
@@ -25004,7 +25022,7 @@ struct mirt_model {
     int history_capacity;
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
-    mirt__text summary, graph_text, profile_text;
+    mirt__text summary, graph_text, profile_text, load_text;
 };
 
 /* --- layers.c, model.c --- */
@@ -25029,6 +25047,8 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
 /* The model whose weight block holds this model's weights; *first: where its variables begin there. */
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
+/* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
+MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 /* The policy of a root: warns where bfloat16 is emulated or not there. */
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half);
 /* Creates the weight blocks and draws the initial values, once. */
@@ -26839,6 +26859,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__text_free(&model->profile_text);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
+    mirt__text_free(&model->load_text);
     mirt__free(model->variable);
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
@@ -27219,8 +27240,7 @@ MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen) {
     }
 }
 
-/* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both. */
-static bool mirt__matches(const char *name, const char *prefix) {
+MIRT__LIB bool mirt__matches(const char *name, const char *prefix) {
     size_t size = prefix ? strlen(prefix) : 0;
     if (!size) return true;
     if (prefix[size - 1] == '*') return strncmp(name, prefix, size - 1) == 0;
@@ -31561,14 +31581,18 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 
 /* >>loading */
 
+static bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
+    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
+    return same;
+}
+
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
     char have[MIRT__ST_SHAPE_TEXT], want[96];
     if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
-    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
-    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
-    if (same) return t;
+    if (mirt__load_fits(t, v)) return t;
     mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
                mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
     return NULL;
@@ -31684,6 +31708,92 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
     mirt_status status = mirt__load_blocks(&file, model, 0, false);
     if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>loading a part */
+
+/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
+static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
+    const char *name = v->name;
+    if (!mirt__matches(name, desc->prefix)) return NULL;
+    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
+    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
+    if (!desc->file_prefix || !*desc->file_prefix) return name;
+    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
+    char *whole = (char *)mirt__pool_alloc(pool, size);
+    *ok = whole != NULL;
+    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
+    return whole;
+}
+
+/* Tensors that are nobody's: not those of an optimizer, which whole models have. */
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
+    char shape[MIRT__ST_SHAPE_TEXT];
+    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
+    for (int i = 0; i < file->count; i++) {
+        const mirt__safetensor *t = &file->tensor[i];
+        bool slot = false;
+        for (int k = 0; whole && k < (int)MIRT__OPTIMIZER_COUNT; k++) {
+            const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
+            slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
+        }
+        if (used[i] || slot) continue;
+        report->extra++;
+        mirt__text_add(text, "extra: %s %s\n", t->name, mirt__st_shape_text(t, shape));
+    }
+}
+
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__text *text = &model->load_text;
+    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    int asked = 0;
+    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
+    if (!used) return mirt_last_status();
+    memset(used, 0, (size_t)file->count);
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const char *name = mirt__load_name(pool, v, desc, &ok);
+        if (!ok) return mirt_last_status();
+        if (!name) continue;
+        asked++;
+        const mirt__safetensor *t = mirt__safetensors_find(file, name);
+        if (t) used[t - file->tensor] = true;
+        if (t && mirt__load_fits(t, v)) {
+            mirt__load_take(t, model, 0, i);
+            report->loaded++;
+        } else if (t) {
+            report->mismatched++;
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", v->name, mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+        } else {
+            report->missing++;
+            mirt__text_add(text, "missing: %s %s\n", v->name, mirt__shape_text(&v->shape, want));
+        }
+    }
+    mirt__load_extras(file, used, text, report);
+    report->text = text->data ? text->data : "";
+    if (text->failed) return mirt_last_status();
+    if (report->loaded) return MIRT_OK;
+    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
+}
+
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__safetensors file;
+    mirt__pool pool;
+    mirt_load_desc all;
+    mirt_load_report own;
+    memset(&pool, 0, sizeof pool);
+    memset(&all, 0, sizeof all);
+    memset(&own, 0, sizeof own);
+    if (report) *report = own;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
+    mirt__text_clear(&model->load_text);
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
+    if (report) *report = own;
+    mirt__pool_free(&pool);
     mirt__safetensors_close(&file);
     return status;
 }
@@ -32542,7 +32652,9 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     n.x = mirt_input(n.model, mirt_make_shape(n.d.size, n.d.size, row->channels, 0, 0, 0));
     row->build(&n);
     mirt_model_output(n.model, n.x);
-    return n.model;
+    if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
+    mirt_model_destroy(n.model);
+    return NULL;
 }
 
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc) {

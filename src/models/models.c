@@ -65,7 +65,9 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     n.x = mirt_input(n.model, mirt_make_shape(n.d.size, n.d.size, row->channels, 0, 0, 0));
     row->build(&n);
     mirt_model_output(n.model, n.x);
-    return n.model;
+    if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
+    mirt_model_destroy(n.model);
+    return NULL;
 }
 
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc) {

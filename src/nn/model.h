@@ -149,7 +149,7 @@ struct mirt_model {
     int history_capacity;
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
-    mirt__text summary, graph_text, profile_text;
+    mirt__text summary, graph_text, profile_text, load_text;
 };
 
 /* --- layers.c, model.c --- */
@@ -174,6 +174,8 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
 /* The model whose weight block holds this model's weights; *first: where its variables begin there. */
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
+/* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
+MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 /* The policy of a root: warns where bfloat16 is emulated or not there. */
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half);
 /* Creates the weight blocks and draws the initial values, once. */

@@ -257,8 +257,7 @@ MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen) {
     }
 }
 
-/* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both. */
-static bool mirt__matches(const char *name, const char *prefix) {
+MIRT__LIB bool mirt__matches(const char *name, const char *prefix) {
     size_t size = prefix ? strlen(prefix) : 0;
     if (!size) return true;
     if (prefix[size - 1] == '*') return strncmp(name, prefix, size - 1) == 0;

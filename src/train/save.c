@@ -81,14 +81,18 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
 
 /* >>loading */
 
+static bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
+    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
+    return same;
+}
+
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
     char have[MIRT__ST_SHAPE_TEXT], want[96];
     if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
-    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
-    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
-    if (same) return t;
+    if (mirt__load_fits(t, v)) return t;
     mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
                mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
     return NULL;
@@ -204,6 +208,92 @@ MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
     if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
     mirt_status status = mirt__load_blocks(&file, model, 0, false);
     if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>loading a part */
+
+/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
+static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
+    const char *name = v->name;
+    if (!mirt__matches(name, desc->prefix)) return NULL;
+    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
+    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
+    if (!desc->file_prefix || !*desc->file_prefix) return name;
+    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
+    char *whole = (char *)mirt__pool_alloc(pool, size);
+    *ok = whole != NULL;
+    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
+    return whole;
+}
+
+/* Tensors that are nobody's: not those of an optimizer, which whole models have. */
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
+    char shape[MIRT__ST_SHAPE_TEXT];
+    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
+    for (int i = 0; i < file->count; i++) {
+        const mirt__safetensor *t = &file->tensor[i];
+        bool slot = false;
+        for (int k = 0; whole && k < (int)MIRT__OPTIMIZER_COUNT; k++) {
+            const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
+            slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
+        }
+        if (used[i] || slot) continue;
+        report->extra++;
+        mirt__text_add(text, "extra: %s %s\n", t->name, mirt__st_shape_text(t, shape));
+    }
+}
+
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__text *text = &model->load_text;
+    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    int asked = 0;
+    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
+    if (!used) return mirt_last_status();
+    memset(used, 0, (size_t)file->count);
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const char *name = mirt__load_name(pool, v, desc, &ok);
+        if (!ok) return mirt_last_status();
+        if (!name) continue;
+        asked++;
+        const mirt__safetensor *t = mirt__safetensors_find(file, name);
+        if (t) used[t - file->tensor] = true;
+        if (t && mirt__load_fits(t, v)) {
+            mirt__load_take(t, model, 0, i);
+            report->loaded++;
+        } else if (t) {
+            report->mismatched++;
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", v->name, mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+        } else {
+            report->missing++;
+            mirt__text_add(text, "missing: %s %s\n", v->name, mirt__shape_text(&v->shape, want));
+        }
+    }
+    mirt__load_extras(file, used, text, report);
+    report->text = text->data ? text->data : "";
+    if (text->failed) return mirt_last_status();
+    if (report->loaded) return MIRT_OK;
+    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
+}
+
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__safetensors file;
+    mirt__pool pool;
+    mirt_load_desc all;
+    mirt_load_report own;
+    memset(&pool, 0, sizeof pool);
+    memset(&all, 0, sizeof all);
+    memset(&own, 0, sizeof own);
+    if (report) *report = own;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
+    mirt__text_clear(&model->load_text);
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
+    if (report) *report = own;
+    mirt__pool_free(&pool);
     mirt__safetensors_close(&file);
     return status;
 }
