@@ -167,11 +167,27 @@ static mirt_tensor *branches(mirt_tensor *x, const how *h) {
     return norm(conv(mirt_multiply(x, mirt_reduce_max(x, 6, true)), 7, 1, 1, MIRT_SAME, false), h);
 }
 
+/* What looks like something to be fused, but is not the same: a padding by other numbers than zero, one before the rescaling
+   that a convolution reads through, and a gradient that the sums of one normalization and the input of another, frozen one
+   read, each with the slope of its own activation. */
+static mirt_tensor *alike(mirt_tensor *x, const how *h) {
+    static const int64_t around[] = {0, 1, 1, 0};
+    mirt_batch_norm_desc still;
+    memset(&still, 0, sizeof still);
+    still.name = "still";
+    mirt_tensor *a = mirt_relu(norm(x, h)), *b = mirt_batch_norm(conv(x, 3, 3, 1, MIRT_SAME, true), &still);
+    a = conv(mirt_add(a, b), 6, 3, 2, MIRT_SAME, false);
+    b = conv(mirt_rescale(mirt_zero_padding2d(x, 1, 1, 1, 1), 0.5f, 0.75f), 6, 3, 2, MIRT_VALID, false);
+    x = mirt_relu6(norm(mirt_add(a, b), h));
+    x = mirt_relu(norm(conv(mirt_pad(x, around, around, 0.5f), 30, 3, 1, MIRT_VALID, false), h));
+    return mirt_relu(norm(conv(x, 30, 1, 1, MIRT_SAME, false), h));
+}
+
 typedef struct network {
     const char *name;
     mirt_tensor *(*body)(mirt_tensor *x, const how *h);
 } network;
-static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}, {"odd", odd}, {"branches", branches}};
+static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}, {"odd", odd}, {"branches", branches}, {"alike", alike}};
 
 static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_model *m = mirt_model_create(s, net->name);
@@ -183,6 +199,7 @@ static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_model_output(m, mirt_dense(x, &dense));
     if (h->half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) return NULL;
     if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);
+    if (net->body == alike) mirt_set_trainable(m, "still", false);
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
