@@ -2850,8 +2850,9 @@ typedef struct mirt__reader {
 } mirt__reader;
 
 /* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
-   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`. From the values before they are rounded to bfloat16. */
-typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT } mirt__column_sums;
+   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or of each image the mean, in forward depthwise
+   convolutions. From the values before they are rounded to bfloat16. */
+typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
 
 /* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
@@ -2867,7 +2868,7 @@ typedef struct mirt__epilogue {
     const mirt__scaling *slope;
     const void *slope_x;
     mirt__column_sums sums;
-    mirt__real *sum[2]; /* [columns] each */
+    mirt__real *sum[2]; /* [columns] each; of images [rows, columns], one */
 } mirt__epilogue;
 
 /* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
@@ -7845,7 +7846,7 @@ typedef struct MIRT__K(duty) {
     mirt_activation_kind mask_activation;
     MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
-    bool half, bias, norm, activate, slope, z, gradient, moments;
+    bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
@@ -7864,6 +7865,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
@@ -7880,18 +7882,18 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
     if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
     if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if ((!d->gradient && !d->moments && !d->images) || f->fresh) return k;
     if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
     k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
-    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
 MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
                                        const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
-    if (!d->moments && !d->gradient) return;
+    if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
-    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+    if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is what the slope is taken at. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
@@ -7916,6 +7918,8 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
         const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
         k->first = MIRT__K(add)(k->first, away);
         k->second = MIRT__K(fma)(away, away, k->second);
+    } else if (d->images) {
+        k->first = MIRT__K(add)(k->first, x);
     }
 }
 
@@ -7976,6 +7980,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
+    const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -7988,9 +7993,9 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+    } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+    } else if (!backward && plain && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
@@ -10058,7 +10063,7 @@ typedef struct MIRT__K(duty) {
     mirt_activation_kind mask_activation;
     MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
-    bool half, bias, norm, activate, slope, z, gradient, moments;
+    bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
@@ -10077,6 +10082,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
@@ -10093,18 +10099,18 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
     if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
     if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if ((!d->gradient && !d->moments && !d->images) || f->fresh) return k;
     if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
     k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
-    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
 MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
                                        const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
-    if (!d->moments && !d->gradient) return;
+    if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
-    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+    if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is what the slope is taken at. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
@@ -10129,6 +10135,8 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
         const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
         k->first = MIRT__K(add)(k->first, away);
         k->second = MIRT__K(fma)(away, away, k->second);
+    } else if (d->images) {
+        k->first = MIRT__K(add)(k->first, x);
     }
 }
 
@@ -10189,6 +10197,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
+    const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -10201,9 +10210,9 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+    } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+    } else if (!backward && plain && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
@@ -11614,7 +11623,7 @@ typedef struct MIRT__K(duty) {
     mirt_activation_kind mask_activation;
     MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
-    bool half, bias, norm, activate, slope, z, gradient, moments;
+    bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
@@ -11633,6 +11642,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
@@ -11649,18 +11659,18 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
     if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
     if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if ((!d->gradient && !d->moments && !d->images) || f->fresh) return k;
     if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
     k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
-    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
 MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
                                        const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
-    if (!d->moments && !d->gradient) return;
+    if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
-    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+    if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is what the slope is taken at. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
@@ -11685,6 +11695,8 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
         const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
         k->first = MIRT__K(add)(k->first, away);
         k->second = MIRT__K(fma)(away, away, k->second);
+    } else if (d->images) {
+        k->first = MIRT__K(add)(k->first, x);
     }
 }
 
@@ -11745,6 +11757,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
+    const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -11757,9 +11770,9 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+    } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+    } else if (!backward && plain && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
@@ -13180,7 +13193,7 @@ typedef struct MIRT__K(duty) {
     mirt_activation_kind mask_activation;
     MIRT__VEC mask_end; /* of relu and relu6 */
     MIRT__K(bend) bend, slope_bend;
-    bool half, bias, norm, activate, slope, z, gradient, moments;
+    bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
 /* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
@@ -13199,6 +13212,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
+    d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
     d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
@@ -13215,18 +13229,18 @@ MIRT__INLINE MIRT__K(column) MIRT__K(column_of)(const mirt__finishing *f, const 
     if (d->bias) k.beta = MIRT__K(load_part)(f->bias + j, n, whole);
     if (d->norm) k.u = MIRT__K(norm_of)(f->mean + j, f->factor + j, f->offset + j, n, whole);
     if (d->z) k.v = MIRT__K(norm_of)(f->slope_mean + j, f->slope_factor + j, f->slope_offset + j, n, whole);
-    if ((!d->gradient && !d->moments) || f->fresh) return k;
+    if ((!d->gradient && !d->moments && !d->images) || f->fresh) return k;
     if (d->moments) k.shift = MIRT__K(load_part)(f->sum + j, n, whole);
     k.first = MIRT__K(load_part)(f->sum + (d->moments ? f->sum_row : 0) + j, n, whole);
-    k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
+    if (!d->images) k.second = MIRT__K(load_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, n, whole);
     return k;
 }
 MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(duty) *d, const MIRT__K(column) *k, int64_t j, int64_t n,
                                        const bool whole) {
     if (d->moments) MIRT__K(store_part)(f->sum + j, k->shift, n, whole);
-    if (!d->moments && !d->gradient) return;
+    if (!d->moments && !d->gradient && !d->images) return;
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
-    MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
+    if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
 /* x, of element `place`, as it is stored; *z is what the slope is taken at. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
@@ -13251,6 +13265,8 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
         const MIRT__VEC away = MIRT__K(sub)(x, k->shift);
         k->first = MIRT__K(add)(k->first, away);
         k->second = MIRT__K(fma)(away, away, k->second);
+    } else if (d->images) {
+        k->first = MIRT__K(add)(k->first, x);
     }
 }
 
@@ -13311,6 +13327,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
+    const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
@@ -13323,9 +13340,9 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_clipping)) {
+    } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
-    } else if (!backward && e->sums == MIRT__SUMS_NONE && how == MIRT__K(by_silu)) {
+    } else if (!backward && plain && how == MIRT__K(by_silu)) {
         MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
     }
     for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
@@ -14469,10 +14486,16 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
     }
 }
 
+/* Of a chunk. */
+static int64_t mirt__depth_sum_floats(const mirt__depth_job *job) {
+    const mirt__column_sums sums = job->out.epilogue->sums;
+    return (sums == MIRT__SUMS_MOMENTS ? 3 : sums == MIRT__SUMS_IMAGES ? 1 : 2) * job->s->co;
+}
+
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
 static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t line, int64_t sum_rows,
                                    int64_t pieces, float *sum) {
-    const int64_t floats = (job->out.epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * job->s->co, most = pieces > 1 ? job->cut.sum_pixels : width;
+    const int64_t floats = mirt__depth_sum_floats(job), most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
         mirt__depth_finish(job, row + x * job->s->co, at + x, pixels, sum ? sum + (line / sum_rows * pieces + piece) * floats : NULL,
@@ -14522,7 +14545,7 @@ static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
-    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * 3 * s->co;
+    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__depth_sum_floats(job);
     mirt__depth_ring x, dy;
     mirt__taps_row row;
     mirt__soon soon;
@@ -14656,17 +14679,31 @@ static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, vo
     if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
 }
 
+static void mirt__depth_means_task(void *arg, int64_t image, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const mirt__conv *s = job->s;
+    const int64_t chunks = (s->oh + job->cut.sum_rows - 1) / job->cut.sum_rows * job->cut.sum_pieces, c = s->co;
+    float *part = job->sums + image * chunks * c, *mean = job->out.epilogue->sum[0] + image * c;
+    (void)member;
+    mirt__tree(part, chunks, c, c);
+    for (int64_t j = 0; j < c; j++) mean[j] = part[j] / (float)(s->oh * s->ow);
+}
+
 static void mirt__depth_sums(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
     if (!job->sums) return;
     const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
     const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
+    if (job->out.epilogue->sums == MIRT__SUMS_IMAGES) {
+        mirt__team_for(job->where->team, s->rows, mirt__depth_means_task, job);
+        return;
+    }
     mirt__chunk_sums sums;
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = s->co;
-    sums.chunk_floats = (moments ? 3 : 2) * s->co;
+    sums.chunk_floats = mirt__depth_sum_floats(job);
     sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
     sums.period = wide ? cut->sum_pieces : lines;
     sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
@@ -19996,7 +20033,7 @@ typedef struct mirt__attrs {
     bool padded;           /* a convolution has `pad` zeros before its input's axes and `size` outputs; padding is not read */
     int64_t pad[2], size[2];
     bool norm;             /* the output is normalized */
-    mirt__column_sums sums; /* the next two outputs are column sums of the first */
+    mirt__column_sums sums; /* the next two outputs are column sums of the first; of images the next one */
     bool slope;            /* the output is a gradient of a normalization's output: */
     mirt_activation_kind slope_activation; /* times the slope of this */
     bool both;             /* an input gradient leaves the weight gradient too */
@@ -21792,8 +21829,8 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
 
    What strips.c gives conv2d and its gradients beside (a.padded, a.norm, a.residual, a.slope, a.sums, a.both) comes with
    inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of a.norm, [what a.residual adds],
-   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums, the
-   weight gradient, its bias's. */
+   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums
+   (or the means), the weight gradient, its bias's. */
 
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
     const double most = 1 << 28;
@@ -21983,7 +22020,7 @@ static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling
         e.slope = own;
     }
     e.sums = a->sums;
-    for (int i = 0; i < 2 && a->sums; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    for (int i = 0; a->sums && i < (a->sums == MIRT__SUMS_IMAGES ? 1 : 2); i++) e.sum[i] = (mirt__real *)call->out[1 + i];
     *next = at;
     return e;
 }
@@ -23663,6 +23700,17 @@ static void mirt__strips_moments(mirt__node *node) {
     mirt__strips_add_outs(p, node);
 }
 
+/* Squeeze and excite: the mean of every image. */
+static void mirt__strips_means(mirt__node *node) {
+    const mirt_tensor *t = node->in[0];
+    mirt__node *p = t->node;
+    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6 || p->id != MIRT__OP_conv2d || t->slot != 0) return;
+    if (p->a.groups == 1 || !mirt__strips_conv(p) || p->a.sums) return;
+    if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0) return;
+    p->a.sums = MIRT__SUMS_IMAGES;
+    mirt__strips_add_outs(p, node);
+}
+
 /* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this normalization's
    own gradients may read. */
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
@@ -23718,6 +23766,7 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
         mirt__strips_sum(graph, node);
         if (node->num_out) mirt__strips_mask(graph, node);
         break;
+    case MIRT__OP_reduce: mirt__strips_means(node); break;
     case MIRT__OP_norm_stats: mirt__strips_moments(node); break;
     case MIRT__OP_norm_grad_sums: mirt__strips_sums(graph, node); break;
     case MIRT__OP_normalize: mirt__strips_normalize(graph, node); break;
@@ -24251,6 +24300,7 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
 }
 
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+    static const char *const sums[] = {"", "moments", "sums", "means"};
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
@@ -24259,7 +24309,7 @@ MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
     if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
-    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
+    if (node->a.sums) mirt__text_add(out, "  +%s", sums[node->a.sums]);
     if (node->a.both) mirt__text_add(out, "  +weight gradient");
 }
 

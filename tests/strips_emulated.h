@@ -76,7 +76,8 @@ static float *emulated_kernel(const mirt__conv *s, const float *kernel, bool hal
     return out;
 }
 
-static void emulated_finish(const mirt__epilogue *e, const float *c, int64_t pixels, int64_t columns, void *y, mirt_dtype dtype) {
+static void emulated_finish(const mirt__epilogue *e, const float *c, int64_t images, int64_t pixels, int64_t columns, void *y, mirt_dtype dtype) {
+    const int64_t image = pixels / (images > 0 ? images : 1);
     for (int64_t j = 0; j < columns; j++) {
         double a = 0, b = 0, shift = 0;
         for (int64_t p = 0; p < pixels; p++) {
@@ -96,7 +97,11 @@ static void emulated_finish(const mirt__epilogue *e, const float *c, int64_t pix
             a += v - shift;
             if (e->sums == MIRT__SUMS_MOMENTS) b += (v - shift) * (v - shift);
             emulated_put(y, dtype, i, v);
+            if (e->sums != MIRT__SUMS_IMAGES || (p + 1) % image) continue;
+            e->sum[0][p / image * columns + j] = (float)(a / (double)image);
+            a = 0;
         }
+        if (e->sums == MIRT__SUMS_IMAGES) continue;
         if (e->sums == MIRT__SUMS_MOMENTS) {
             a /= (double)pixels;
             b = b / (double)pixels - a * a;
@@ -119,7 +124,7 @@ static void emulated_forward(const mirt__conv_forward *args, const mirt__where *
     f.y = c;
     f.y_dtype = MIRT_FLOAT32;
     emulated_base->conv_forward(&f, where);
-    emulated_finish(&args->epilogue, c, pixels, s->co, args->y, args->y_dtype);
+    emulated_finish(&args->epilogue, c, s->rows, pixels, s->co, args->y, args->y_dtype);
     free(kernel);
     free(c);
     free(x);
@@ -158,7 +163,7 @@ static void emulated_input_grad(const mirt__conv_input_grad *args, const mirt__w
     g.dx = c;
     g.dx_dtype = MIRT_FLOAT32;
     emulated_base->conv_input_grad(&g, where);
-    emulated_finish(&args->epilogue, c, pixels, s->ci, args->dx, args->dx_dtype);
+    emulated_finish(&args->epilogue, c, s->rows, pixels, s->ci, args->dx, args->dx_dtype);
     free(kernel);
     free(c);
     free(dy);

@@ -79,7 +79,7 @@ typedef struct mirt__attrs {
     bool padded;           /* a convolution has `pad` zeros before its input's axes and `size` outputs; padding is not read */
     int64_t pad[2], size[2];
     bool norm;             /* the output is normalized */
-    mirt__column_sums sums; /* the next two outputs are column sums of the first */
+    mirt__column_sums sums; /* the next two outputs are column sums of the first; of images the next one */
     bool slope;            /* the output is a gradient of a normalization's output: */
     mirt_activation_kind slope_activation; /* times the slope of this */
     bool both;             /* an input gradient leaves the weight gradient too */

@@ -60,6 +60,7 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
 }
 
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
+    static const char *const sums[] = {"", "moments", "sums", "means"};
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
@@ -68,7 +69,7 @@ MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
     if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
-    if (node->a.sums) mirt__text_add(out, node->a.sums == MIRT__SUMS_MOMENTS ? "  +moments" : "  +sums");
+    if (node->a.sums) mirt__text_add(out, "  +%s", sums[node->a.sums]);
     if (node->a.both) mirt__text_add(out, "  +weight gradient");
 }
 

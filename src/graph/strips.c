@@ -1,5 +1,6 @@
 #include "strips.h"
 #include "../ops/ops.h"
+#include "../kernels/shapes.h"
 
 /* Removes what is of no use; counts the readers of every tensor, `first` is the position of the first one. */
 static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
@@ -151,6 +152,17 @@ static void mirt__strips_moments(mirt__node *node) {
     mirt__strips_add_outs(p, node);
 }
 
+/* Squeeze and excite: the mean of every image. */
+static void mirt__strips_means(mirt__node *node) {
+    const mirt_tensor *t = node->in[0];
+    mirt__node *p = t->node;
+    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6 || p->id != MIRT__OP_conv2d || t->slot != 0) return;
+    if (p->a.groups == 1 || !mirt__strips_conv(p) || p->a.sums) return;
+    if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0) return;
+    p->a.sums = MIRT__SUMS_IMAGES;
+    mirt__strips_add_outs(p, node);
+}
+
 /* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this normalization's
    own gradients may read. */
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
@@ -206,6 +218,7 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
         mirt__strips_sum(graph, node);
         if (node->num_out) mirt__strips_mask(graph, node);
         break;
+    case MIRT__OP_reduce: mirt__strips_means(node); break;
     case MIRT__OP_norm_stats: mirt__strips_moments(node); break;
     case MIRT__OP_norm_grad_sums: mirt__strips_sums(graph, node); break;
     case MIRT__OP_normalize: mirt__strips_normalize(graph, node); break;

@@ -92,10 +92,16 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
     }
 }
 
+/* Of a chunk. */
+static int64_t mirt__depth_sum_floats(const mirt__depth_job *job) {
+    const mirt__column_sums sums = job->out.epilogue->sums;
+    return (sums == MIRT__SUMS_MOMENTS ? 3 : sums == MIRT__SUMS_IMAGES ? 1 : 2) * job->s->co;
+}
+
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
 static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t line, int64_t sum_rows,
                                    int64_t pieces, float *sum) {
-    const int64_t floats = (job->out.epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * job->s->co, most = pieces > 1 ? job->cut.sum_pixels : width;
+    const int64_t floats = mirt__depth_sum_floats(job), most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
         mirt__depth_finish(job, row + x * job->s->co, at + x, pixels, sum ? sum + (line / sum_rows * pieces + piece) * floats : NULL,
@@ -145,7 +151,7 @@ static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
-    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * 3 * s->co;
+    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__depth_sum_floats(job);
     mirt__depth_ring x, dy;
     mirt__taps_row row;
     mirt__soon soon;
@@ -279,17 +285,31 @@ static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, vo
     if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
 }
 
+static void mirt__depth_means_task(void *arg, int64_t image, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const mirt__conv *s = job->s;
+    const int64_t chunks = (s->oh + job->cut.sum_rows - 1) / job->cut.sum_rows * job->cut.sum_pieces, c = s->co;
+    float *part = job->sums + image * chunks * c, *mean = job->out.epilogue->sum[0] + image * c;
+    (void)member;
+    mirt__tree(part, chunks, c, c);
+    for (int64_t j = 0; j < c; j++) mean[j] = part[j] / (float)(s->oh * s->ow);
+}
+
 static void mirt__depth_sums(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
     if (!job->sums) return;
     const bool moments = job->out.epilogue->sums == MIRT__SUMS_MOMENTS;
     const int64_t lines = (s->oh + cut->sum_rows - 1) / cut->sum_rows, wide = cut->sum_pieces > 1;
+    if (job->out.epilogue->sums == MIRT__SUMS_IMAGES) {
+        mirt__team_for(job->where->team, s->rows, mirt__depth_means_task, job);
+        return;
+    }
     mirt__chunk_sums sums;
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = s->co;
-    sums.chunk_floats = (moments ? 3 : 2) * s->co;
+    sums.chunk_floats = mirt__depth_sum_floats(job);
     sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
     sums.period = wide ? cut->sum_pieces : lines;
     sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;

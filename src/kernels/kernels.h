@@ -62,8 +62,9 @@ typedef struct mirt__reader {
 } mirt__reader;
 
 /* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
-   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`. From the values before they are rounded to bfloat16. */
-typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT } mirt__column_sums;
+   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or of each image the mean, in forward depthwise
+   convolutions. From the values before they are rounded to bfloat16. */
+typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
 
 /* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
@@ -79,7 +80,7 @@ typedef struct mirt__epilogue {
     const mirt__scaling *slope;
     const void *slope_x;
     mirt__column_sums sums;
-    mirt__real *sum[2]; /* [columns] each */
+    mirt__real *sum[2]; /* [columns] each; of images [rows, columns], one */
 } mirt__epilogue;
 
 /* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;

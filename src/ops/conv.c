@@ -8,8 +8,8 @@
 
    What strips.c gives conv2d and its gradients beside (a.padded, a.norm, a.residual, a.slope, a.sums, a.both) comes with
    inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of a.norm, [what a.residual adds],
-   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums, the
-   weight gradient, its bias's. */
+   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums
+   (or the means), the weight gradient, its bias's. */
 
 MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
     const double most = 1 << 28;
@@ -199,7 +199,7 @@ static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling
         e.slope = own;
     }
     e.sums = a->sums;
-    for (int i = 0; i < 2 && a->sums; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    for (int i = 0; a->sums && i < (a->sums == MIRT__SUMS_IMAGES ? 1 : 2); i++) e.sum[i] = (mirt__real *)call->out[1 + i];
     *next = at;
     return e;
 }
