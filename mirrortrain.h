@@ -7453,12 +7453,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* exp(x) for x in [-87.3, 88.3]. */
-MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
-    MIRT__VEC n;
-    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
-    return MIRT__K(fma)(s, q, s);
-}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -7473,10 +7467,18 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
-/* 1 + exp(-x), where x is at least -88. */
+/* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
-    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
+    const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
+    MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.1668388993e-2f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.6666521132e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.9999994040e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.0f));
+    y = MIRT__K(fma)(y, r, one);
+    return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
@@ -9670,12 +9672,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* exp(x) for x in [-87.3, 88.3]. */
-MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
-    MIRT__VEC n;
-    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
-    return MIRT__K(fma)(s, q, s);
-}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -9690,10 +9686,18 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
-/* 1 + exp(-x), where x is at least -88. */
+/* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
-    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
+    const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
+    MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.1668388993e-2f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.6666521132e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.9999994040e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.0f));
+    y = MIRT__K(fma)(y, r, one);
+    return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
@@ -11230,12 +11234,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* exp(x) for x in [-87.3, 88.3]. */
-MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
-    MIRT__VEC n;
-    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
-    return MIRT__K(fma)(s, q, s);
-}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -11250,10 +11248,18 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
-/* 1 + exp(-x), where x is at least -88. */
+/* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
-    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
+    const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
+    MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.1668388993e-2f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.6666521132e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.9999994040e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.0f));
+    y = MIRT__K(fma)(y, r, one);
+    return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
@@ -12800,12 +12806,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* exp(x) for x in [-87.3, 88.3]. */
-MIRT__INLINE MIRT__VEC MIRT__K(exp_within)(MIRT__VEC x) {
-    MIRT__VEC n;
-    const MIRT__VEC q = MIRT__K(exp_parts)(x, &n), s = MIRT__K(raise)(MIRT__K(set)(1.0f), n);
-    return MIRT__K(fma)(s, q, s);
-}
 /* What is below the least normal number is 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
@@ -12820,10 +12820,18 @@ MIRT__INLINE MIRT__VEC MIRT__K(expm1)(MIRT__VEC x) {
     return MIRT__K(fma)(s, q, MIRT__K(sub)(s, one));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(abs)(MIRT__VEC x) { return MIRT__K(max)(x, MIRT__K(sub)(MIRT__K(zero)(), x)); }
-/* 1 + exp(-x), where x is at least -88. */
+/* 1 + exp(-x), where x is at least -88: 1 + 2^n exp(-r), with one part of log(2), which is off by 2e-9. */
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid_below)(MIRT__VEC x) {
-    const MIRT__VEC minus = MIRT__K(sub)(MIRT__K(zero)(), MIRT__K(min)(MIRT__K(set)(87.0f), x));
-    return MIRT__K(add)(MIRT__K(exp_within)(minus), MIRT__K(set)(1.0f));
+    const MIRT__VEC one = MIRT__K(set)(1.0f), middle = MIRT__K(set)(12582912.0f), most = MIRT__K(min)(MIRT__K(set)(87.0f), x);
+    const MIRT__VEC n = MIRT__K(fma)(most, MIRT__K(set)(-1.44269504088896341f), middle);
+    const MIRT__VEC r = MIRT__K(fma)(MIRT__K(sub)(n, middle), MIRT__K(set)(0.69314718055994531f), most);
+    MIRT__VEC y = MIRT__K(fma)(r, MIRT__K(set)(1.3814602280e-3f), MIRT__K(set)(-8.3687156439e-3f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.1668388993e-2f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.6666521132e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(4.9999994040e-1f));
+    y = MIRT__K(fma)(y, r, MIRT__K(set)(-1.0f));
+    y = MIRT__K(fma)(y, r, one);
+    return MIRT__K(fma)(MIRT__K(raise)(one, n), y, one);
 }
 MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
