@@ -1112,6 +1112,10 @@ typedef struct mirt_fit_desc {
     int validation_freq;       /* validates after every n-th epoch; default 1 */
     const float *class_weights; /* [num_class_weights], of class numbers or one-hot labels: what each sample's loss is multiplied with */
     int num_class_weights;
+    /* What the frozen layers at the beginning of a model make of each sample is computed once and kept, if it takes no more memory
+       than this and cannot change: nothing random or of your own code among these layers or, without mirt_cache behind it, among
+       the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB; negative: never. */
+    int64_t feature_cache_bytes;
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -16579,6 +16583,7 @@ typedef struct mirt__data_spec {
     int64_t batch;   /* global batch size, 0 when there is no batch stage */
     int64_t samples; /* in one epoch; -1: a stream of unknown length or without an end */
     int accumulate;  /* batches that make one step, 1 unless a stage says so */
+    bool features;   /* the inputs are what a model's frozen layers made of them */
 } mirt__data_spec;
 
 /* One element or one batch: `rows` samples in sample order of this epoch. */
@@ -16639,7 +16644,7 @@ typedef struct mirt__stage {
     /* Sample i of this epoch's order, without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
     /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
-       reachable. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
+       reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
     /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
@@ -16658,6 +16663,8 @@ struct mirt_dataset {
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a fit is passing through it */
+    char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
+    mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
     bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;
@@ -16845,6 +16852,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
         dataset->skips = source->skips;
+        dataset->varies = source->varies;
+        dataset->samples = source->samples;
     }
     return dataset;
 }
@@ -17227,7 +17236,9 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
         return mirt__dataset_give_up(dataset, false);
     }
     mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);
-    if (cache) cache->contiguous = true;
+    if (!cache) return NULL;
+    cache->contiguous = true;
+    if (cache->varies == 1) cache->varies = 0;
     return cache;
 }
 
@@ -17482,6 +17493,7 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (!dataset) return NULL;
     int64_t samples = dataset->spec.samples;
     dataset->spec.batch = batch;
+    dataset->samples = source;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
     if (dataset->pointing && mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
@@ -17575,6 +17587,7 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
         dataset->spec.samples = count;
     } else {
         dataset->batches = count;
+        dataset->samples = NULL;
         dataset->spec.samples = count < 0 ? -1 : mirt__window_rows(dataset, count);
     }
     return dataset;
@@ -17646,6 +17659,8 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!stage) return NULL;
     ((mirt__repeat_dataset *)stage)->passes = count;
     stage->pointing = dataset->pointing;
+    stage->samples = NULL;
+    if (stage->varies) stage->varies = 2;
     bool endless = count == 0 || dataset->spec.samples < 0;
     stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
     if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
@@ -17728,6 +17743,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), mirt__reachable(dataset) ? &mirt__map_make_stage : &mirt__map_stage, dataset, false);
     if (!stage) return NULL;
+    stage->varies = 1;
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
@@ -25067,6 +25083,7 @@ struct mirt_model {
     int num_metrics;
     size_t weight_bytes;      /* of one copy of all variables */
     size_t trained_bytes;     /* the front of it: variables that are trained */
+    uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
     char *slot[2];            /* optimizer state, once */
@@ -25188,6 +25205,14 @@ MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strat
 MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
 
 /* --- call.c --- */
+/* Tensors of a model at one place of its way from inputs to outputs. */
+typedef struct mirt__stretch {
+    mirt_tensor **tensor;
+    int count;
+} mirt__stretch;
+/* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of its
+   loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
@@ -27130,6 +27155,7 @@ MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int varia
 }
 
 static void mirt__write_copies(const mirt_model *model, int variable, const mirt__real *values) {
+    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
     for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
         memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
     }
@@ -28685,22 +28711,22 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     return true;
 }
 
-static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt,
-                            mirt_tensor **out) {
+static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, mirt_training training, const char *prefix,
+                            uint64_t salt, const mirt__stretch *to, mirt_tensor **out) {
     mirt__copying c;
-    int outputs = model->num_outputs, terms = model->graph.num_terms;
+    int outputs = to->count, terms = to->tensor == model->output ? model->graph.num_terms : 0;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
-    memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
+    memcpy(keep, to->tensor, (size_t)outputs * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
         mirt_tensor *term = model->graph.term[i];
         keep[outputs + i] = salt && mirt__of_weights(&model->graph, term) ? NULL : term;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
-    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replaced = (const mirt_tensor *const *)from->tensor;
     c.replacement = x;
-    c.num_replaced = model->num_inputs;
+    c.num_replaced = from->count;
     c.first_variable = mirt__call_variables(graph, model);
     c.prefix = prefix;
     c.salt = salt;
@@ -28712,6 +28738,16 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     }
     memcpy(out, keep, (size_t)outputs * sizeof *out);
     return true;
+}
+
+/* All of the model. */
+static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt, mirt_tensor **out) {
+    const mirt__stretch from = {model->input, model->num_inputs}, to = {model->output, model->num_outputs};
+    return mirt__call_copy(graph, model, &from, x, training, prefix, salt, &to, out);
+}
+
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
+    return mirt__call_copy(graph, model, from, x, MIRT_TRAINING_AUTO, NULL, 0, to, out);
 }
 
 /* How often the model was called in this graph before: another call draws other random numbers. */
@@ -28735,7 +28771,7 @@ static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, v
     if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
     layer->num_out = d->part->num_outputs;
     uint64_t salt = mirt__call_number(d->part, &model->graph);
-    return mirt__call_copy(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
+    return mirt__call_all(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
 }
 
 static const mirt__layer_class mirt__functional_layer = {"Functional", "functional", 1, MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
@@ -28783,7 +28819,7 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
     if (mirt__call_variables(graph, model) < 0) {
         return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
     }
-    return mirt__call_copy(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
+    return mirt__call_all(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
@@ -29052,7 +29088,7 @@ MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec
     for (int i = 0; i < fields; i++) {
         if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
     }
-    return a->accumulate == b->accumulate;
+    return a->accumulate == b->accumulate && a->features == b->features;
 }
 
 MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
@@ -29724,6 +29760,7 @@ static void mirt__device_states(const mirt_function *f, int device) {
     for (int i = 0; i < f->num_states; i++) {
         const mirt__state *s = &f->state[i];
         const mirt__variable *v = &f->root->variable[s->variable];
+        if (v->frozen && device == 0) f->root->edits++;
         for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes + s->offset);
         mirt__aggregate(s->aggregation, active, value, rows, v->count, (mirt__real *)(void *)(f->root->weight[device] + v->offset));
     }
@@ -29903,9 +29940,9 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
 
 #ifndef MIRT__TRAINER_H
 #define MIRT__TRAINER_H
-/* What fit, evaluate and predict run: three functions recorded for the data at hand. */
+/* What fit, evaluate and predict run: functions recorded for the data at hand. */
 
-typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__PROGRAM_KINDS } mirt__program_kind;
+typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS } mirt__program_kind;
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
@@ -29922,6 +29959,8 @@ struct mirt__trainer {
     float *class_weights; /* of the training function */
     int num_class_weights;
     double *metric[2];    /* sums for training and evaluation */
+    mirt_tensor *cut[MIRT_MAX_INPUTS]; /* of the model: its features, where data sets are of these (spec.features) */
+    mirt__stretch features;            /* this list */
 };
 
 /* --- trainer.c --- */
@@ -29948,12 +29987,24 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t ro
 /* Copies the predictions of the batch under way behind the `done` samples before it. */
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
+/* --- features.c --- */
+/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
+typedef struct mirt__features mirt__features;
+/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
+   share; 0 or less: nothing is kept. */
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
+MIRT__LIB void mirt__features_close(mirt__features *features);
+/* As those of the data set, whose place they take; the batches are of features, as this says. */
+MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
+MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
+
 /* --- evaluate.c --- */
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
-/* One pass over `dataset`, already batched and prepared for; steps 0: all of it. */
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums);
+/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
 
 /* --- progress.c --- */
 typedef struct mirt__progress {
@@ -30038,9 +30089,11 @@ typedef struct mirt__fit_body {
     int terms_result;
 } mirt__fit_body;
 
-/* The outputs of the model called on the batch. */
+/* The outputs of the model called on the batch, or on features. */
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     mirt_tensor *x[MIRT_MAX_INPUTS];
+    const mirt__stretch to = {f->model->output, f->model->num_outputs};
+    if (f->spec.features) return mirt__call_stretch(&f->program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
     if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
@@ -30051,6 +30104,19 @@ static bool mirt__record_predict(mirt_function *f) {
     if (!mirt__record_outputs(f, output)) return false;
     for (int i = 0; i < f->model->num_outputs; i++) {
         if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
+    }
+    return true;
+}
+
+static bool mirt__record_features(mirt_function *f) {
+    mirt_tensor *x[MIRT_MAX_INPUTS], *out[MIRT_MAX_INPUTS];
+    const mirt__stretch *features = &f->model->trainer->features, from = {f->model->input, f->model->num_inputs};
+    for (int i = 0; i < from.count; i++) {
+        if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
+    }
+    if (!mirt__call_stretch(&f->program.graph, f->model, &from, x, features, out)) return false;
+    for (int i = 0; i < features->count; i++) {
+        if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
     }
     return true;
 }
@@ -30144,6 +30210,7 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
     mirt__fit_body *body = (mirt__fit_body *)user;
     mirt_tensor *output[MIRT_MAX_OUTPUTS];
     if (body->kind == MIRT__PREDICT) return mirt__record_predict(f);
+    if (body->kind == MIRT__FEATURES) return mirt__record_features(f);
     return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
 }
 
@@ -30153,7 +30220,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
     if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half) return false;
-    if (kind == MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
+    if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
     return weights && mirt__spec_same(&f->spec, spec);
@@ -30162,7 +30229,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
 static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
     mirt__function_desc desc;
     mirt__data_spec own = *spec;
-    if (body->kind == MIRT__PREDICT) { /* of inputs alone */
+    if (body->kind >= MIRT__PREDICT) { /* of inputs alone */
         own.num_y = 0;
         own.has_weights = false;
         own.num_fields = own.num_x;
@@ -30191,7 +30258,7 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
     int64_t count = 1;
-    if (kind == MIRT__PREDICT) return MIRT_OK;
+    if (kind >= MIRT__PREDICT) return MIRT_OK;
     for (int i = 0; i < f->num_results; i++) count += f->result[i].batched ? f->result[i].count : 0;
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
@@ -30492,15 +30559,305 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
     return MIRT_OK;
 }
 
+/* >>section train/features.c */
+
+/* Features of frozen layers.
+
+   A tensor of the model is steady when inputs, constants and weights that are not trained determine it, row by row, in training as
+   otherwise. Steady tensors that others read are the features: mirt_fit trains a function of these, and another one makes them
+   of the data. In the first pass the data set gives its batches as ever; each sample's features, labels and weight go into
+   the store under the sample's index. In later passes the stage below its batches is only asked in which order the indices
+   come, and the batches are put together out of the store. */
+
+struct mirt__features {
+    mirt_model *model;
+    mirt_dataset *dataset, *samples; /* and the stage whose samples its batches are made of */
+    mirt__data_spec spec;            /* of batches of features */
+    bool passed;                     /* the data set has been gone through */
+    bool ordered;                    /* this pass is of the store, */
+    int64_t position, batches;       /* samples and batches given in it */
+    mirt__slot store, batch;
+    int64_t rows, room;              /* in the store */
+    int64_t *place, places;          /* of each index there, or one of these: */
+    uint64_t edits;                  /* of the weights the store was made with */
+    mirt__work *work;
+};
+static const int64_t mirt__place_none = -1, mirt__place_skipped = -2;
+
+/* >>the cut */
+
+/* node->position is 1 for steady nodes meanwhile. */
+static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
+    mirt__mode training;
+    bool rows = false;
+    memset(&training, 0, sizeof training);
+    training.training = true;
+    if (node->id == MIRT__OP_variable) return !mirt__is_trained(&model->variable[node->a.index]);
+    for (int k = 0; k < node->num_in; k++) {
+        if (!node->in[k]->node->position) return false;
+        rows = rows || mirt__is_batched(&node->in[k]->shape);
+    }
+    if (node->id == MIRT__OP_user || node->id == MIRT__OP_all_reduce || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
+    if (!node->op->lower || !mirt__in_training(node, &training)) return true; /* what is random is so in training, and lowered */
+    if (node->id == MIRT__OP_batch_norm) return model->variable[node->in[1]->node->a.index].frozen;
+    return node->id == MIRT__OP_dropout && node->a.rate == 0;
+}
+
+static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
+    if (!t->node->position || !mirt__is_batched(&t->shape)) return true;
+    for (int i = 0; i < cut->count; i++) {
+        if (cut->tensor[i] == t) return true;
+    }
+    if (cut->count == MIRT_MAX_INPUTS || t->slot || t->dtype != MIRT_FLOAT32 || t->node->id == MIRT__OP_input) return false;
+    cut->tensor[cut->count++] = t;
+    return true;
+}
+
+/* Fills `cut`; false: there are no features, or none worth their memory. */
+static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
+    mirt__graph *graph = &model->graph;
+    bool work = false, good = true;
+    cut->count = 0;
+    for (int i = 0; i < graph->count; i++) {
+        graph->node[i]->live = false;
+        graph->node[i]->position = mirt__node_steady(model, graph->node[i]);
+    }
+    for (int i = 0; i < model->num_outputs + graph->num_terms && good; i++) {
+        mirt_tensor *t = i < model->num_outputs ? model->output[i] : graph->term[i - model->num_outputs];
+        t->node->live = true;
+        good = mirt__cut_add(cut, t);
+    }
+    for (int i = graph->count - 1; i >= 0 && good; i--) {
+        const mirt__node *node = graph->node[i];
+        if (node->live && node->position && node->op->macs) work = true;
+        for (int k = 0; node->live && k < node->num_in && good; k++) {
+            node->in[k]->node->live = true;
+            good = node->position || mirt__cut_add(cut, node->in[k]);
+        }
+    }
+    return good && work && cut->count > 0;
+}
+
+/* >>the store */
+
+/* A sample's features, labels and weight. */
+static void mirt__features_spec_of(mirt__features *f, const mirt__stretch *cut) {
+    const mirt__data_spec *data = mirt__dataset_spec(f->dataset);
+    f->spec = *data;
+    f->spec.features = true;
+    f->spec.num_x = cut->count;
+    f->spec.num_fields = 0;
+    for (int i = 0; i < cut->count; i++) {
+        mirt_shape shape = cut->tensor[i]->shape;
+        for (int k = 1; k < shape.rank; k++) shape.dim[k - 1] = shape.dim[k];
+        shape.dim[--shape.rank] = 0;
+        mirt__data_add_field(&f->spec, MIRT_FLOAT32, shape);
+        f->spec.field[i].bytes = (size_t)mirt__shape_count(&shape) * sizeof(float);
+    }
+    for (int i = data->num_x; i < data->num_fields; i++) f->spec.field[f->spec.num_fields++] = data->field[i];
+}
+
+/* The most samples that may come with indices of their own: of whatever is before the order is made. */
+static int64_t mirt__features_most(const mirt__features *f) {
+    int64_t most = 0;
+    for (const mirt_dataset *d = f->samples; d; d = d->source) most = d->spec.samples > most ? d->spec.samples : most;
+    return most;
+}
+
+/* Bytes of `rows` rows. */
+static double mirt__features_bytes(const mirt__features *f, double rows) {
+    double row = sizeof(int64_t);
+    for (int i = 0; i < f->spec.num_fields; i++) row += (double)f->spec.field[i].bytes;
+    return row * rows;
+}
+
+static int64_t mirt__features_place(const mirt__features *f, int64_t index) {
+    return index < f->places ? f->place[index] : mirt__place_none;
+}
+
+static mirt_status mirt__features_put(mirt__features *f, int64_t index, int64_t place) {
+    if (index >= f->places) {
+        int64_t more = f->places ? 2 * f->places : f->room;
+        if (more <= index) more = index + 1;
+        if (!mirt__grow((void **)&f->place, (size_t)f->places, (size_t)more, sizeof *f->place)) return mirt_last_status();
+        for (; f->places < more; f->places++) f->place[f->places] = mirt__place_none;
+    }
+    f->place[index] = place;
+    return MIRT_OK;
+}
+
+/* Weights of frozen layers were set: what was made with the old ones is of no use. */
+static void mirt__features_check(mirt__features *f) {
+    const uint64_t edits = mirt__root(f->model, NULL)->edits;
+    if (f->edits == edits) return;
+    f->edits = edits;
+    f->rows = 0;
+    for (int64_t i = 0; i < f->places; i++) f->place[i] = mirt__place_none;
+}
+
+/* The features of a batch of the data set: into the store, and as the batch *out. */
+static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in, mirt__batch *out) {
+    const mirt__data_spec *data = mirt__dataset_spec(f->dataset);
+    mirt_function *function = mirt__trainer_prepare(f->model, MIRT__FEATURES, data, mirt__data_most_rows(data), NULL);
+    if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK) return mirt_last_status();
+    memset(out, 0, sizeof *out);
+    out->rows = in->rows;
+    out->index = in->index;
+    for (int i = 0; i < f->spec.num_x; i++) out->field[i] = function->result[i].data;
+    for (int i = f->spec.num_x; i < f->spec.num_fields; i++) out->field[i] = in->field[data->num_x + i - f->spec.num_x];
+    for (int64_t r = 0; r < in->rows; r++) {
+        const void *from[MIRT__MAX_FIELDS];
+        if (mirt__features_place(f, in->index[r]) >= 0) continue;
+        if (f->rows == f->room) return mirt__fail(MIRT_E_STATE, "the data set has more samples than the %lld it said", (long long)f->room);
+        for (int i = 0; i < f->spec.num_fields; i++) from[i] = (const char *)out->field[i] + (size_t)r * f->spec.field[i].bytes;
+        mirt__slot_put(&f->store, &f->spec, f->rows, from, &in->index[r], 1);
+        if (mirt__features_put(f, in->index[r], f->rows++) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* >>passes over the store */
+
+/* The index of sample i of this pass, whose features are not there yet: a shuffle before mirt_take, say, brings new ones. */
+static mirt_status mirt__features_catch_up(mirt__features *f, int64_t i) {
+    mirt__sample sample;
+    mirt__batch one, out;
+    mirt_status status = mirt__dataset_reach(f->samples, i, f->work, &sample);
+    if (status != MIRT_OK) return status;
+    memcpy(one.field, sample.field, sizeof one.field);
+    one.rows = 1;
+    one.index = &sample.index;
+    return mirt__features_make(f, &one, &out);
+}
+
+static mirt_status mirt__features_index(const mirt__features *f, int64_t i, int64_t *index) {
+    mirt__sample sample;
+    if (!f->samples->stage->at) return f->samples->stage->make(f->samples, i, f->work, NULL, index);
+    mirt_status status = f->samples->stage->at(f->samples, i, &sample);
+    *index = sample.index;
+    return status;
+}
+
+/* Sample i of this pass into the batch, unless the data set leaves it out. */
+static mirt_status mirt__features_take(mirt__features *f, int64_t i) {
+    const void *from[MIRT__MAX_FIELDS];
+    int64_t index = 0;
+    mirt_status status = mirt__features_index(f, i, &index);
+    if (status == MIRT__SKIPPED) return MIRT_OK;
+    if (status == MIRT_OK && mirt__features_place(f, index) == mirt__place_none) {
+        status = mirt__features_catch_up(f, i);
+        if (status == MIRT__SKIPPED) status = mirt__features_put(f, index, mirt__place_skipped);
+    }
+    const int64_t place = status == MIRT_OK ? mirt__features_place(f, index) : mirt__place_skipped;
+    if (place < 0) return status;
+    for (int k = 0; k < f->spec.num_fields; k++) from[k] = (const char *)f->store.field[k] + (size_t)place * f->spec.field[k].bytes;
+    mirt__slot_put(&f->batch, &f->spec, f->batch.rows++, from, &index, 1);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__features_gather(mirt__features *f, mirt__batch *out) {
+    const int64_t samples = f->samples->spec.samples;
+    f->batch.rows = 0;
+    while (f->position < samples && f->batches < f->dataset->batches && !f->batch.rows) {
+        for (int64_t tried = 0; tried < f->spec.batch && f->position < samples; tried++) {
+            mirt_status status = mirt__features_take(f, f->position++);
+            if (status != MIRT_OK) return status;
+        }
+    }
+    f->batches++;
+    mirt__slot_give(&f->batch, &f->spec, 0, f->batch.rows, out);
+    return MIRT_OK;
+}
+
+MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *f) { return &f->spec; }
+
+MIRT__LIB mirt_status mirt__features_begin(mirt__features *f, uint64_t seed, int64_t epoch) {
+    f->position = f->batches = 0;
+    f->ordered = f->passed;
+    return mirt__dataset_begin(f->ordered ? f->samples : f->dataset, seed, epoch);
+}
+
+MIRT__LIB mirt_status mirt__features_next(mirt__features *f, mirt__batch *out) {
+    mirt__batch in;
+    memset(out, 0, sizeof *out);
+    mirt__features_check(f);
+    if (f->ordered) return mirt__features_gather(f, out);
+    mirt_status status = mirt__dataset_next(f->dataset, &in);
+    if (status != MIRT_OK) return status;
+    f->passed = in.rows == 0;
+    return in.rows ? mirt__features_make(f, &in, out) : MIRT_OK;
+}
+
+/* >>opening */
+
+MIRT__LIB void mirt__features_close(mirt__features *f) {
+    if (!f) return;
+    mirt__aligned_free(f->store.block);
+    mirt__aligned_free(f->batch.block);
+    mirt__free(f->place);
+    if (f->work) mirt__work_destroy(f->work);
+    mirt__free(f);
+}
+
+/* Why the features of this data set are not kept, or NULL. */
+static const char *mirt__features_obstacle(const mirt__features *f) {
+    if (f->samples && f->samples->varies) return "its samples may change from epoch to epoch";
+    if (!f->samples || !mirt__reachable(f->samples) || f->dataset->batches < 0) return "its samples cannot be reached in any order";
+    return NULL;
+}
+
+static mirt_status mirt__features_allocate(mirt__features *f) {
+    if (!(f->work = mirt__work_create())) return MIRT_E_NOMEM;
+    mirt_status status = mirt__slot_create(&f->batch, &f->spec, mirt__data_most_rows(&f->spec), true);
+    return status == MIRT_OK ? mirt__slot_create(&f->store, &f->spec, f->room, true) : status;
+}
+
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out) {
+    *out = NULL;
+    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return mirt_last_status();
+    mirt__stretch *cut = &model->trainer->features;
+    cut->tensor = model->trainer->cut;
+    if (sizeof(mirt__real) != sizeof(float) || *budget <= 0 || !mirt__cut_find(model, cut)) return MIRT_OK;
+    mirt__features *f = (mirt__features *)mirt__calloc(1, sizeof *f);
+    if (!f) return mirt_last_status();
+    f->model = model;
+    f->dataset = dataset;
+    f->samples = dataset->samples;
+    f->edits = mirt__root(model, NULL)->edits;
+    mirt__features_spec_of(f, cut);
+    const char *why = mirt__features_obstacle(f);
+    f->room = why ? 0 : mirt__features_most(f);
+    const double bytes = mirt__features_bytes(f, (double)f->room);
+    if (why) {
+        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed anew in every epoch: of the %s, %s (mirt_cache would keep them)", model->name, what, why);
+    } else if (bytes > (double)*budget) {
+        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed anew in every epoch: those of the %s need %.1f MB, and %.1f MB are allowed (feature_cache_bytes)",
+                  model->name, what, bytes * 1e-6, (double)*budget * 1e-6);
+    } else {
+        mirt_status status = mirt__features_allocate(f);
+        if (status != MIRT_OK) {
+            mirt__features_close(f);
+            return status;
+        }
+        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the features of its frozen layers are computed once for each of %lld samples of the %s, and kept: %.1f MB", model->name,
+                  (long long)f->room, what, bytes * 1e-6);
+        *budget -= (int64_t)bytes;
+        *out = f;
+        return MIRT_OK;
+    }
+    mirt__features_close(f);
+    return MIRT_OK;
+}
+
 /* >>section train/evaluate.c */
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums) {
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__batch batch;
     mirt__hold(model);
-    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    mirt_status status = features ? mirt__features_begin(features, model->strategy->seed, 0) : mirt__dataset_begin(dataset, model->strategy->seed, 0);
     for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
-        status = mirt__dataset_next(dataset, &batch);
+        status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
@@ -30540,7 +30897,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
     dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
     if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
-    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, 0, &sums) : mirt_last_status();
+    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, NULL, 0, &sums) : mirt_last_status();
     mirt_dataset_destroy(view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);
@@ -30667,6 +31024,7 @@ typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
     mirt_dataset *train, *validation;
+    mirt__features *features[2]; /* of these two, or NULL */
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
@@ -30702,12 +31060,12 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
 static mirt_function *mirt__fit_function(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    const mirt__data_spec *spec = fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
     return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
 }
 
 static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->validation);
+    const mirt__data_spec *spec = fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
     return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
 }
 
@@ -30730,18 +31088,29 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
     return MIRT_OK;
 }
 
+/* A single epoch has no use for them. */
+static mirt_status mirt__fit_open_features(mirt__fit *fit) {
+    const int64_t usual = (int64_t)1 << 30;
+    const mirt_fit_desc *d = fit->desc;
+    int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
+    if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
+    mirt_status status = mirt__features_open(fit->model, fit->train, &budget, "data", &fit->features[0]);
+    if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
+    return mirt__features_open(fit->model, fit->validation, &budget, "validation data", &fit->features[1]);
+}
+
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
-    if (!fit->validation) return MIRT_OK;
-    if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-    if (mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
-    return mirt__fit_prepare_validation(fit);
+    if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
+    return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -30763,16 +31132,22 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
               (long long)fit->model->step);
 }
 
+static mirt_status mirt__fit_begin(mirt__fit *fit) {
+    const mirt_model *model = fit->model;
+    const int64_t epoch = fit->model->epoch++;
+    fit->begun = true;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, epoch) : mirt__dataset_begin(fit->train, model->strategy->seed, epoch);
+}
+
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    mirt_model *model = fit->model;
     bool by_steps = fit->desc->steps_per_epoch > 0;
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
-        if (!fit->begun && mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++) != MIRT_OK) return mirt_last_status();
-        fit->begun = true;
-        if (mirt__dataset_next(fit->train, batch) != MIRT_OK) return mirt_last_status();
+        if (!fit->begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        mirt_status status = fit->features[0] ? mirt__features_next(fit->features[0], batch) : mirt__dataset_next(fit->train, batch);
+        if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
         fit->begun = false;
         if (!by_steps) return MIRT_OK;
@@ -30793,8 +31168,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     double loss = 0;
     mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
     fit->event.batch = 0;
-    mirt_status status = fit->begun ? MIRT_OK : mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
-    fit->begun = true;
+    mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
     double began = mirt__now(); /* loading the data is no training step */
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
@@ -30850,7 +31224,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->validation && (epoch + 1) % every == 0) {
         if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
         mirt__sums_start(model, MIRT__EVALUATE, &validation);
-        if (mirt__evaluate_pass(model, fit->validation, fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
+        if (mirt__evaluate_pass(model, fit->validation, fit->features[1], fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
     if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
@@ -30912,6 +31286,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    for (int i = 0; i < 2; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);
     mirt_dataset_destroy(view[0]);
@@ -31658,6 +32033,7 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
 
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
 static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
     if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
 }

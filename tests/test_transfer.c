@@ -120,11 +120,173 @@ static void check_applications(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>features of frozen layers */
+
+static char log_text[4096];
+static void keep_log(mirt_log_level level, const char *text, void *user) {
+    size_t used = strlen(log_text);
+    (void)level, (void)user;
+    if (used + strlen(text) + 2 < sizeof log_text) snprintf(log_text + used, sizeof log_text - used, "%s\n", text);
+}
+
+/* Convolution, normalization, pooling: the base; dropout and two dense layers: the head. */
+static mirt_model *frozen_net(mirt_strategy *s, bool random_base) {
+    mirt_conv2d_desc conv;
+    memset(&conv, 0, sizeof conv);
+    conv.filters = 6;
+    conv.kernel[0] = 3;
+    mirt_model *base = mirt_model_create(s, "base"), *m = mirt_model_create(s, "pets");
+    mirt_tensor *x = mirt_rescale(mirt_input(base, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 127, -1);
+    x = mirt_activation(mirt_batch_norm(mirt_conv2d(x, &conv), NULL), MIRT_RELU);
+    if (random_base) x = mirt_dropout(x, 0.1f);
+    mirt_model_output(base, mirt_global_average_pool2d(x));
+    x = mirt_call(base, mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), MIRT_TRAINING_AUTO);
+    x = mirt_batch_norm(dense(mirt_dropout(x, 0.3f), "hidden", 8, MIRT_RELU), NULL);
+    mirt_model_output(m, dense(x, "head", IMAGE_CLASSES, MIRT_LINEAR));
+    return m;
+}
+
+static mirt_status compile_net(mirt_model *m, bool frozen) {
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    c.metrics[0] = MIRT_ACCURACY;
+    c.optimizer = mirt_adam(1e-2f);
+    mirt_set_trainable(m, "base", !frozen);
+    return mirt_compile(m, &c);
+}
+
+/* What a case trains on, and how. */
+typedef enum wares { PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, REPEATED_MAP, STREAM, BATCH_VIEW, WEIGHTED } wares;
+typedef struct feature_case {
+    const char *name;
+    wares data;
+    bool kept;       /* expected */
+    int steps_per_epoch;
+    bool validates;
+    int64_t budget;
+    bool random_base, unfrozen, edits;
+} feature_case;
+
+static int invert(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)index, (void)user;
+    for (int i = 0; i < IMAGE; i++) ((uint8_t *)out[0])[i] = (uint8_t)(255 - ((const uint8_t *)in[0])[i]);
+    return 0;
+}
+
+static mirt_dataset *wares_of(wares kind) {
+    mirt_map_desc map;
+    mirt_data data;
+    static float weight[IMAGES];
+    memset(&map, 0, sizeof map);
+    memset(&data, 0, sizeof data);
+    map.fn = invert;
+    data.x[0] = images_x(0, 100);
+    data.y[0] = images_y(0, 100);
+    for (int i = 0; i < 100; i++) weight[i] = (float)(1 + i % 3);
+    if (kind == WEIGHTED) data.weights = mirt_make_array(weight, MIRT_FLOAT32, MIRT_SHAPE(100));
+    mirt_dataset *d = mirt_arrays_of(&data);
+    switch (kind) {
+    case SHUFFLED: return mirt_prefetch(mirt_batch(mirt_shuffle(d, 100), 16), 2);
+    case TAKEN: return mirt_prefetch(mirt_batch(mirt_take(mirt_shuffle(d, 100), 50), 16), 2);
+    case ACCUMULATED: return mirt_accumulate(mirt_batch(mirt_shuffle(mirt_skip(d, 9), 100), 8), 2);
+    case WINDOW: return mirt_take(mirt_batch(mirt_shuffle(d, 100), 16), 3);
+    case MAPPED: return mirt_batch(mirt_shuffle(mirt_map(d, &map), 100), 16);
+    case MAPPED_CACHED: return mirt_batch(mirt_shuffle(mirt_cache(mirt_map(d, &map)), 100), 16);
+    case REPEATED_MAP: return mirt_batch(mirt_cache(mirt_repeat(mirt_map(mirt_take(d, 40), &map), 2)), 16);
+    case STREAM: return mirt_batch(mirt_repeat(d, 2), 16);
+    case BATCH_VIEW: return d;
+    default: return mirt_batch(d, 16);
+    }
+}
+
+/* A frozen weight changes in the middle of training. */
+static int edit_weight(const mirt_event *event, void *user) {
+    float v[6] = {0.5f, -0.5f, 0.25f, 1, 2, -1};
+    if (*(const bool *)user && event->epoch == 1 && event->batch == 2) mirt_set_weight(event->model, "base/conv2d/bias", v, 6);
+    return 0;
+}
+
+/* Trains; SHA-256 of the weights into `digest`, what was logged of features into log_text, all losses into `loss`. */
+static bool fit_case(const feature_case *c, int devices, bool allowed, char digest[MIRT__SHA256_HEX], double loss[3][2], int64_t *made) {
+    mirt_fit_desc fit;
+    mirt_callback callback;
+    memset(&fit, 0, sizeof fit);
+    memset(&callback, 0, sizeof callback);
+    callback.batch_end = edit_weight;
+    callback.user = (void *)&c->edits;
+    mirt_strategy *s = strategy_of(devices, 4, 1);
+    log_text[0] = 0;
+    mirt_set_log(s, keep_log, NULL);
+    mirt_model *m = frozen_net(s, c->random_base);
+    mirt_dataset *data = wares_of(c->data), *validation = c->validates ? mirt_batch(mirt_arrays(images_x(100, 41), images_y(100, 41)), 16) : NULL;
+    fit.epochs = 3;
+    fit.steps_per_epoch = c->steps_per_epoch;
+    fit.batch = c->data == BATCH_VIEW ? 16 : 0;
+    fit.validation = validation;
+    fit.no_progress = true;
+    fit.feature_cache_bytes = allowed ? c->budget : -1;
+    fit.callbacks[0] = &callback;
+    bool good = data && compile_net(m, !c->unfrozen) == MIRT_OK && mirt_profile_begin(m) == MIRT_OK;
+    mirt_history *h = good ? mirt_fit(m, data, &fit) : NULL;
+    good = h && h->epochs == 3;
+    if (!good) printf("# %s: %s\n", c->name, mirt_last_error());
+    for (int e = 0; good && e < 3; e++) {
+        loss[e][0] = mirt_logs_value(&h->epoch[e], "loss");
+        loss[e][1] = c->validates ? mirt_logs_value(&h->epoch[e], "val_loss") : 0;
+    }
+    const mirt_function *f = good ? m->trainer->function[MIRT__FEATURES] : NULL;
+    *made = f && f->clocks ? f->clocks->rows : 0;
+    digest_weights(m, 0, digest);
+    mirt_dataset_destroy(data);
+    mirt_dataset_destroy(validation);
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+static void check_features(void) {
+    static const feature_case cases[] = {
+        {"in order", PLAIN, true, 0, true, 0, false, false, false},
+        {"shuffled, prefetched", SHUFFLED, true, 0, true, 0, false, false, false},
+        {"other samples in every epoch", TAKEN, true, 0, true, 0, false, false, false},
+        {"accumulated", ACCUMULATED, true, 0, false, 0, false, false, false},
+        {"batches taken behind mirt_batch", WINDOW, false, 0, false, 0, false, false, false},
+        {"mapped", MAPPED, false, 0, false, 0, false, false, false},
+        {"mapped and cached", MAPPED_CACHED, true, 0, true, 0, false, false, false},
+        {"repeated over what may change", REPEATED_MAP, false, 0, false, 0, false, false, false},
+        {"a stream", STREAM, false, 0, false, 0, false, false, false},
+        {"not in batches", BATCH_VIEW, true, 0, true, 0, false, false, false},
+        {"with weights", WEIGHTED, true, 0, false, 0, false, false, false},
+        {"epochs that end within a pass", SHUFFLED, true, 5, true, 0, false, false, false},
+        {"a budget that is too small", SHUFFLED, false, 0, true, 1000, false, false, false},
+        {"random layers in the base", SHUFFLED, true, 0, true, 0, true, false, false},
+        {"nothing frozen", SHUFFLED, false, 0, true, 0, false, true, false},
+        {"a frozen weight that is set meanwhile", SHUFFLED, true, 0, true, 0, false, false, true},
+    };
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        const feature_case *c = &cases[i];
+        char kept[MIRT__SHA256_HEX], anew[MIRT__SHA256_HEX], other[MIRT__SHA256_HEX];
+        double loss[3][2], want[3][2];
+        int64_t made, none;
+        bool good = fit_case(c, 2, true, kept, loss, &made);
+        bool logged = strstr(log_text, "computed once") != NULL, refused = strstr(log_text, "computed anew") != NULL;
+        good = good && fit_case(c, 2, false, anew, want, &none) && !strstr(log_text, "features");
+        ok(good && logged == c->kept && refused == (!c->kept && !c->unfrozen), "features, %s: %s", c->name, c->kept ? "kept" : "computed anew");
+        ok(good && strcmp(kept, anew) == 0 && memcmp(loss, want, sizeof loss) == 0, "features, %s: the same bits as without", c->name);
+        ok(good && fit_case(c, 1, true, other, loss, &made) && strcmp(kept, other) == 0, "features, %s: on any number of devices", c->name);
+        if (i == 0) ok(made == 100 + 41, "each sample's are made once: %lld of 141", (long long)made);
+        if (i == 2) ok(made > 50 + 41 && made <= 100 + 41, "samples that come later are made then: %lld of at most 141", (long long)made);
+    }
+}
+
 int main(void) {
     snprintf(path, sizeof path, "/tmp/mirt_transfer_%d.safetensors", (int)getpid());
     snprintf(path_b, sizeof path_b, "/tmp/mirt_transfer_%d_b.safetensors", (int)getpid());
     check_partial();
     check_applications();
+    draw_images();
+    check_features();
     remove(path);
     remove(path_b);
     return done_testing();

@@ -20,6 +20,7 @@ typedef struct mirt__data_spec {
     int64_t batch;   /* global batch size, 0 when there is no batch stage */
     int64_t samples; /* in one epoch; -1: a stream of unknown length or without an end */
     int accumulate;  /* batches that make one step, 1 unless a stage says so */
+    bool features;   /* the inputs are what a model's frozen layers made of them */
 } mirt__data_spec;
 
 /* One element or one batch: `rows` samples in sample order of this epoch. */
@@ -80,7 +81,7 @@ typedef struct mirt__stage {
     /* Sample i of this epoch's order, without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
     /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
-       reachable. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
+       reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
     /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
@@ -99,6 +100,8 @@ struct mirt_dataset {
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a fit is passing through it */
+    char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
+    mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
     bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
     int shuffles;         /* shuffle stages so far; gives each its own order */
     mirt__data_spec spec;

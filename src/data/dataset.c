@@ -55,6 +55,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
         dataset->skips = source->skips;
+        dataset->varies = source->varies;
+        dataset->samples = source->samples;
     }
     return dataset;
 }
@@ -437,6 +439,8 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
         return mirt__dataset_give_up(dataset, false);
     }
     mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);
-    if (cache) cache->contiguous = true;
+    if (!cache) return NULL;
+    cache->contiguous = true;
+    if (cache->varies == 1) cache->varies = 0;
     return cache;
 }

@@ -80,6 +80,7 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
         dataset->spec.samples = count;
     } else {
         dataset->batches = count;
+        dataset->samples = NULL;
         dataset->spec.samples = count < 0 ? -1 : mirt__window_rows(dataset, count);
     }
     return dataset;
@@ -151,6 +152,8 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!stage) return NULL;
     ((mirt__repeat_dataset *)stage)->passes = count;
     stage->pointing = dataset->pointing;
+    stage->samples = NULL;
+    if (stage->varies) stage->varies = 2;
     bool endless = count == 0 || dataset->spec.samples < 0;
     stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
     if (dataset->spec.batch) stage->batches = endless ? -1 : dataset->batches * count;
@@ -233,6 +236,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), mirt__reachable(dataset) ? &mirt__map_make_stage : &mirt__map_stage, dataset, false);
     if (!stage) return NULL;
+    stage->varies = 1;
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 

@@ -37,22 +37,22 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     return true;
 }
 
-static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt,
-                            mirt_tensor **out) {
+static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, mirt_training training, const char *prefix,
+                            uint64_t salt, const mirt__stretch *to, mirt_tensor **out) {
     mirt__copying c;
-    int outputs = model->num_outputs, terms = model->graph.num_terms;
+    int outputs = to->count, terms = to->tensor == model->output ? model->graph.num_terms : 0;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
-    memcpy(keep, model->output, (size_t)outputs * sizeof *keep);
+    memcpy(keep, to->tensor, (size_t)outputs * sizeof *keep);
     for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
         mirt_tensor *term = model->graph.term[i];
         keep[outputs + i] = salt && mirt__of_weights(&model->graph, term) ? NULL : term;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
-    c.replaced = (const mirt_tensor *const *)model->input;
+    c.replaced = (const mirt_tensor *const *)from->tensor;
     c.replacement = x;
-    c.num_replaced = model->num_inputs;
+    c.num_replaced = from->count;
     c.first_variable = mirt__call_variables(graph, model);
     c.prefix = prefix;
     c.salt = salt;
@@ -64,6 +64,16 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, mirt_tensor *
     }
     memcpy(out, keep, (size_t)outputs * sizeof *out);
     return true;
+}
+
+/* All of the model. */
+static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt, mirt_tensor **out) {
+    const mirt__stretch from = {model->input, model->num_inputs}, to = {model->output, model->num_outputs};
+    return mirt__call_copy(graph, model, &from, x, training, prefix, salt, &to, out);
+}
+
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
+    return mirt__call_copy(graph, model, from, x, MIRT_TRAINING_AUTO, NULL, 0, to, out);
 }
 
 /* How often the model was called in this graph before: another call draws other random numbers. */
@@ -87,7 +97,7 @@ static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, v
     if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
     layer->num_out = d->part->num_outputs;
     uint64_t salt = mirt__call_number(d->part, &model->graph);
-    return mirt__call_copy(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
+    return mirt__call_all(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
 }
 
 static const mirt__layer_class mirt__functional_layer = {"Functional", "functional", 1, MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
@@ -135,7 +145,7 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
     if (mirt__call_variables(graph, model) < 0) {
         return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
     }
-    return mirt__call_copy(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
+    return mirt__call_all(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {

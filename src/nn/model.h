@@ -136,6 +136,7 @@ struct mirt_model {
     int num_metrics;
     size_t weight_bytes;      /* of one copy of all variables */
     size_t trained_bytes;     /* the front of it: variables that are trained */
+    uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
     char *slot[2];            /* optimizer state, once */
@@ -257,6 +258,14 @@ MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strat
 MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config);
 
 /* --- call.c --- */
+/* Tensors of a model at one place of its way from inputs to outputs. */
+typedef struct mirt__stretch {
+    mirt_tensor **tensor;
+    int count;
+} mirt__stretch;
+/* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of its
+   loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */

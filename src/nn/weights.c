@@ -89,6 +89,7 @@ MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int varia
 }
 
 static void mirt__write_copies(const mirt_model *model, int variable, const mirt__real *values) {
+    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
     for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
         memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
     }

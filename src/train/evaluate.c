@@ -1,12 +1,12 @@
 #include "trainer.h"
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums) {
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__batch batch;
     mirt__hold(model);
-    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    mirt_status status = features ? mirt__features_begin(features, model->strategy->seed, 0) : mirt__dataset_begin(dataset, model->strategy->seed, 0);
     for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
-        status = mirt__dataset_next(dataset, &batch);
+        status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
@@ -46,7 +46,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
     dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
     if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
-    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, 0, &sums) : mirt_last_status();
+    mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, NULL, 0, &sums) : mirt_last_status();
     mirt_dataset_destroy(view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);

@@ -6,6 +6,7 @@ typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
     mirt_dataset *train, *validation;
+    mirt__features *features[2]; /* of these two, or NULL */
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
@@ -41,12 +42,12 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
 static mirt_function *mirt__fit_function(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    const mirt__data_spec *spec = fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
     return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
 }
 
 static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->validation);
+    const mirt__data_spec *spec = fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
     return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
 }
 
@@ -69,18 +70,29 @@ static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
     return MIRT_OK;
 }
 
+/* A single epoch has no use for them. */
+static mirt_status mirt__fit_open_features(mirt__fit *fit) {
+    const int64_t usual = (int64_t)1 << 30;
+    const mirt_fit_desc *d = fit->desc;
+    int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
+    if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
+    mirt_status status = mirt__features_open(fit->model, fit->train, &budget, "data", &fit->features[0]);
+    if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
+    return mirt__features_open(fit->model, fit->validation, &budget, "validation data", &fit->features[1]);
+}
+
 static mirt_status mirt__fit_prepare(mirt__fit *fit) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
-    if (!fit->validation) return MIRT_OK;
-    if (mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-    if (mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
-    return mirt__fit_prepare_validation(fit);
+    if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
+    return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
 }
 
 static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
@@ -102,16 +114,22 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
               (long long)fit->model->step);
 }
 
+static mirt_status mirt__fit_begin(mirt__fit *fit) {
+    const mirt_model *model = fit->model;
+    const int64_t epoch = fit->model->epoch++;
+    fit->begun = true;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, epoch) : mirt__dataset_begin(fit->train, model->strategy->seed, epoch);
+}
+
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    mirt_model *model = fit->model;
     bool by_steps = fit->desc->steps_per_epoch > 0;
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
-        if (!fit->begun && mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++) != MIRT_OK) return mirt_last_status();
-        fit->begun = true;
-        if (mirt__dataset_next(fit->train, batch) != MIRT_OK) return mirt_last_status();
+        if (!fit->begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        mirt_status status = fit->features[0] ? mirt__features_next(fit->features[0], batch) : mirt__dataset_next(fit->train, batch);
+        if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
         fit->begun = false;
         if (!by_steps) return MIRT_OK;
@@ -132,8 +150,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     double loss = 0;
     mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
     fit->event.batch = 0;
-    mirt_status status = fit->begun ? MIRT_OK : mirt__dataset_begin(fit->train, model->strategy->seed, model->epoch++);
-    fit->begun = true;
+    mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
     double began = mirt__now(); /* loading the data is no training step */
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
@@ -189,7 +206,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->validation && (epoch + 1) % every == 0) {
         if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
         mirt__sums_start(model, MIRT__EVALUATE, &validation);
-        if (mirt__evaluate_pass(model, fit->validation, fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
+        if (mirt__evaluate_pass(model, fit->validation, fit->features[1], fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
         mirt__sums_to_logs(model, &validation, true, &fit->logs);
     }
     if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
@@ -251,6 +268,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
         status = mirt_last_status();
     }
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    for (int i = 0; i < 2; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);
     mirt_dataset_destroy(view[0]);

@@ -33,7 +33,7 @@ MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec
     for (int i = 0; i < fields; i++) {
         if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
     }
-    return a->accumulate == b->accumulate;
+    return a->accumulate == b->accumulate && a->features == b->features;
 }
 
 MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {

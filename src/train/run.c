@@ -242,6 +242,7 @@ static void mirt__device_states(const mirt_function *f, int device) {
     for (int i = 0; i < f->num_states; i++) {
         const mirt__state *s = &f->state[i];
         const mirt__variable *v = &f->root->variable[s->variable];
+        if (v->frozen && device == 0) f->root->edits++;
         for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes + s->offset);
         mirt__aggregate(s->aggregation, active, value, rows, v->count, (mirt__real *)(void *)(f->root->weight[device] + v->offset));
     }

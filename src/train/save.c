@@ -100,6 +100,7 @@ static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, co
 
 /* Block 0 is the weights, on every device; the others are optimizer slots. */
 static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
     if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
 }

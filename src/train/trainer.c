@@ -71,9 +71,11 @@ typedef struct mirt__fit_body {
     int terms_result;
 } mirt__fit_body;
 
-/* The outputs of the model called on the batch. */
+/* The outputs of the model called on the batch, or on features. */
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     mirt_tensor *x[MIRT_MAX_INPUTS];
+    const mirt__stretch to = {f->model->output, f->model->num_outputs};
+    if (f->spec.features) return mirt__call_stretch(&f->program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
     if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
@@ -84,6 +86,19 @@ static bool mirt__record_predict(mirt_function *f) {
     if (!mirt__record_outputs(f, output)) return false;
     for (int i = 0; i < f->model->num_outputs; i++) {
         if (mirt__result_add(f, "output", output[i]) != MIRT_OK) return false;
+    }
+    return true;
+}
+
+static bool mirt__record_features(mirt_function *f) {
+    mirt_tensor *x[MIRT_MAX_INPUTS], *out[MIRT_MAX_INPUTS];
+    const mirt__stretch *features = &f->model->trainer->features, from = {f->model->input, f->model->num_inputs};
+    for (int i = 0; i < from.count; i++) {
+        if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
+    }
+    if (!mirt__call_stretch(&f->program.graph, f->model, &from, x, features, out)) return false;
+    for (int i = 0; i < features->count; i++) {
+        if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
     }
     return true;
 }
@@ -177,6 +192,7 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
     mirt__fit_body *body = (mirt__fit_body *)user;
     mirt_tensor *output[MIRT_MAX_OUTPUTS];
     if (body->kind == MIRT__PREDICT) return mirt__record_predict(f);
+    if (body->kind == MIRT__FEATURES) return mirt__record_features(f);
     return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
 }
 
@@ -186,7 +202,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
     if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half) return false;
-    if (kind == MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
+    if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
     return weights && mirt__spec_same(&f->spec, spec);
@@ -195,7 +211,7 @@ static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, 
 static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
     mirt__function_desc desc;
     mirt__data_spec own = *spec;
-    if (body->kind == MIRT__PREDICT) { /* of inputs alone */
+    if (body->kind >= MIRT__PREDICT) { /* of inputs alone */
         own.num_y = 0;
         own.has_weights = false;
         own.num_fields = own.num_x;
@@ -224,7 +240,7 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
     int64_t count = 1;
-    if (kind == MIRT__PREDICT) return MIRT_OK;
+    if (kind >= MIRT__PREDICT) return MIRT_OK;
     for (int i = 0; i < f->num_results; i++) count += f->result[i].batched ? f->result[i].count : 0;
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();

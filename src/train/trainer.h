@@ -1,9 +1,9 @@
 #ifndef MIRT__TRAINER_H
 #define MIRT__TRAINER_H
-/* What fit, evaluate and predict run: three functions recorded for the data at hand. */
+/* What fit, evaluate and predict run: functions recorded for the data at hand. */
 #include "function.h"
 
-typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__PROGRAM_KINDS } mirt__program_kind;
+typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS } mirt__program_kind;
 
 /* Sums over samples in their order. */
 typedef struct mirt__sums {
@@ -20,6 +20,8 @@ struct mirt__trainer {
     float *class_weights; /* of the training function */
     int num_class_weights;
     double *metric[2];    /* sums for training and evaluation */
+    mirt_tensor *cut[MIRT_MAX_INPUTS]; /* of the model: its features, where data sets are of these (spec.features) */
+    mirt__stretch features;            /* this list */
 };
 
 /* --- trainer.c --- */
@@ -46,12 +48,24 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t ro
 /* Copies the predictions of the batch under way behind the `done` samples before it. */
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
+/* --- features.c --- */
+/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
+typedef struct mirt__features mirt__features;
+/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
+   share; 0 or less: nothing is kept. */
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
+MIRT__LIB void mirt__features_close(mirt__features *features);
+/* As those of the data set, whose place they take; the batches are of features, as this says. */
+MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
+MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
+
 /* --- evaluate.c --- */
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
-/* One pass over `dataset`, already batched and prepared for; steps 0: all of it. */
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, int64_t steps, mirt__sums *sums);
+/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
 
 /* --- progress.c --- */
 typedef struct mirt__progress {
