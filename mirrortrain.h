@@ -423,8 +423,8 @@ typedef struct mirt_device_info {
     char description[96]; /* instruction set and core count */
     int cores;
 } mirt_device_info;
-/* Fills up to `capacity` entries with what this machine has; returns how many there are.
-   Thread safe: any thread at any time. */
+/* Fills up to `capacity` entries with what this machine has; returns how many there are, 0 (MIRT_E_DEVICE) where an
+   environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 /* >>data ---------------------------------------------------------------------------------- */
@@ -1560,6 +1560,7 @@ MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *
 /* All members of a running mirt__team_run wait here for each other. */
 MIRT__LIB void mirt__team_barrier(mirt__team *team);
 
+/* Of this machine, or as many as the environment variable MIRT_CORES says; 0 (MIRT_E_DEVICE): it says none. */
 MIRT__LIB int mirt__cpu_cores(void);
 
 #endif
@@ -2527,6 +2528,7 @@ MIRT__LIB int mirt__cpu_cores(void) {
         char *end;
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
+        return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096", pretended), 0;
     }
 #ifdef MIRRORTRAIN_NO_THREADS
     long online = 1;
@@ -24780,10 +24782,11 @@ MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barri
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
-    const mirt__kernels *kernels = out ? mirt__kernels_best() : NULL;
+    const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
+    if (!kernels) return 0;
     for (int i = 0; out && i < cores && i < capacity; i++) {
         snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
-        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels ? kernels->name : "no such");
+        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels->name);
         out[i].cores = 1;
     }
     return cores;
@@ -24884,7 +24887,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    if (!(s->kernels = mirt__kernels_best())) return mirt_last_status();
+    if (!cores || !(s->kernels = mirt__kernels_best())) return mirt_last_status();
     if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     const char *why;

@@ -9,6 +9,10 @@ int run_devices(const options *o) {
     mirt_device_info info[MAX_DEVICES];
     int count = mirt_devices(info, MAX_DEVICES);
     (void)o;
+    if (count == 0) {
+        complain_of_library();
+        return EXIT_USAGE;
+    }
     for (int i = 0; i < count && i < MAX_DEVICES; i++) printf("%-8s %s\n", info[i].name, info[i].description);
     return EXIT_OK;
 }

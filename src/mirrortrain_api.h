@@ -179,8 +179,8 @@ typedef struct mirt_device_info {
     char description[96]; /* instruction set and core count */
     int cores;
 } mirt_device_info;
-/* Fills up to `capacity` entries with what this machine has; returns how many there are.
-   Thread safe: any thread at any time. */
+/* Fills up to `capacity` entries with what this machine has; returns how many there are, 0 (MIRT_E_DEVICE) where an
+   environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
 /* >>data ---------------------------------------------------------------------------------- */

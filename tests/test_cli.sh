@@ -272,10 +272,16 @@ run bench --model mobilenet_v2 --size 32 --pooling max
 refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling is of a network without its top"
 run fit --model mobilenet_v2 --size 32
 refuses "a network of other images" 2 "fit trains on MNIST's images, (28, 28, 1), and mobilenet_v2 takes (32, 32, 3)..."
-export MIRT_CPU=avx513
-run bench
-unset MIRT_CPU
-refuses "kernels that no machine has" 2 "the environment's MIRT_CPU is \"avx513\"; there are ..."
+for command in bench devices; do
+    export MIRT_CPU=avx513
+    run $command
+    unset MIRT_CPU
+    refuses "$command: kernels that no machine has" 2 "the environment's MIRT_CPU is \"avx513\"; there are ..."
+    export MIRT_CORES=nonsense
+    run $command
+    unset MIRT_CORES
+    refuses "$command: no number of cores" 2 "the environment's MIRT_CORES is \"nonsense\"; it wants a number of cores from 1 to 4096"
+done
 run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
 run bench --epochs 1

@@ -10,6 +10,7 @@ MIRT__LIB int mirt__cpu_cores(void) {
         char *end;
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
+        return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096", pretended), 0;
     }
 #ifdef MIRRORTRAIN_NO_THREADS
     long online = 1;

@@ -20,6 +20,7 @@ MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *
 /* All members of a running mirt__team_run wait here for each other. */
 MIRT__LIB void mirt__team_barrier(mirt__team *team);
 
+/* Of this machine, or as many as the environment variable MIRT_CORES says; 0 (MIRT_E_DEVICE): it says none. */
 MIRT__LIB int mirt__cpu_cores(void);
 
 #endif

@@ -33,10 +33,11 @@ MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barri
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
-    const mirt__kernels *kernels = out ? mirt__kernels_best() : NULL;
+    const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
+    if (!kernels) return 0;
     for (int i = 0; out && i < cores && i < capacity; i++) {
         snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
-        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels ? kernels->name : "no such");
+        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels->name);
         out[i].cores = 1;
     }
     return cores;
@@ -137,7 +138,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    if (!(s->kernels = mirt__kernels_best())) return mirt_last_status();
+    if (!cores || !(s->kernels = mirt__kernels_best())) return mirt_last_status();
     if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     const char *why;
