@@ -99,16 +99,41 @@ static void check_table(int devices, int replicas) {
     good = mirt_evaluate_arrays(clocked, images_x(0, 30), images_y(0, 30), NULL) == MIRT_OK && (text = mirt_profile_text(clocked)) != NULL;
     ok(good && strstr(text, "testing: ") && strstr(text, "training: "), "testing is clocked by itself");
     good = mirt_profile_begin(clocked) == MIRT_OK && mirt_train_step(clocked, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK && (text = mirt_profile_text(clocked)) != NULL;
-    ok(good && strstr(text, "training: 1 steps of 8 samples") && !strstr(text, "testing: "), "a second beginning forgets the first");
+    ok(good && strstr(text, "training: 1 step of 8 samples") && !strstr(text, "testing: "), "a second beginning forgets the first");
     mirt_profile_end(clocked);
     good = mirt_train_step(clocked, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK;
     ok(good && !mirt_profile_text(clocked) && !clocked->trainer->function[MIRT__TRAIN]->clocks, "and its end ends it");
     mirt_strategy_destroy(s);
 }
 
+/* Rows that would show no time are in the last one, which has what is left of the step. */
+static void check_small_rows(void) {
+    static const double seconds[] = {0.6, 0.3, 0.0006, 0.0004, 0.0001};
+    mirt__profile_row row[MIRT__COUNT(seconds)];
+    mirt__text text;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = network(s, true);
+    memset(row, 0, sizeof row);
+    memset(&text, 0, sizeof text);
+    for (int i = 0; i < MIRT__COUNT(seconds); i++) {
+        snprintf(row[i].name, sizeof row[i].name, "row %d", i);
+        row[i].node = i ? m->graph.node[0] : NULL;
+        row[i].count = i == 3 ? 5 : 1;
+        row[i].seconds = seconds[i];
+    }
+    mirt__profile_table(m, row, MIRT__COUNT(seconds), 1, &text);
+    const char *last = strrchr(text.data, '(');
+    ok(strstr(text.data, "  600.000   60.0%") && strstr(text.data, "row 2") && !strstr(text.data, "row 3") && !strstr(text.data, "row 4"),
+       "what takes less than one part in two thousand has no row");
+    ok(last && strcmp(last, "(the rest), with 6 operations below 0.05 %\n") == 0 && strstr(text.data, "\n   99.400    9.9% "), "but is in the rest: %s", last);
+    mirt__text_free(&text);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
     check_work();
+    check_small_rows();
     check_table(1, 1);
     check_table(1, 3);
     check_table(2, 4);

@@ -252,12 +252,11 @@ static void mirt__profile_name(const mirt__node *node, char out[48]) {
     snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1], node->a.groups > 1 ? " grouped" : "");
 }
 
-/* One row an operation, then what is not one; their sum is a step. Returns how many. */
+/* One row an operation, then what is not one. Returns how many. */
 static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
     const mirt__clocks *c = f->clocks;
     const double steps = (double)c->steps, replays = (double)c->replays / steps;
     const int64_t rows = c->replays ? c->replayed / c->replays : 0;
-    double rest = c->step - c->wait - c->update;
     int count = 0;
     for (int i = 0; i < f->program.graph.count; i++) {
         const mirt__node *node = f->program.graph.node[i];
@@ -270,11 +269,10 @@ static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
         r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
         r->bytes = mirt__node_bytes(node, rows) * replays;
         r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
-        rest -= c->node[i];
     }
-    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)", "(the rest)"};
-    const double seconds[] = {c->update, c->wait, rest};
-    for (int i = f->num_applied ? 0 : 2; i < MIRT__COUNT(names); i++) {
+    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
+    const double seconds[] = {c->update, c->wait};
+    for (int i = 0; f->num_applied && i < MIRT__COUNT(names); i++) {
         mirt__profile_row *r = &row[count++];
         memset(r, 0, sizeof *r);
         snprintf(r->name, sizeof r->name, "%s", names[i]);
@@ -310,10 +308,19 @@ static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row
     else mirt__text_add(out, " %8s %5s", "", "");
 }
 
+/* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
 static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
+    mirt__profile_row rest;
+    memset(&rest, 0, sizeof rest);
+    rest.seconds = step;
     mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
     for (int i = 0; i < count; i++) {
         char what[160] = "";
+        if (row[i].seconds < 0.0005 * step) {
+            rest.count += row[i].node ? row[i].count : 0;
+            continue;
+        }
+        rest.seconds -= row[i].seconds;
         mirt__profile_rates(model, &row[i], step, out);
         if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
         else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
@@ -322,6 +329,10 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
         if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
         mirt__text_add(out, "\n");
     }
+    mirt__profile_rates(model, &rest, step, out);
+    mirt__text_add(out, "  (the rest)");
+    if (rest.count) mirt__text_add(out, ", with %d operation%s below 0.05 %%", rest.count, rest.count == 1 ? "" : "s");
+    mirt__text_add(out, "\n");
 }
 
 /* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
@@ -348,7 +359,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
     const mirt__clocks *c = f->clocks;
     const double step = c->step / (double)c->steps;
     double flops = 0, bytes = 0;
-    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 3, sizeof *row);
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
     if (!row) return false;
     int count = mirt__profile_rows(f, row);
     qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
@@ -356,9 +367,9 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
         flops += row[i].flops;
         bytes += row[i].bytes;
     }
-    mirt__text_add(out, "%s, %s: %lld steps of %.4g samples, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
-                   model->name, name, (long long)c->steps, (double)c->rows / (double)c->steps, step * 1e3, flops * 1e-9, bytes * 1e-9,
-                   flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
+                   model->name, name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
+                   step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
     mirt__profile_table(model, row, count, step, out);
     mirt__text_add(out, "by kind:\n");
     mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
