@@ -20278,7 +20278,9 @@ typedef struct mirt__output {
     size_t offset;     /* io slot, or bytes */
 } mirt__output;
 
-/* Places the tensors of program->graph, which is complete but for copies this adds.
+/* Whether the bytes of every tensor at `rows` rows can be counted with. */
+MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows);
+/* Places the tensors of program->graph, which fits at max_rows rows and is complete but for copies this adds.
    variable_offset: bytes of each variable in the weight block. */
 MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
                           const size_t *variable_offset, int64_t max_rows);
@@ -24140,13 +24142,11 @@ static void mirt__plan_in_place(const mirt__program *program) {
     }
 }
 
-/* Whether the bytes of every tensor at `rows` rows can be counted with. */
-static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
+MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             int64_t row = (int64_t)mirt__tensor_bytes(graph->node[i]->out[k], 1);
-            if (row == 0 || rows <= MIRT__MAX_BYTES / row) continue;
-            return mirt__fail(MIRT_E_NOMEM, "batches of %lld samples need more memory than any machine has", (long long)rows), false;
+            if (row > 0 && rows > MIRT__MAX_BYTES / row) return false;
         }
     }
     return true;
@@ -24254,7 +24254,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows) || !mirt__plan_cuts(program)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_cuts(program)) return false;
     mirt__plan_lifetimes(&program->graph);
     mirt__plan_in_place(program);
     if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||
@@ -29364,6 +29364,7 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     const mirt__graph *graph = &f->program.graph;
     int64_t rows = f->max_batch / f->replicas + (f->max_batch % f->replicas != 0);
     int n = 0;
+    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->max_batch);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;

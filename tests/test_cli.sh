@@ -286,6 +286,8 @@ run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
 run bench --epochs 1
 refuses "bench has no epochs" 2 "--epochs is a flag of fit, not of bench"
+run summary --model resnet50 --batch 2147483647 --replicas 2
+refuses "a batch no machine has memory for" 1 "a batch of 2147483647 samples needs more memory than any machine has"
 run fit --data good --devices 2 --replicas 1
 refuses "fewer replicas than devices" 2 "1 replica on 2 devices: every device needs at least one replica"
 run fit --data good --devices 0

@@ -103,13 +103,11 @@ static void mirt__plan_in_place(const mirt__program *program) {
     }
 }
 
-/* Whether the bytes of every tensor at `rows` rows can be counted with. */
-static bool mirt__plan_check(const mirt__graph *graph, int64_t rows) {
+MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows) {
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
             int64_t row = (int64_t)mirt__tensor_bytes(graph->node[i]->out[k], 1);
-            if (row == 0 || rows <= MIRT__MAX_BYTES / row) continue;
-            return mirt__fail(MIRT_E_NOMEM, "batches of %lld samples need more memory than any machine has", (long long)rows), false;
+            if (row > 0 && rows > MIRT__MAX_BYTES / row) return false;
         }
     }
     return true;
@@ -217,7 +215,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
                           const size_t *variable_offset, int64_t max_rows) {
     program->max_rows = max_rows;
     mirt__plan_leaves(program, variable_offset);
-    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_check(&program->graph, max_rows) || !mirt__plan_cuts(program)) return false;
+    if (!mirt__plan_outputs(program, outputs, num_outputs) || !mirt__plan_cuts(program)) return false;
     mirt__plan_lifetimes(&program->graph);
     mirt__plan_in_place(program);
     if (!mirt__plan_space(program, MIRT__SPACE_ARENA, &program->arena) ||

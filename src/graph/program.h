@@ -42,7 +42,9 @@ typedef struct mirt__output {
     size_t offset;     /* io slot, or bytes */
 } mirt__output;
 
-/* Places the tensors of program->graph, which is complete but for copies this adds.
+/* Whether the bytes of every tensor at `rows` rows can be counted with. */
+MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows);
+/* Places the tensors of program->graph, which fits at max_rows rows and is complete but for copies this adds.
    variable_offset: bytes of each variable in the weight block. */
 MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num_outputs,
                           const size_t *variable_offset, int64_t max_rows);

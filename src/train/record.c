@@ -306,6 +306,7 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     const mirt__graph *graph = &f->program.graph;
     int64_t rows = f->max_batch / f->replicas + (f->max_batch % f->replicas != 0);
     int n = 0;
+    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->max_batch);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
