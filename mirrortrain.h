@@ -2919,7 +2919,7 @@ typedef struct mirt__conv_input_grad {
     mirt_dtype dx_dtype;
     bool half, winograd;
     mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
-    /* Depthwise convolutions may do both gradients in one pass: */
+    /* Both gradients, of depthwise convolutions and where mirt__both_applies in one pass: */
     const mirt__reader *x;   /* not NULL: */
     mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
@@ -3337,6 +3337,14 @@ typedef struct mirt__conv_grad_view {
     int64_t runs;
 } mirt__conv_grad_view;
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
+/* Both gradients of a convolution of single pixels in one pass, where it pays: pixels in a block of the input gradient, how
+   many such blocks make a chunk of the weight gradient's sums, chunks; floats of a strip of dy. */
+typedef struct mirt__both_view {
+    int64_t lines, blocks, chunks, strip;
+    size_t scratch, shared, sums;         /* bytes in all; where in `shared` x's columns and the sums begin */
+} mirt__both_view;
+MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
+MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
 /* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
 #define MIRT__SUM_CHUNK 252
 
@@ -3655,6 +3663,8 @@ typedef struct mirt__simd {
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+/* With args->x both gradients are made; in one pass where mirt__both_applies. */
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 /* Either of the two where mirt__winograd_applies. */
 MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
                                    const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
@@ -3721,6 +3731,13 @@ typedef struct mirt__ahead {
     int64_t left[MIRT__AHEAD];
 } mirt__ahead;
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
+
+/* The weight gradient that rides along with an input gradient: what block `number` adds, whose strip of dy is at `strip`;
+   about what it reads of x. */
+typedef struct mirt__grad_job mirt__grad_job;
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where);
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
+MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
 /* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
 typedef struct mirt__sweep {
@@ -4124,7 +4141,30 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole lines of the cache */
     return g;
 }
+
+/* The sums of a chunk stay in the cache beside the strips. */
+#define MIRT__BOTH_FLOATS 32768
+#define MIRT__BOTH_CHUNKS 64
+MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
+    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w &&
+           s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 && s->co <= 512;
+}
+MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
+    const mirt__conv_view v = mirt__conv_view_of(s, true);
+    mirt__both_view b;
+    memset(&b, 0, sizeof b);
+    b.lines = v.lines;
+    b.strip = (v.strip + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
+    b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
+    b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
+    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) * sizeof(mirt__real);
+    b.sums = mirt__conv_places_of(&v).end;
+    b.shared = b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) * sizeof(mirt__real);
+    return b;
+}
 #undef MIRT__VECTOR
+#undef MIRT__BOTH_FLOATS
+#undef MIRT__BOTH_CHUNKS
 
 MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
@@ -4135,6 +4175,7 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
     if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
+    if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most) most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
 }
 
@@ -4149,7 +4190,9 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
     floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
-    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most) most = mirt__align_up(mirt__both_view_of(s).scratch);
+    return most;
 }
 
 MIRT__LIB void mirt__winograd_room(const mirt__conv *s, size_t *scratch, size_t *shared) {
@@ -15642,6 +15685,8 @@ typedef struct mirt__conv_job {
     mirt__conv_tap *taps;
     int64_t tap_count; /* that reach the target */
     int64_t panels, splits, sum_floats;
+    const mirt__grad_job *beside; /* the weight gradient from the same strips, or NULL */
+    int64_t beside_blocks;        /* of one of its chunks */
 } mirt__conv_job;
 
 /* Places of the target in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
@@ -15821,11 +15866,10 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-static void mirt__conv_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+/* `next` is the block that this thread will probably have after this one. */
+static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t split, int64_t next, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
-    const int64_t block = task / job->splits, split = task % job->splits;
     float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const mirt__conv_block b = mirt__conv_block_of(job, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL);
     /* A strip has only the pixels that are needed, where taps are single. */
@@ -15836,7 +15880,8 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     mirt__sweep sweep;
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
-    if (job->splits == 1) mirt__conv_ahead(job, block + mirt__team_size(job->where->team), &ahead);
+    if (job->splits == 1) mirt__conv_ahead(job, next, &ahead);
+    if (job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
@@ -15862,6 +15907,20 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (job->beside) mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
+}
+
+static void mirt__conv_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
+    if (!job->beside) {
+        const int64_t block = task / job->splits;
+        mirt__conv_block_run(job, block, task % job->splits, block + threads, member);
+        return;
+    }
+    for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++) {
+        mirt__conv_block_run(job, block, 0, block + 1 < end ? block + 1 : end + (threads - 1) * most, member);
+    }
 }
 
 /* Whether blocks may be multiplied where they lie. */
@@ -15879,7 +15938,8 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
 
 /* Everything but the data of the two directions. */
 static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__where *where) {
+                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__grad_job *beside,
+                           const mirt__where *where) {
     mirt__conv_job job;
     memset(&job, 0, sizeof job);
     job.simd = simd;
@@ -15901,7 +15961,8 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
     job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
-    job.direct = mirt__conv_is_direct(&job);
+    job.beside = beside;
+    job.direct = !beside && mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
     job.strip.simd = simd;
     job.strip.words = job.words;
@@ -15928,8 +15989,15 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
         job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
         if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
+        int64_t tasks = v->blocks * job.splits;
+        if (beside) {
+            const mirt__both_view chunks = mirt__both_view_of(s);
+            job.splits = 1;
+            job.beside_blocks = chunks.blocks;
+            tasks = chunks.chunks;
+        }
         mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
-        mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
+        mirt__team_for(where->team, tasks, mirt__conv_task, &job);
     }
     if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
@@ -15941,18 +16009,24 @@ MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, false)) {
         mirt__fast_winograd(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, where);
     } else {
-        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, NULL, where);
     }
+}
+
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where) {
+    mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, beside, where);
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (mirt__is_depthwise(s)) {
         mirt__fast_depthwise_input_grad(simd, args, where);
+    } else if (args->x) {
+        mirt__fast_conv_both(simd, args, where);
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, true)) {
         mirt__fast_winograd(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, where);
     } else {
-        mirt__conv_run(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+        mirt__conv_run_beside(simd, args, NULL, where);
     }
 }
 
@@ -15986,7 +16060,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
-typedef struct mirt__grad_job {
+struct mirt__grad_job {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats. Words are of the same pixel of two images, the second half a batch later */
     const mirt__where *where;
@@ -15998,7 +16072,8 @@ typedef struct mirt__grad_job {
     float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
-} mirt__grad_job;
+    mirt__both_view both;                /* of a gradient that rides along; x_strip is whole then */
+};
 
 /* One block's strips, and where a task is in its chunk. */
 typedef struct mirt__grad_block {
@@ -16224,6 +16299,102 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     mirt__grad_parts(&job);
     mirt__team_for(where->team, job.g.chunks * s->groups * job.channel_parts * job.column_parts, mirt__grad_task, &job);
     if (place) return;
+    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
+    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+}
+
+/* >>beside an input gradient */
+
+MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead) {
+    const mirt__reader *x = &job->x.from;
+    const int64_t ci = job->g.v.k, first = number * job->both.lines, left = job->g.rows - first;
+    if (left > 0) mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
+}
+
+/* Words are of two pixels of a block, the second half a block later. */
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead) {
+    const mirt__both_view *both = &job->both;
+    const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;
+    const int64_t pixels = left < both->lines ? left : both->lines, k = job->words ? (pixels + 1) / 2 : pixels;
+    float *x = strip + both->strip, *dy = strip;
+    mirt__strip from = job->x_strip;
+    from.pair = job->words ? k : 0;
+    from.pixels = first + pixels;
+    mirt__strip_rows(&from, 0, first, k, x);
+    if (job->words) {
+        mirt__source words;
+        memset(&words, 0, sizeof words);
+        words.from.data = strip;
+        words.from.dtype = (mirt_dtype)MIRT__BFLOAT16;
+        words.from.channels = from.c = co + co % 2;
+        from.source = &words;
+        from.channels = from.pixel = co;
+        from.pixels = pixels;
+        dy = x + both->lines * ci;
+        mirt__strip_rows(&from, 0, 0, k, dy);
+    }
+    const mirt__run run = {0, 0, k};
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->words ? job->words->tile : job->simd->tile;
+    sweep.m = sweep.width = ci;
+    sweep.lines = 1;
+    sweep.a = x;
+    sweep.a_x = 1;
+    sweep.a_step = ci;
+    sweep.runs = &run;
+    sweep.run_count = 1;
+    sweep.b = dy;
+    sweep.b_row = co;
+    sweep.b_panel = MIRT__PANEL;
+    sweep.n = co;
+    sweep.end = (co + MIRT__PANEL - 1) / MIRT__PANEL;
+    sweep.c = job->sums + number / both->blocks * job->g.sum;
+    sweep.c_x = job->g.row;
+    sweep.fresh = number % both->blocks == 0;
+    sweep.padded = true;
+    sweep.ahead = ahead;
+    mirt__sweep_run(&sweep);
+    if (job->db_sums) {
+        float *db = job->db_sums + number / both->blocks * job->g.sum;
+        (job->words ? job->words->column_sum : job->simd->column_sum)(db, dy, co, k, co, sweep.fresh);
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    const mirt__conv *s = &args->s;
+    mirt__conv_weight_grad weights;
+    memset(&weights, 0, sizeof weights);
+    weights.s = *s;
+    weights.x = *args->x;
+    weights.dy = args->dy;
+    weights.dkernel = args->dkernel;
+    weights.db = args->db;
+    weights.half = args->half;
+    if (!mirt__both_applies(s) || s->rows * s->h * s->w < 1) {
+        mirt__conv_input_grad alone = *args;
+        alone.x = NULL;
+        mirt__fast_conv_input_grad(simd, &alone, where);
+        mirt__fast_conv_weight_grad(simd, &weights, where);
+        return;
+    }
+    mirt__grad_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.args = &weights;
+    if (args->half) job.words = simd->words;
+    job.g = mirt__conv_grad_view_of(s);
+    job.both = mirt__both_view_of(s);
+    job.g.chunks = job.both.chunks;
+    float *columns = (float *)(void *)((char *)where->shared + job.both.sums);
+    job.x = mirt__source_of(&weights.x, columns);
+    job.x_strip = mirt__grad_strip(&job, &job.x, job.g.v.s.h, 1, s->ci, 0);
+    job.x_strip.channels = job.x_strip.pixel = s->ci;
+    job.sums = columns + 5 * s->ci;
+    if (args->db) job.db_sums = job.sums + job.g.k * job.g.row;
+    mirt__conv_run_beside(simd, args, &job, where);
     const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
     mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
 }
@@ -20330,7 +20501,8 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
      norm_stats(conv2d)                          -> the convolution leaves the moments of its output
      norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope
      normalize(conv2d) by constants + add        -> in its epilogue, where nothing else reads the convolution
-     both gradients of a depthwise convolution   -> one node
+     both gradients of a depthwise convolution, or of
+     one of single pixels and few weights        -> one node
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
    becomes lazy: it is never stored, its readers compute it. */
 
@@ -20483,6 +20655,8 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 /* Output 0 becomes the bytes of input 0. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
+/* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
+MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 /* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
 MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
@@ -21976,6 +22150,12 @@ MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
     return (node->a.both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+}
+
+MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node) {
+    mirt__conv s;
+    mirt__conv_of(node, 1, &s);
+    return node->a.groups > 1 || mirt__both_applies(&s);
 }
 
 /* What is read of a lazy tensor, for as long as the call lasts. */
@@ -23582,10 +23762,16 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
 static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_prune(graph, keep, count);
     mirt__graph_count_uses(graph, keep, count);
-    for (int i = graph->count - 1; i >= 0; i--) {
+    for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         node->position = i;
-        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
+        for (int k = 0; k < node->num_out; k++) {
+            node->out[k]->clone = NULL;
+            node->out[k]->first = graph->count;
+        }
+    }
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_in; k++) node->in[k]->first = i;
     }
 }
@@ -23802,11 +23988,11 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
     }
 }
 
-/* >>both gradients of a depthwise convolution */
+/* >>both gradients of a depthwise convolution, or one of single pixels */
 
 static void mirt__strips_both(mirt__node *weights) {
     mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
-    if (weights->a.groups == 1 || !mirt__strips_conv(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
+    if (!mirt__strips_conv(weights) || !mirt__conv_both_pays(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
     if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
     for (int k = 0; k < weights->num_out; k++) {
         if (weights->out[k]->first < p->position) return;

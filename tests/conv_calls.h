@@ -7,6 +7,7 @@ enum { TEAMS = 3, GUARD = 64 };
 static mirt__team *teams[TEAMS]; /* of 1 (none at all), 2 and 3 threads */
 static bool winograd;            /* what calls ask for; weight gradients, where it has no part, are left out */
 static bool depthwise;           /* what all shapes are: both gradients are made in one pass, too; no gates, bytes, rounded products */
+static bool both_at_once;        /* both gradients are made in one pass; the input gradient's bits are those that it has alone */
 
 static mirt__random numbers;
 static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
@@ -344,11 +345,11 @@ static void finish(const call *c, double *sum[2], double *sum_size[2]) {
 }
 
 /* Scratch of exactly the size that is asked for; what was left in it may not matter. `what` 0 makes all of backward (of
-   depthwise ones in one pass), 1 and 2 one gradient each. */
+   depthwise ones and with both_at_once in one pass), 1 and 2 one gradient each. */
 static void run(const call *c, const mirt__kernels *k, mirt__team *team, int what) {
     mirt__where where;
     const int size = mirt__team_size(team);
-    const bool one_pass = depthwise && what == 0;
+    const bool one_pass = (depthwise || both_at_once) && what == 0;
     size_t scratch = mirt__conv_scratch(&c->s), shared = mirt__conv_shared(&c->s);
     if (winograd) mirt__winograd_room(&c->s, &scratch, &shared);
     where.team = team;
@@ -444,7 +445,7 @@ static bool all_same(call *c, const mirt__kernels *const *tables, int count, boo
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
         for (int team = 0; team < TEAMS && comparable; team++) {
-            for (int what = 0; what < (depthwise && c->back ? 3 : 1); what++) {
+            for (int what = 0; what < (c->back && depthwise ? 3 : c->back && both_at_once ? 2 : 1); what++) {
                 for (int i = 0; i < WRITTEN; i++) {
                     if (out[i]) memset(out[i]->data, 0xFF, (size_t)out[i]->count * size_of(out[i]->dtype));
                 }

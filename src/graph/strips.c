@@ -6,10 +6,16 @@
 static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_prune(graph, keep, count);
     mirt__graph_count_uses(graph, keep, count);
-    for (int i = graph->count - 1; i >= 0; i--) {
+    for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         node->position = i;
-        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
+        for (int k = 0; k < node->num_out; k++) {
+            node->out[k]->clone = NULL;
+            node->out[k]->first = graph->count;
+        }
+    }
+    for (int i = graph->count - 1; i >= 0; i--) {
+        mirt__node *node = graph->node[i];
         for (int k = 0; k < node->num_in; k++) node->in[k]->first = i;
     }
 }
@@ -226,11 +232,11 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
     }
 }
 
-/* >>both gradients of a depthwise convolution */
+/* >>both gradients of a depthwise convolution, or one of single pixels */
 
 static void mirt__strips_both(mirt__node *weights) {
     mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
-    if (weights->a.groups == 1 || !mirt__strips_conv(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
+    if (!mirt__strips_conv(weights) || !mirt__conv_both_pays(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
     if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
     for (int k = 0; k < weights->num_out; k++) {
         if (weights->out[k]->first < p->position) return;

@@ -8,7 +8,8 @@
      norm_stats(conv2d)                          -> the convolution leaves the moments of its output
      norm_grad_sums(conv2d_input_grad)           -> leaves the two sums, of what it writes times the activation's slope
      normalize(conv2d) by constants + add        -> in its epilogue, where nothing else reads the convolution
-     both gradients of a depthwise convolution   -> one node
+     both gradients of a depthwise convolution, or of
+     one of single pixels and few weights        -> one node
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
    becomes lazy: it is never stored, its readers compute it. */
 #include "graph.h"

@@ -175,6 +175,8 @@ typedef struct mirt__simd {
 /* The drivers, on the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
+/* With args->x both gradients are made; in one pass where mirt__both_applies. */
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
 /* Either of the two where mirt__winograd_applies. */
 MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
                                    const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
@@ -241,6 +243,13 @@ typedef struct mirt__ahead {
     int64_t left[MIRT__AHEAD];
 } mirt__ahead;
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
+
+/* The weight gradient that rides along with an input gradient: what block `number` adds, whose strip of dy is at `strip`;
+   about what it reads of x. */
+typedef struct mirt__grad_job mirt__grad_job;
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where);
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
+MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
 /* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
 typedef struct mirt__sweep {

@@ -31,6 +31,8 @@ typedef struct mirt__conv_job {
     mirt__conv_tap *taps;
     int64_t tap_count; /* that reach the target */
     int64_t panels, splits, sum_floats;
+    const mirt__grad_job *beside; /* the weight gradient from the same strips, or NULL */
+    int64_t beside_blocks;        /* of one of its chunks */
 } mirt__conv_job;
 
 /* Places of the target in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
@@ -210,11 +212,10 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-static void mirt__conv_task(void *arg, int64_t task, int member) {
-    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+/* `next` is the block that this thread will probably have after this one. */
+static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t split, int64_t next, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
-    const int64_t block = task / job->splits, split = task % job->splits;
     float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const mirt__conv_block b = mirt__conv_block_of(job, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL);
     /* A strip has only the pixels that are needed, where taps are single. */
@@ -225,7 +226,8 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     mirt__sweep sweep;
     memset(&ahead, 0, sizeof ahead);
     memset(&sweep, 0, sizeof sweep);
-    if (job->splits == 1) mirt__conv_ahead(job, block + mirt__team_size(job->where->team), &ahead);
+    if (job->splits == 1) mirt__conv_ahead(job, next, &ahead);
+    if (job->beside) mirt__grad_beside_ahead(job->beside, next, &ahead);
     sweep.ahead = &ahead;
     sweep.simd = job->simd;
     sweep.tile = job->words ? job->words->tile : job->simd->tile;
@@ -251,6 +253,20 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     if (job->sums) f.sum = job->sums + block * v->chunks * job->sum_floats;
     for (int64_t i = 0; i < v->sets; i++) mirt__conv_set_run(job, &sweep, &b, i, &f, split == 0 ? job->counts + block * v->chunks : NULL);
     if (f.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (job->beside) mirt__grad_beside_run(job->beside, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL, &ahead);
+}
+
+static void mirt__conv_task(void *arg, int64_t task, int member) {
+    const mirt__conv_job *job = (const mirt__conv_job *)arg;
+    const int64_t threads = mirt__team_size(job->where->team), most = job->beside_blocks;
+    if (!job->beside) {
+        const int64_t block = task / job->splits;
+        mirt__conv_block_run(job, block, task % job->splits, block + threads, member);
+        return;
+    }
+    for (int64_t block = task * most, end = block + most; block < end && block < job->v.blocks; block++) {
+        mirt__conv_block_run(job, block, 0, block + 1 < end ? block + 1 : end + (threads - 1) * most, member);
+    }
 }
 
 /* Whether blocks may be multiplied where they lie. */
@@ -268,7 +284,8 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
 
 /* Everything but the data of the two directions. */
 static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
-                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__where *where) {
+                           const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__grad_job *beside,
+                           const mirt__where *where) {
     mirt__conv_job job;
     memset(&job, 0, sizeof job);
     job.simd = simd;
@@ -290,7 +307,8 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
     job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
-    job.direct = mirt__conv_is_direct(&job);
+    job.beside = beside;
+    job.direct = !beside && mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
     job.strip.simd = simd;
     job.strip.words = job.words;
@@ -317,8 +335,15 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
         const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
         job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
         if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
+        int64_t tasks = v->blocks * job.splits;
+        if (beside) {
+            const mirt__both_view chunks = mirt__both_view_of(s);
+            job.splits = 1;
+            job.beside_blocks = chunks.blocks;
+            tasks = chunks.chunks;
+        }
         mirt__team_for(where->team, job.tap_count * job.panels, mirt__conv_pack_task, &job);
-        mirt__team_for(where->team, v->blocks * job.splits, mirt__conv_task, &job);
+        mirt__team_for(where->team, tasks, mirt__conv_task, &job);
     }
     if (job.sums) mirt__counted_sums_run(where->team, epilogue, job.sums, job.counts, v->blocks * v->chunks, v->target_c);
 }
@@ -330,18 +355,24 @@ MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, false)) {
         mirt__fast_winograd(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, where);
     } else {
-        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, where);
+        mirt__conv_run(simd, s, false, &args->x, args->kernel, &args->epilogue, args->y, args->y_dtype, args->half, NULL, where);
     }
+}
+
+MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where) {
+    mirt__conv_run(simd, &args->s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, beside, where);
 }
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
     const mirt__conv *s = &args->s;
     if (mirt__is_depthwise(s)) {
         mirt__fast_depthwise_input_grad(simd, args, where);
+    } else if (args->x) {
+        mirt__fast_conv_both(simd, args, where);
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, true)) {
         mirt__fast_winograd(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, where);
     } else {
-        mirt__conv_run(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, args->half, where);
+        mirt__conv_run_beside(simd, args, NULL, where);
     }
 }
 

@@ -9,7 +9,7 @@
 #pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
 #endif
 
-typedef struct mirt__grad_job {
+struct mirt__grad_job {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats. Words are of the same pixel of two images, the second half a batch later */
     const mirt__where *where;
@@ -21,7 +21,8 @@ typedef struct mirt__grad_job {
     float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
-} mirt__grad_job;
+    mirt__both_view both;                /* of a gradient that rides along; x_strip is whole then */
+};
 
 /* One block's strips, and where a task is in its chunk. */
 typedef struct mirt__grad_block {
@@ -247,6 +248,102 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     mirt__grad_parts(&job);
     mirt__team_for(where->team, job.g.chunks * s->groups * job.channel_parts * job.column_parts, mirt__grad_task, &job);
     if (place) return;
+    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
+    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+}
+
+/* >>beside an input gradient */
+
+MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead) {
+    const mirt__reader *x = &job->x.from;
+    const int64_t ci = job->g.v.k, first = number * job->both.lines, left = job->g.rows - first;
+    if (left > 0) mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
+}
+
+/* Words are of two pixels of a block, the second half a block later. */
+MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead) {
+    const mirt__both_view *both = &job->both;
+    const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;
+    const int64_t pixels = left < both->lines ? left : both->lines, k = job->words ? (pixels + 1) / 2 : pixels;
+    float *x = strip + both->strip, *dy = strip;
+    mirt__strip from = job->x_strip;
+    from.pair = job->words ? k : 0;
+    from.pixels = first + pixels;
+    mirt__strip_rows(&from, 0, first, k, x);
+    if (job->words) {
+        mirt__source words;
+        memset(&words, 0, sizeof words);
+        words.from.data = strip;
+        words.from.dtype = (mirt_dtype)MIRT__BFLOAT16;
+        words.from.channels = from.c = co + co % 2;
+        from.source = &words;
+        from.channels = from.pixel = co;
+        from.pixels = pixels;
+        dy = x + both->lines * ci;
+        mirt__strip_rows(&from, 0, 0, k, dy);
+    }
+    const mirt__run run = {0, 0, k};
+    mirt__sweep sweep;
+    memset(&sweep, 0, sizeof sweep);
+    sweep.simd = job->simd;
+    sweep.tile = job->words ? job->words->tile : job->simd->tile;
+    sweep.m = sweep.width = ci;
+    sweep.lines = 1;
+    sweep.a = x;
+    sweep.a_x = 1;
+    sweep.a_step = ci;
+    sweep.runs = &run;
+    sweep.run_count = 1;
+    sweep.b = dy;
+    sweep.b_row = co;
+    sweep.b_panel = MIRT__PANEL;
+    sweep.n = co;
+    sweep.end = (co + MIRT__PANEL - 1) / MIRT__PANEL;
+    sweep.c = job->sums + number / both->blocks * job->g.sum;
+    sweep.c_x = job->g.row;
+    sweep.fresh = number % both->blocks == 0;
+    sweep.padded = true;
+    sweep.ahead = ahead;
+    mirt__sweep_run(&sweep);
+    if (job->db_sums) {
+        float *db = job->db_sums + number / both->blocks * job->g.sum;
+        (job->words ? job->words->column_sum : job->simd->column_sum)(db, dy, co, k, co, sweep.fresh);
+    }
+}
+
+MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
+    const mirt__conv *s = &args->s;
+    mirt__conv_weight_grad weights;
+    memset(&weights, 0, sizeof weights);
+    weights.s = *s;
+    weights.x = *args->x;
+    weights.dy = args->dy;
+    weights.dkernel = args->dkernel;
+    weights.db = args->db;
+    weights.half = args->half;
+    if (!mirt__both_applies(s) || s->rows * s->h * s->w < 1) {
+        mirt__conv_input_grad alone = *args;
+        alone.x = NULL;
+        mirt__fast_conv_input_grad(simd, &alone, where);
+        mirt__fast_conv_weight_grad(simd, &weights, where);
+        return;
+    }
+    mirt__grad_job job;
+    memset(&job, 0, sizeof job);
+    job.simd = simd;
+    job.where = where;
+    job.args = &weights;
+    if (args->half) job.words = simd->words;
+    job.g = mirt__conv_grad_view_of(s);
+    job.both = mirt__both_view_of(s);
+    job.g.chunks = job.both.chunks;
+    float *columns = (float *)(void *)((char *)where->shared + job.both.sums);
+    job.x = mirt__source_of(&weights.x, columns);
+    job.x_strip = mirt__grad_strip(&job, &job.x, job.g.v.s.h, 1, s->ci, 0);
+    job.x_strip.channels = job.x_strip.pixel = s->ci;
+    job.sums = columns + 5 * s->ci;
+    if (args->db) job.db_sums = job.sums + job.g.k * job.g.row;
+    mirt__conv_run_beside(simd, args, &job, where);
     const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
     mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
 }

@@ -125,7 +125,7 @@ typedef struct mirt__conv_input_grad {
     mirt_dtype dx_dtype;
     bool half, winograd;
     mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
-    /* Depthwise convolutions may do both gradients in one pass: */
+    /* Both gradients, of depthwise convolutions and where mirt__both_applies in one pass: */
     const mirt__reader *x;   /* not NULL: */
     mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;

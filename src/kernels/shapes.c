@@ -275,7 +275,30 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole lines of the cache */
     return g;
 }
+
+/* The sums of a chunk stay in the cache beside the strips. */
+#define MIRT__BOTH_FLOATS 32768
+#define MIRT__BOTH_CHUNKS 64
+MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
+    return s->groups == 1 && s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->oh == s->h && s->ow == s->w &&
+           s->pad_top == 0 && s->pad_left == 0 && s->ci * s->co <= MIRT__BOTH_FLOATS && s->ci <= 512 && s->co <= 512;
+}
+MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *s) {
+    const mirt__conv_view v = mirt__conv_view_of(s, true);
+    mirt__both_view b;
+    memset(&b, 0, sizeof b);
+    b.lines = v.lines;
+    b.strip = (v.strip + MIRT__PANEL + MIRT__VECTOR - 1) / MIRT__VECTOR * MIRT__VECTOR;
+    b.blocks = mirt__shapes_max(mirt__shapes_parts(v.blocks, MIRT__BOTH_CHUNKS), 4);
+    b.chunks = mirt__shapes_parts(v.blocks, b.blocks);
+    b.scratch = (size_t)(MIRT__TILE_GROUP * MIRT__PANEL + b.strip + v.lines * (s->ci + s->co) + 2 * MIRT__PANEL) * sizeof(mirt__real);
+    b.sums = mirt__conv_places_of(&v).end;
+    b.shared = b.sums + (size_t)(5 * s->ci + b.chunks * (s->ci + 1) * mirt__shapes_parts(s->co, MIRT__VECTOR) * MIRT__VECTOR) * sizeof(mirt__real);
+    return b;
+}
 #undef MIRT__VECTOR
+#undef MIRT__BOTH_FLOATS
+#undef MIRT__BOTH_CHUNKS
 
 MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).shared_floats * sizeof(mirt__real));
@@ -286,6 +309,7 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
     if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
+    if (mirt__both_applies(s) && mirt__both_view_of(s).shared > most) most = mirt__align_up(mirt__both_view_of(s).shared);
     return most;
 }
 
@@ -300,7 +324,9 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     floats = mirt__shapes_max(floats, strip + MIRT__TILE_GROUP * MIRT__PANEL);
     floats = mirt__shapes_max(floats, g.x_floats + g.dy_floats + mirt__shapes_parts(g.runs * (int64_t)sizeof(mirt__run), (int64_t)sizeof(mirt__real)));
-    return mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+    size_t most = mirt__align_up((size_t)blocks.run_count * sizeof(mirt__run)) + mirt__align_up((size_t)floats * sizeof(mirt__real));
+    if (mirt__both_applies(s) && mirt__both_view_of(s).scratch > most) most = mirt__align_up(mirt__both_view_of(s).scratch);
+    return most;
 }
 
 MIRT__LIB void mirt__winograd_room(const mirt__conv *s, size_t *scratch, size_t *shared) {

@@ -86,6 +86,14 @@ typedef struct mirt__conv_grad_view {
     int64_t runs;
 } mirt__conv_grad_view;
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
+/* Both gradients of a convolution of single pixels in one pass, where it pays: pixels in a block of the input gradient, how
+   many such blocks make a chunk of the weight gradient's sums, chunks; floats of a strip of dy. */
+typedef struct mirt__both_view {
+    int64_t lines, blocks, chunks, strip;
+    size_t scratch, shared, sums;         /* bytes in all; where in `shared` x's columns and the sums begin */
+} mirt__both_view;
+MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
+MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
 /* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
 #define MIRT__SUM_CHUNK 252
 

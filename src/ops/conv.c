@@ -1,4 +1,5 @@
 #include "ops.h"
+#include "../kernels/shapes.h"
 /* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
@@ -127,6 +128,12 @@ MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
     return (node->a.both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+}
+
+MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node) {
+    mirt__conv s;
+    mirt__conv_of(node, 1, &s);
+    return node->a.groups > 1 || mirt__both_applies(&s);
 }
 
 /* What is read of a lazy tensor, for as long as the call lasts. */

@@ -128,6 +128,8 @@ MIRT__LIB bool mirt__need_float(const mirt__node *node, int inputs);
 /* Output 0 becomes the bytes of input 0. */
 MIRT__LIB void mirt__copy_run(const mirt__call *call);
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows);
+/* Whether both gradients of the convolution, whose weight gradient this is, are better made in one pass. */
+MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node);
 MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input);
 /* The rows that the sums of a norm_grad_input are over, of `rows` in this call. */
 MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows);
