@@ -511,6 +511,115 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
 /* NULL is allowed. Refused while mirt_fit trains on it (MIRT_E_STATE); its validation data have to live as long. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
+/* >>photographs --------------------------------------------------------------------------- */
+/* Threads: any thread may decode, resize and verify at any time; data sets made here are as all others. */
+
+/* Pixels in rows from the top, dense, of 1 to 4 bytes: grey, grey and alpha, RGB, RGBA. */
+typedef struct mirt_image {
+    unsigned char *pixels;
+    int width, height, channels;
+} mirt_image;
+/* Memory for an image; whatever *image held is forgotten. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height, int channels);
+/* Frees the pixels, and empties *image; NULL and empty images are allowed. */
+MIRT_API void mirt_image_free(mirt_image *image);
+
+/* Keras: color_mode. Grey becomes RGB of three equal bytes, alpha is dropped, not blended, and 255 where it is missing. */
+typedef enum mirt_color_mode { MIRT_RGB = 0, MIRT_GRAYSCALE, MIRT_RGBA } mirt_color_mode;
+
+/* A decoder of the caller's: makes *out by mirt_image_create, and returns 0; MIRT_OTHER_DECODER leaves a file to the library's
+   own; anything else is an error. Must be thread safe. */
+typedef int (*mirt_decoder_fn)(const unsigned char *bytes, size_t size, mirt_image *out, void *user);
+#define MIRT_OTHER_DECODER (-1)
+
+/* Zero means default. Limits are checked before a file is decoded. */
+typedef struct mirt_decode_desc {
+    int max_side;           /* default 16384 */
+    int64_t max_pixels;     /* default 1 << 26 */
+    int64_t max_bytes;      /* of a file; default 1 << 26 */
+    int least_height;       /* not 0: JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, the smallest not below these two. */
+    int least_width;        /* TurboJPEG then does less; stb_image does not: blocks of pixels are averaged */
+    mirt_decoder_fn decoder;
+    void *decoder_user;
+} mirt_decode_desc;
+
+/* Decodes a JPEG, PNG, BMP or GIF (the first frame), recognized by content, into *out. 16 bits become 8; orientation in EXIF
+   is ignored. stb_image is used where <stb/stb_image.h> or <stb_image.h> is found and MIRRORTRAIN_NO_STB_IMAGE is not defined;
+   for JPEGs TurboJPEG, if MIRRORTRAIN_TURBOJPEG is (link with -lturbojpeg). desc NULL: all defaults.
+   MIRT_E_FORMAT: damaged, cut short, above a limit, or of another format; MIRT_E_NOT_FOUND: no decoder was built in;
+   MIRT_E_CALLBACK, MIRT_E_INVALID, MIRT_E_NOMEM. Keras: tf.io.decode_image. */
+MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+/* The same for a file, which the error names. Also MIRT_E_IO; here MIRT_E_NOT_FOUND may mean the file. */
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+
+/* Keras: interpolation, in tf.image.resize's numbers. */
+typedef enum mirt_interpolation {
+    MIRT_BILINEAR = 0, MIRT_NEAREST, MIRT_BICUBIC, MIRT_AREA, MIRT_LANCZOS3, MIRT_LANCZOS5, MIRT_GAUSSIAN, MIRT_MITCHELLCUBIC,
+    MIRT__INTERPOLATION_COUNT
+} mirt_interpolation;
+/* Resizes to [height, width, channels] floats, 0 to 255 (bicubic and Lanczos may overshoot). `antialias` widens the filter where
+   the image shrinks (nearest and area know no difference). Keras: tf.image.resize. MIRT_E_INVALID, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
+                                       float *out);
+
+/* What labels are (Keras: label_mode): int32 [], float32 [1] of exactly two classes, float32 [classes], none. */
+typedef enum mirt_label_mode { MIRT_LABELS_INT = 0, MIRT_LABELS_BINARY, MIRT_LABELS_CATEGORICAL, MIRT_LABELS_NONE } mirt_label_mode;
+typedef enum mirt_subset { MIRT_SUBSET_ALL = 0, MIRT_SUBSET_TRAINING, MIRT_SUBSET_VALIDATION } mirt_subset;
+/* What becomes of a file that cannot be read or decoded: an error of the run, left out, or all zeros under its label. */
+typedef enum mirt_corrupt { MIRT_CORRUPT_FAIL = 0, MIRT_CORRUPT_SKIP, MIRT_CORRUPT_ZERO } mirt_corrupt;
+#define MIRT_NO_BATCH (-1)
+
+/* Zero means default, which is Keras's, with its names for these. */
+typedef struct mirt_image_directory_desc {
+    int height, width;       /* image_size; default 256 each */
+    mirt_color_mode color_mode;
+    mirt_label_mode label_mode;
+    const char *const *class_names; /* subdirectories, in the order of their labels; NULL: all, sorted */
+    int num_class_names;
+    const int32_t *labels;   /* one a file, for files in sorted order anywhere below the directory; NULL: by subdirectories */
+    int64_t num_labels;
+    int64_t batch_size;      /* 0: 32. MIRT_NO_BATCH: samples, for stages that come before mirt_batch */
+    bool no_shuffle;         /* files stay in sorted order; otherwise they are shuffled once by the seed, and again every epoch */
+    bool has_seed;
+    uint32_t seed;           /* the files' order is that of Keras for the same seed */
+    double validation_split; /* this share of the files, from the end of their order, is for validation; */
+    mirt_subset subset;      /* needs a seed, unless no_shuffle. Keras's "both": mirt_image_datasets_from_directory */
+    mirt_interpolation interpolation;
+    bool antialias;          /* as in mirt_resize_image; Keras: never */
+    bool crop_to_aspect_ratio, pad_to_aspect_ratio;
+    bool follow_links;       /* to directories; circles are found */
+    mirt_dtype dtype;        /* of pixels: MIRT_FLOAT32, or rounded to MIRT_UINT8, a quarter of the memory */
+    mirt_corrupt corrupt;
+    bool reduced_scale;      /* JPEGs much larger than asked for may be decoded at a part of their size */
+    mirt_decode_desc decode; /* limits, decoder */
+    mirt_log_fn log;         /* told what was found, and each corrupt image once, with the reason, from any thread; NULL: nobody */
+    void *log_user;
+} mirt_image_directory_desc;
+
+/* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of the
+   classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and batched.
+   `desc` NULL: all defaults; it is copied. Also MIRT_E_NOT_FOUND, MIRT_E_IO.
+   Keras: image_dataset_from_directory. */
+MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc);
+/* Both subsets of one split; the validation data keep their order. On failure both are NULL. */
+MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *desc,
+                                                        mirt_dataset **training, mirt_dataset **validation);
+/* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
+   line "path,label", or of whatever else no file is there, is a header. Labels are class names, sorted; or with class_names, those. */
+MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
+/* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
+MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index);
+
+/* Told of one image that cannot be used, and why, in a sentence that names the file. */
+typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user);
+/* How many images of the data set were found corrupt so far (under MIRT_CORRUPT_SKIP or _ZERO); fn, if not NULL, is told of each. */
+MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
+/* Decodes every image below a directory, calls fn for each that is corrupt, and counts; NULL: not wanted. `desc` as above, NULL: defaults.
+   MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
+MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *desc, mirt_corrupt_fn fn, void *user,
+                                        int64_t *images, int64_t *corrupt);
+
+
 /* >>tensors ------------------------------------------------------------------------------- */
 /* Threads: a model, its tensors and functions are for the one thread at a time that has their strategy. */
 
@@ -16724,6 +16833,750 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 #pragma GCC pop_options
 #endif
 
+/* >>section images/images.h */
+
+#ifndef MIRT__IMAGES_H
+#define MIRT__IMAGES_H
+/* Pictures: from bytes to pixels, from one size to another. */
+
+typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT__FORMAT_PNG, MIRT__FORMAT_BMP, MIRT__FORMAT_GIF } mirt__image_format;
+
+/* What a file says of itself, before anything is decoded. */
+typedef struct mirt__image_header {
+    mirt__image_format format;
+    int64_t width, height;
+    uint64_t memory; /* bytes that decoding takes at most */
+} mirt__image_header;
+
+/* Reads the header; MIRT_E_FORMAT. MIRT__FORMAT_NONE is no error. */
+MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t size, mirt__image_header *out);
+/* Against the limits of `desc`, and against bombs. */
+MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc);
+
+MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
+MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
+/* True, with the error set, if nothing here can decode. */
+MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
+/* With all checks of mirt_decode_image, desc being given. */
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+
+/* Where to resize from and to: rows of `stride` bytes, and of `out_stride` elements. */
+typedef struct mirt__pixmap {
+    const unsigned char *pixels;
+    size_t stride, out_stride;
+    int height, width, out_height, out_width, channels;
+    mirt_interpolation interpolation;
+    bool antialias;
+    mirt_dtype dtype; /* of what is written: MIRT_FLOAT32 or MIRT_UINT8 */
+} mirt__pixmap;
+/* Bytes of memory that it needs between, aligned to MIRT__ALIGN; 0: too large for any. */
+MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize);
+MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out);
+
+#endif
+
+/* >>section images/header.c */
+
+/* What image files say of themselves, read without any decoder: sizes are checked before one of them is trusted with the file. */
+
+static uint32_t mirt__image_big(const unsigned char *p, int bytes) {
+    uint32_t value = 0;
+    for (int i = 0; i < bytes; i++) value = value << 8 | p[i];
+    return value;
+}
+
+static uint32_t mirt__image_little(const unsigned char *p, int bytes) {
+    uint32_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--) value = value << 8 | p[i];
+    return value;
+}
+
+static mirt_status mirt__image_short_header(const char *format, size_t size) {
+    return mirt__fail(MIRT_E_FORMAT, "a %s cut short: its %llu bytes end within the header", format, (unsigned long long)size);
+}
+
+/* A scan may pass over the whole image for a few bytes: as many as this have no purpose but to take time. */
+static mirt_status mirt__jpeg_count_scans(const unsigned char *bytes, size_t size, size_t at) {
+    const int most = 100;
+    int scans = 0;
+    while (at + 1 < size) {
+        const unsigned char *next = (const unsigned char *)memchr(bytes + at, 0xFF, size - at - 1);
+        if (!next) break;
+        scans += next[1] == 0xDA;
+        at = (size_t)(next - bytes) + 1;
+    }
+    if (scans > most) return mirt__fail(MIRT_E_FORMAT, "a JPEG of %d scans: more than %d do nothing but take time", scans, most);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
+    for (size_t at = 2; at + 4 <= size;) {
+        if (bytes[at] != 0xFF) {
+            at++; /* decoders look for the next marker as well */
+            continue;
+        }
+        unsigned char marker = bytes[at + 1];
+        if (marker == 0xFF || marker == 0 || (marker >= 0xD0 && marker <= 0xD8) || marker == 1) {
+            at += marker == 0xFF ? 1 : 2;
+            continue;
+        }
+        if (marker == 0xD9 || marker == 0xDA) return mirt__fail(MIRT_E_FORMAT, "a JPEG without a frame before byte %llu", (unsigned long long)at);
+        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
+            if (at + 10 > size) break;
+            out->height = mirt__image_big(bytes + at + 5, 2);
+            out->width = mirt__image_big(bytes + at + 7, 2);
+            uint64_t padded = (uint64_t)(out->width + 64) * (uint64_t)(out->height + 64) * bytes[at + 9];
+            out->memory = padded * (marker == 0xC2 ? 3 : 1) + 4 * (uint64_t)out->width * (uint64_t)out->height;
+            return mirt__jpeg_count_scans(bytes, size, at);
+        }
+        at += 2 + (size_t)mirt__image_big(bytes + at + 2, 2);
+    }
+    return mirt__image_short_header("JPEG", size);
+}
+
+static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
+    static const unsigned char channels[7] = {1, 0, 3, 4, 2, 0, 4}; /* a palette may have alpha */
+    if (size < 33) return mirt__image_short_header("PNG", size);
+    if (memcmp(bytes + 12, "IHDR", 4) != 0 || bytes[25] > 6 || channels[bytes[25]] == 0 || bytes[24] > 16)
+        return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+    out->width = mirt__image_big(bytes + 16, 4);
+    out->height = mirt__image_big(bytes + 20, 4);
+    if (out->width > INT32_MAX || out->height > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+    uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
+    out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__bmp_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
+    if (size < 30) return mirt__image_short_header("BMP", size);
+    bool old = mirt__image_little(bytes + 14, 4) == 12;
+    out->width = old ? (int32_t)mirt__image_little(bytes + 18, 2) : (int32_t)mirt__image_little(bytes + 18, 4);
+    out->height = old ? (int32_t)mirt__image_little(bytes + 20, 2) : (int32_t)mirt__image_little(bytes + 22, 4);
+    if (out->height < 0) out->height = -out->height; /* from top to bottom */
+    if (out->width < 0) return mirt__fail(MIRT_E_FORMAT, "a BMP of the width %lld", (long long)out->width);
+    out->memory = 8 * (uint64_t)out->width * (uint64_t)out->height;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__gif_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
+    if (size < 13) return mirt__image_short_header("GIF", size);
+    out->width = mirt__image_little(bytes + 6, 2);
+    out->height = mirt__image_little(bytes + 8, 2);
+    out->memory = 13 * (uint64_t)out->width * (uint64_t)out->height;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
+    memset(out, 0, sizeof *out);
+    mirt_status status = MIRT_OK;
+    if (size >= 3 && memcmp(bytes, "\xFF\xD8\xFF", 3) == 0) {
+        out->format = MIRT__FORMAT_JPEG;
+        status = mirt__jpeg_header(bytes, size, out);
+    } else if (size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1A\n", 8) == 0) {
+        out->format = MIRT__FORMAT_PNG;
+        status = mirt__png_header(bytes, size, out);
+    } else if (size >= 6 && (memcmp(bytes, "GIF87a", 6) == 0 || memcmp(bytes, "GIF89a", 6) == 0)) {
+        out->format = MIRT__FORMAT_GIF;
+        status = mirt__gif_header(bytes, size, out);
+    } else if (size >= 2 && memcmp(bytes, "BM", 2) == 0) {
+        out->format = MIRT__FORMAT_BMP;
+        status = mirt__bmp_header(bytes, size, out);
+    }
+    if (status == MIRT_OK && out->format != MIRT__FORMAT_NONE && (out->width == 0 || out->height == 0))
+        status = mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: there is nothing to see", (long long)out->width, (long long)out->height);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc) {
+    /* What packs more than 64 to 1 into many bytes is no photograph. */
+    const uint64_t harmless = (uint64_t)160 << 20, ratio = 64;
+    int64_t side = desc->max_side ? desc->max_side : 16384;
+    int64_t pixels = desc->max_pixels ? desc->max_pixels : (int64_t)1 << 26;
+    if (header->width > side || header->height > side)
+        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: more than %lld a side (max_side)", (long long)header->width,
+                          (long long)header->height, (long long)side);
+    if (header->height && header->width > pixels / header->height)
+        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: more than %lld (max_pixels)", (long long)header->width,
+                          (long long)header->height, (long long)pixels);
+    if (header->memory > harmless && header->memory / ratio > size)
+        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels in a file of %llu bytes: it would take %llu MiB to decode, more than %d times its size",
+                          (long long)header->width, (long long)header->height, (unsigned long long)size,
+                          (unsigned long long)(header->memory >> 20), (int)ratio);
+    return MIRT_OK;
+}
+
+/* >>section images/decode.c */
+
+/* Decoding by stb_image, TurboJPEG or the caller. */
+
+#if !defined(MIRRORTRAIN_NO_STB_IMAGE) && defined(__has_include)
+#if __has_include(<stb/stb_image.h>) || __has_include(<stb_image.h>)
+#define MIRT__STB
+#endif
+#endif
+#ifdef MIRRORTRAIN_TURBOJPEG
+#include <turbojpeg.h>
+#endif
+
+MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) { return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA; }
+
+MIRT__LIB int mirt__mode_channels(mirt_color_mode mode) { return mode == MIRT_RGB ? 3 : mode == MIRT_RGBA ? 4 : 1; }
+
+MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height, int channels) {
+    size_t bytes;
+    if (!image) return mirt__fail_missing("mirt_image_create", "image");
+    memset(image, 0, sizeof *image);
+    if (width < 1 || height < 1 || channels < 1 || channels > 4)
+        return mirt__fail(MIRT_E_INVALID, "mirt_image_create: %d x %d pixels of %d bytes: all must be positive, and the last at most 4", width,
+                          height, channels);
+    if (!mirt__mul_size((size_t)width * (size_t)channels, (size_t)height, &bytes)) bytes = SIZE_MAX;
+    image->pixels = (unsigned char *)(bytes < SIZE_MAX ? MIRRORTRAIN_MALLOC(bytes) : NULL);
+    if (!image->pixels) return mirt__no_memory(bytes), MIRT_E_NOMEM;
+    image->width = width;
+    image->height = height;
+    image->channels = channels;
+    return MIRT_OK;
+}
+
+MIRT_API void mirt_image_free(mirt_image *image) {
+    if (!image) return;
+    if (image->pixels) MIRRORTRAIN_FREE(image->pixels);
+    memset(image, 0, sizeof *image);
+}
+
+#ifdef MIRT__STB
+
+/* What stb_image may still allocate for this image, on this thread; some files unpack to far more than they say. */
+static __thread size_t mirt__stb_allowance;
+static __thread bool mirt__stb_memory_failed;
+
+static void *mirt__stb_malloc(size_t bytes) {
+    if (bytes > mirt__stb_allowance) return NULL;
+    mirt__stb_allowance -= bytes;
+    void *block = MIRRORTRAIN_MALLOC(bytes);
+    if (!block) mirt__stb_memory_failed = true;
+    return block;
+}
+
+static void mirt__stb_free(void *block) {
+    if (block) MIRRORTRAIN_FREE(block);
+}
+
+static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
+    void *grown = mirt__stb_malloc(bytes);
+    if (!grown) return NULL;
+    if (block) memcpy(grown, block, old < bytes ? old : bytes);
+    mirt__stb_free(block);
+    return grown;
+}
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STBIDEF static __attribute__((unused))
+#define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_ONLY_BMP
+#define STBI_ONLY_GIF
+#define STBI_NO_STDIO
+#define STBI_NO_LINEAR
+#define STBI_NO_HDR
+#define STBI_MAX_DIMENSIONS (1 << 20)
+#define STBI_ASSERT(x) ((void)0)
+#define STBI_MALLOC(size) mirt__stb_malloc(size)
+#define STBI_REALLOC_SIZED(p, old, size) mirt__stb_grow(p, old, size)
+#define STBI_REALLOC(p, size) mirt__stb_grow(p, 0, size)
+#define STBI_FREE(p) mirt__stb_free(p)
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wextra"
+#if __has_include(<stb/stb_image.h>)
+#include <stb/stb_image.h>
+#else
+#include <stb_image.h>
+#endif
+#pragma GCC diagnostic pop
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#undef STB_IMAGE_IMPLEMENTATION
+#undef STBIDEF
+#undef stbi__unpremultiply_on_load_thread
+#undef STBI_ASSERT
+#undef STBI_MALLOC
+#undef STBI_REALLOC_SIZED
+#undef STBI_REALLOC
+#undef STBI_FREE
+
+/* The file as stb_image reads it, which takes what lies behind the end for zeros: `missed` says that it wanted that. */
+typedef struct mirt__stb_bytes {
+    const unsigned char *bytes;
+    size_t size, at;
+    bool missed, gif;
+} mirt__stb_bytes;
+
+static int mirt__stb_read(void *user, char *out, int wanted) {
+    mirt__stb_bytes *file = (mirt__stb_bytes *)user;
+    size_t left = file->size - file->at, size = (size_t)wanted < left ? (size_t)wanted : left;
+    memcpy(out, file->bytes + file->at, size);
+    /* What a GIF does not draw is black, whatever its background. */
+    if (file->gif && file->at <= 11 && file->at + size > 11) out[11 - file->at] = 0;
+    file->at += size;
+    if (size == 0) file->missed = true;
+    return (int)size;
+}
+
+static void mirt__stb_skip(void *user, int count) {
+    mirt__stb_bytes *file = (mirt__stb_bytes *)user;
+    size_t left = file->size - file->at;
+    if (count > 0) file->at += (size_t)count < left ? (size_t)count : left;
+    if (count > 0 && (size_t)count > left) file->missed = true;
+}
+
+static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
+
+static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
+                                    mirt_image *out) {
+    stbi_io_callbacks reader;
+    mirt__stb_bytes file;
+    memset(&file, 0, sizeof file);
+    file.bytes = bytes;
+    file.size = size;
+    file.gif = header->format == MIRT__FORMAT_GIF;
+    reader.read = mirt__stb_read;
+    reader.skip = mirt__stb_skip;
+    reader.eof = mirt__stb_eof;
+    /* Of luma a JPEG has its own, of all else we make it. */
+    int wanted = header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
+    if (header->format == MIRT__FORMAT_GIF) wanted = 4;
+    mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
+    mirt__stb_memory_failed = false;
+    out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    out->channels = wanted ? wanted : channels;
+    if (mirt__stb_memory_failed) {
+        mirt_image_free(out);
+        return mirt__no_memory(header->memory), MIRT_E_NOMEM;
+    }
+    if (file.missed) {
+        mirt_image_free(out);
+        return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
+    }
+    if (!out->pixels) {
+        memset(out, 0, sizeof *out);
+        return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
+    }
+    for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
+        if (out->pixels[4 * i + 3] == 0) memset(out->pixels + 4 * i, 0, 3);
+    }
+    return MIRT_OK;
+}
+
+#endif
+
+#ifdef MIRT__STB
+#define MIRT__HAS_DECODER true
+#else
+#define MIRT__HAS_DECODER false
+#endif
+
+MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc) {
+    if (MIRT__HAS_DECODER || desc->decoder) return false;
+    mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in: stb_image.h (Debian: libstb-dev) was not found; mirt_decode_desc takes a "
+                                 "decoder of your own");
+    return true;
+}
+
+/* To the channels of the mode: grey is repeated, alpha dropped or 255. */
+static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) {
+    int from = image->channels, to = mirt__mode_channels(mode);
+    mirt_image made;
+    if (from == to) return MIRT_OK;
+    mirt_status status = mirt_image_create(&made, image->width, image->height, to);
+    size_t count = (size_t)image->width * (size_t)image->height;
+    for (size_t i = 0; status == MIRT_OK && i < count; i++) {
+        const unsigned char *p = image->pixels + i * (size_t)from;
+        unsigned char *q = made.pixels + i * (size_t)to;
+        bool colored = from >= 3;
+        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000) : p[0];
+        for (int c = 0; to >= 3 && c < 3; c++) q[c] = p[colored ? c : 0];
+        if (to == 4) q[3] = from % 2 == 0 ? p[from - 1] : 255;
+    }
+    mirt_image_free(image);
+    if (status == MIRT_OK) *image = made;
+    return status;
+}
+
+static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc, mirt_image *out, bool *done) {
+    int code = desc->decoder(bytes, size, out, desc->decoder_user);
+    *done = code != MIRT_OTHER_DECODER;
+    if (!*done) return MIRT_OK;
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder gave the code %d", code);
+    if (!out->pixels || out->width < 1 || out->height < 1 || out->channels < 1 || out->channels > 4)
+        return mirt__fail(MIRT_E_CALLBACK, "the decoder made no image: %d x %d pixels of %d bytes", out->width, out->height, out->channels);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
+                                      mirt_image *out) {
+    if (header->format == MIRT__FORMAT_NONE) {
+        char text[16] = "";
+        for (size_t i = 0; i < size && i < 4; i++) snprintf(text + 3 * i, 4, " %02X", bytes[i]);
+        return mirt__fail(MIRT_E_FORMAT, "no JPEG, PNG, BMP or GIF: it begins with%s", text);
+    }
+#ifdef MIRT__STB
+    return mirt__stb_decode(bytes, size, header, mode, out);
+#else
+    (void)mode;
+    (void)out;
+    return mirt__fail(MIRT_E_NOT_FOUND, "no decoder for it was compiled in: stb_image.h (Debian: libstb-dev) was not found");
+#endif
+}
+
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    mirt__image_header header;
+    bool done = false;
+    int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
+    memset(out, 0, sizeof *out);
+    if (size == 0) return mirt__fail(MIRT_E_FORMAT, "empty: it has no bytes");
+    if (size > (uint64_t)most) return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size, (long long)most);
+    mirt_status status = mirt__image_read_header(bytes, size, &header);
+    if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
+    if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
+    if (status == MIRT_OK && !done) status = mirt__decode_known(bytes, size, &header, mode, out);
+    if (status == MIRT_OK) status = mirt__image_convert(out, mode);
+    if (status != MIRT_OK) mirt_image_free(out);
+    return status;
+}
+
+static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, const mirt_image *out) {
+    if (!out) return mirt__fail_missing(caller, "image");
+    if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)mode);
+    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 || desc->least_width < 0))
+        return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    mirt_decode_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
+    if (status != MIRT_OK) return status;
+    memset(out, 0, sizeof *out);
+    if (!bytes && size) return mirt__fail_missing("mirt_decode_image", "bytes");
+    status = mirt__decode((const unsigned char *)bytes, size, mode, desc ? desc : &defaults, out);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
+}
+
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    mirt_decode_desc defaults;
+    unsigned char *bytes;
+    size_t size;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
+    mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, out);
+    if (status != MIRT_OK) return status;
+    memset(out, 0, sizeof *out);
+    if (!path) return mirt__fail_missing("mirt_read_image", "path");
+    int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
+    status = mirt__file_read(path, (size_t)most, &bytes, &size);
+    if (status != MIRT_OK) return status;
+    status = mirt__decode(bytes, size, mode, desc, out);
+    mirt__aligned_free(bytes);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", path);
+}
+
+#undef MIRT__STB
+#undef MIRT__HAS_DECODER
+
+/* >>section images/resize.c */
+
+/* Resizing, separably: every pixel of a row or column is a weighted sum of a few neighbouring ones. Weights are those of
+   TensorFlow's kernels, computed in float32 as there. */
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+
+/* >>weights: out pixel i is the sum of weight[i * taps + t] * in pixel first[i] + t */
+
+typedef struct mirt__pixmap_axis {
+    int in, out, taps;
+    int *first;
+    float *weight;
+} mirt__pixmap_axis;
+
+typedef struct mirt__pixmap_filter {
+    float radius;
+    float (*value)(float x); /* at a distance x >= 0 */
+} mirt__pixmap_filter;
+
+static float mirt__filter_triangle(float x) { return x < 1 ? 1 - x : 0; }
+static float mirt__filter_cubic(float x) {
+    return x >= 2 ? 0 : x >= 1 ? ((-0.5f * x + 2.5f) * x - 4) * x + 2 : (1.5f * x - 2.5f) * x * x + 1;
+}
+static float mirt__filter_mitchell(float x) {
+    return x >= 2 ? 0 : x >= 1 ? ((-7.0f / 18 * x + 2) * x - 10.0f / 3) * x + 16.0f / 9 : (7.0f / 6 * x - 2) * x * x + 8.0f / 9;
+}
+static float mirt__filter_gaussian(float x) { return x >= 1.5f ? 0 : expf(-2 * x * x); }
+static float mirt__filter_lanczos(float x, float radius) {
+    const float pi = 3.14159265f;
+    return x > radius ? 0 : x <= 1e-3f ? 1 : radius * sinf(pi * x) * sinf(pi * x / radius) / (pi * pi * x * x);
+}
+static float mirt__filter_lanczos3(float x) { return mirt__filter_lanczos(x, 3); }
+static float mirt__filter_lanczos5(float x) { return mirt__filter_lanczos(x, 5); }
+
+static const mirt__pixmap_filter mirt__pixmap_filters[MIRT__INTERPOLATION_COUNT] = {
+    {1, mirt__filter_triangle}, {0, NULL}, {2, mirt__filter_cubic}, {0, NULL}, {3, mirt__filter_lanczos3}, {5, mirt__filter_lanczos5},
+    {1.5f, mirt__filter_gaussian}, {2, mirt__filter_mitchell}};
+
+/* Whether it is a filter by weights of a function, or one of TensorFlow's older kernels. */
+static bool mirt__pixmap_filtered(const mirt__pixmap *resize) {
+    mirt_interpolation kind = resize->interpolation;
+    if (kind == MIRT_NEAREST || kind == MIRT_AREA) return false;
+    return resize->antialias || (kind != MIRT_BILINEAR && kind != MIRT_BICUBIC);
+}
+
+static float mirt__filter_scale(const mirt__pixmap *resize, float scale) { return resize->antialias && scale > 1 ? scale : 1; }
+
+static int mirt__pixmap_axis_taps(const mirt__pixmap *resize, int in, int out) {
+    float scale = (float)in / (float)out, taps = 2;
+    if (mirt__pixmap_filtered(resize)) taps = 2 * ceilf(mirt__pixmap_filters[resize->interpolation].radius * mirt__filter_scale(resize, scale)) + 1;
+    else if (resize->interpolation == MIRT_NEAREST) taps = 1;
+    else if (resize->interpolation == MIRT_BICUBIC) taps = 4;
+    else if (resize->interpolation == MIRT_AREA) taps = ceilf(scale) + 2;
+    return taps < (float)in ? (int)taps : in;
+}
+
+static int mirt__pixmap_axis_bound(int value, int in) { return value < 0 ? 0 : value >= in ? in - 1 : value; }
+
+/* Adds a weight to out pixel i, whose taps have been placed. */
+static void mirt__pixmap_axis_add(mirt__pixmap_axis *axis, int i, int pixel, float weight) {
+    int tap = mirt__pixmap_axis_bound(pixel, axis->in) - axis->first[i];
+    if (tap >= 0 && tap < axis->taps) axis->weight[i * axis->taps + tap] += weight;
+}
+
+static void mirt__pixmap_axis_place(mirt__pixmap_axis *axis, int i, int first) {
+    int last = axis->in - axis->taps;
+    axis->first[i] = first < 0 ? 0 : first > last ? last : first;
+    for (int t = 0; t < axis->taps; t++) axis->weight[i * axis->taps + t] = 0;
+}
+
+static void mirt__pixmap_axis_normalize(mirt__pixmap_axis *axis, int i) {
+    float *weight = axis->weight + i * axis->taps, sum = 0;
+    for (int t = 0; t < axis->taps; t++) sum += weight[t];
+    for (int t = 0; t < axis->taps && fabsf(sum) > 1e-30f; t++) weight[t] /= sum;
+}
+
+/* Pixels outside the image do not count. */
+static void mirt__pixmap_axis_filter(mirt__pixmap_axis *axis, int i, const mirt__pixmap *resize, float scale) {
+    const mirt__pixmap_filter *filter = &mirt__pixmap_filters[resize->interpolation];
+    float wide = mirt__filter_scale(resize, scale), centre = ((float)i + 0.5f) * scale;
+    int first = (int)ceilf(centre - filter->radius * wide - 0.5f), last = (int)floorf(centre + filter->radius * wide - 0.5f);
+    first = mirt__pixmap_axis_bound(first, axis->in);
+    last = mirt__pixmap_axis_bound(last, axis->in);
+    mirt__pixmap_axis_place(axis, i, first);
+    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) / wide));
+    mirt__pixmap_axis_normalize(axis, i);
+}
+
+/* Keys' cubic with a of -0.5, from a table of 1024 steps in TensorFlow, whose places we take. */
+static void mirt__pixmap_axis_cubic(mirt__pixmap_axis *axis, int i, float at) {
+    int whole = (int)floorf(at);
+    float part = (float)lrintf((at - floorf(at)) * 1024) / 1024;
+    mirt__pixmap_axis_place(axis, i, whole - 1);
+    for (int k = -1; k <= 2; k++) {
+        if (whole + k >= 0 && whole + k < axis->in) mirt__pixmap_axis_add(axis, i, whole + k, mirt__filter_cubic(fabsf((float)k - part)));
+    }
+    mirt__pixmap_axis_normalize(axis, i);
+}
+
+static void mirt__pixmap_axis_area(mirt__pixmap_axis *axis, int i, float scale) {
+    float from = (float)i * scale, to = ((float)i + 1) * scale;
+    mirt__pixmap_axis_place(axis, i, (int)floorf(from));
+    for (int k = (int)floorf(from); k < (int)ceilf(to); k++) {
+        float begin = (float)k < from ? from : (float)k, end = (float)k + 1 > to ? to : (float)k + 1;
+        mirt__pixmap_axis_add(axis, i, k, (end - begin) / scale);
+    }
+}
+
+static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *resize) {
+    float scale = (float)axis->in / (float)axis->out;
+    for (int i = 0; i < axis->out; i++) {
+        float at = ((float)i + 0.5f) * scale - 0.5f, whole = floorf(at);
+        if (mirt__pixmap_filtered(resize)) {
+            mirt__pixmap_axis_filter(axis, i, resize, scale);
+        } else if (resize->interpolation == MIRT_AREA) {
+            mirt__pixmap_axis_area(axis, i, scale);
+        } else if (resize->interpolation == MIRT_BICUBIC) {
+            mirt__pixmap_axis_cubic(axis, i, at);
+        } else if (resize->interpolation == MIRT_NEAREST) {
+            int pixel = mirt__pixmap_axis_bound((int)floorf(((float)i + 0.5f) * scale), axis->in);
+            mirt__pixmap_axis_place(axis, i, pixel);
+            mirt__pixmap_axis_add(axis, i, pixel, 1);
+        } else {
+            mirt__pixmap_axis_place(axis, i, (int)whole);
+            mirt__pixmap_axis_add(axis, i, (int)whole, 1 - (at - whole));
+            mirt__pixmap_axis_add(axis, i, (int)ceilf(at), at - whole);
+        }
+    }
+}
+
+/* >>pixels */
+
+typedef float mirt__pixmap_four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* sum = weights of rows, from bytes to floats; added to what is there unless `first`. */
+static void mirt__pixmap_row_pair(const unsigned char *a, const unsigned char *b, float u, float v, size_t count, bool first, float *sum) {
+    if (first) {
+        for (size_t i = 0; i < count; i++) sum[i] = u * (float)a[i] + v * (float)b[i];
+    } else {
+        for (size_t i = 0; i < count; i++) sum[i] += u * (float)a[i] + v * (float)b[i];
+    }
+}
+
+static void mirt__pixmap_rows(const mirt__pixmap *resize, const mirt__pixmap_axis *axis, int y, float *sum) {
+    const unsigned char *row = resize->pixels + (size_t)axis->first[y] * resize->stride;
+    const float *weight = axis->weight + y * axis->taps;
+    size_t count = (size_t)resize->width * (size_t)resize->channels;
+    for (int t = 0; t < axis->taps; t += 2) {
+        bool pair = t + 1 < axis->taps;
+        const unsigned char *other = pair ? row + (size_t)(t + 1) * resize->stride : row + (size_t)t * resize->stride;
+        mirt__pixmap_row_pair(row + (size_t)t * resize->stride, other, weight[t], pair ? weight[t + 1] : 0, count, t == 0, sum);
+    }
+}
+
+/* Three or four channels, as vectors of four that overlap: what a pixel of three writes too much is written over by the next. */
+static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int begin, int end) {
+    const int taps = axis->taps;
+    for (int x = begin; x < end; x++) {
+        const float *p = row + axis->first[x] * channels, *weight = axis->weight + x * taps;
+        mirt__pixmap_four sum = *(const mirt__pixmap_four *)p * weight[0];
+        for (int t = 1; t < taps; t++) sum += *(const mirt__pixmap_four *)(p + t * channels) * weight[t];
+        *(mirt__pixmap_four *)(out + x * channels) = sum;
+    }
+}
+
+static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int begin, int end) {
+    for (int x = begin; x < end; x++) {
+        const float *p = row + axis->first[x] * channels, *weight = axis->weight + 2 * x;
+        *(mirt__pixmap_four *)(out + x * channels) = *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
+    }
+}
+
+static void mirt__pixmap_columns(const mirt__pixmap_axis *axis, int channels, const float *row, float *out) {
+    int wide = channels == 4 ? axis->out : channels == 3 ? axis->out - 1 : 0;
+    if (axis->taps == 2) mirt__pixmap_columns_two(axis, channels, row, out, 0, wide);
+    else mirt__pixmap_columns_wide(axis, channels, row, out, 0, wide);
+    for (int x = wide; x < axis->out; x++) {
+        for (int c = 0; c < channels; c++) {
+            float sum = 0;
+            for (int t = 0; t < axis->taps; t++) sum += row[(axis->first[x] + t) * channels + c] * axis->weight[x * axis->taps + t];
+            out[x * channels + c] = sum;
+        }
+    }
+}
+
+static void mirt__pixmap_round(const float *from, size_t count, unsigned char *to) {
+    for (size_t i = 0; i < count; i++) {
+        float value = from[i] < 0 ? 0 : from[i] > 255 ? 255 : from[i];
+        to[i] = (unsigned char)(int)(value + 0.5f);
+    }
+}
+
+/* >>all of it */
+
+/* Lays the weights of both axes and a row of each kind into memory, or only counts; 0 on overflow. */
+static size_t mirt__pixmap_lay(const mirt__pixmap *resize, void *memory, mirt__pixmap_axis axis[2], float *row[2]) {
+    size_t at = 0, bytes;
+    for (int k = 0; k < 2; k++) {
+        axis[k].in = k ? resize->width : resize->height;
+        axis[k].out = k ? resize->out_width : resize->out_height;
+        axis[k].taps = mirt__pixmap_axis_taps(resize, axis[k].in, axis[k].out);
+        if (!mirt__mul_size((size_t)axis[k].out, ((size_t)axis[k].taps + 1) * 4, &bytes) || bytes > (size_t)INT32_MAX) return 0;
+        axis[k].weight = memory ? (float *)(void *)((char *)memory + at) : NULL;
+        axis[k].first = memory ? (int *)(void *)(axis[k].weight + (size_t)axis[k].out * (size_t)axis[k].taps) : NULL;
+        at += mirt__align_up(bytes);
+    }
+    for (int k = 0; k < 2; k++) {
+        int width = k ? resize->out_width : resize->width;
+        if (width > INT32_MAX / 16 - 4) return 0;
+        row[k] = memory ? (float *)(void *)((char *)memory + at) : NULL;
+        at += mirt__align_up(((size_t)width * (size_t)resize->channels + 4) * sizeof(float)); /* vectors of four read beyond the last pixel */
+    }
+    return at;
+}
+
+MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize) {
+    mirt__pixmap_axis axis[2];
+    float *row[2];
+    return mirt__pixmap_lay(resize, NULL, axis, row);
+}
+
+MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out) {
+    mirt__pixmap_axis axis[2];
+    float *row[2];
+    mirt__pixmap_lay(resize, memory, axis, row);
+    for (int k = 0; k < 2; k++) mirt__pixmap_axis_set(&axis[k], resize);
+    memset(row[0] + resize->width * resize->channels, 0, 4 * sizeof(float));
+    for (int y = 0; y < resize->out_height; y++) {
+        bool bytes = resize->dtype == MIRT_UINT8;
+        size_t place = (size_t)y * resize->out_stride;
+        mirt__pixmap_rows(resize, &axis[0], y, row[0]);
+        mirt__pixmap_columns(&axis[1], resize->channels, row[0], bytes ? row[1] : (float *)out + place);
+        if (bytes) mirt__pixmap_round(row[1], (size_t)resize->out_width * (size_t)resize->channels, (unsigned char *)out + place);
+    }
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
+                                       float *out) {
+    mirt__pixmap resize;
+    memset(&resize, 0, sizeof resize);
+    if (!image || !image->pixels) return mirt__fail_missing("mirt_resize_image", "image");
+    if (!out) return mirt__fail_missing("mirt_resize_image", "out");
+    if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 || height < 1 || width < 1)
+        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: from %d x %d pixels of %d bytes to %d x %d: all must be positive", image->width,
+                          image->height, image->channels, width, height);
+    if ((int)interpolation < 0 || interpolation >= MIRT__INTERPOLATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: no interpolation %d", (int)interpolation);
+    resize.pixels = image->pixels;
+    resize.height = image->height;
+    resize.width = image->width;
+    resize.channels = image->channels;
+    resize.stride = (size_t)image->width * (size_t)image->channels;
+    resize.out_height = height;
+    resize.out_width = width;
+    resize.out_stride = (size_t)width * (size_t)image->channels;
+    resize.interpolation = interpolation;
+    resize.antialias = antialias;
+    size_t bytes = mirt__pixmap_memory(&resize);
+    if (!bytes) return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: %d x %d pixels are too many", width, height);
+    void *memory = mirt__aligned_alloc(bytes);
+    if (!memory) return MIRT_E_NOMEM;
+    mirt__pixmap_run(&resize, memory, out);
+    mirt__aligned_free(memory);
+    return MIRT_OK;
+}
+
 /* >>section base/cold_begin.inc */
 
 /* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
@@ -19099,6 +19952,904 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
 #undef MIRT__DIGIT_SIDE
 #undef MIRT__DIGIT_PIXELS
 #undef MIRT__DIGIT_ONE
+
+/* >>section data/image_files.h */
+
+#ifndef MIRT__IMAGE_FILES_H
+#define MIRT__IMAGE_FILES_H
+/* Lists of image files with their labels, in the order of Keras. */
+
+typedef struct mirt__image_list {
+    mirt__pool pool; /* of paths and names */
+    const char **path;
+    int32_t *label; /* 0 without labels */
+    int64_t count, capacity;
+    const char **classes; /* in the pool; NULL without labels */
+    int num_classes;
+} mirt__image_list;
+
+MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
+/* The path must live as long as the list: in its pool. NULL: out of memory. */
+MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
+MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
+/* Into an empty list, which is freed on failure. Errors name the culprit. */
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv, const mirt_image_directory_desc *desc);
+/* numpy's RandomState(seed).shuffle. */
+MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
+/* A copy of files [first, first + count) into an empty list, which is freed on failure. */
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out);
+
+#endif
+
+/* >>section data/image_files.c */
+
+/* Finds image files: below a directory, or in a list of comma-separated values. */
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+MIRT__LIB void mirt__image_list_free(mirt__image_list *list) {
+    mirt__pool_free(&list->pool);
+    mirt__free((void *)list->path);
+    mirt__free(list->label);
+    memset(list, 0, sizeof *list);
+}
+
+static mirt_status mirt__image_list_reserve(mirt__image_list *list, int64_t capacity) {
+    void *path = (void *)list->path, *label = list->label;
+    if (capacity <= list->capacity) return MIRT_OK;
+    bool grown = mirt__grow(&path, (size_t)list->count, (size_t)capacity, sizeof(char *));
+    list->path = (const char **)path;
+    grown = grown && mirt__grow(&label, (size_t)list->count, (size_t)capacity, sizeof(int32_t));
+    list->label = (int32_t *)label;
+    if (grown) list->capacity = capacity;
+    return grown ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
+    if (!path) return MIRT_E_NOMEM;
+    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK) return MIRT_E_NOMEM;
+    list->path[list->count] = path;
+    list->label[list->count++] = label;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
+    list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
+    for (int i = 0; list->classes && i < count; i++) {
+        list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
+        if (!list->classes[i]) return MIRT_E_NOMEM;
+    }
+    list->num_classes = count;
+    return list->classes ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out) {
+    memset(out, 0, sizeof *out);
+    mirt_status status = mirt__image_list_reserve(out, count);
+    for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
+        status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
+    if (status == MIRT_OK && list->classes) status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
+    if (status != MIRT_OK) mirt__image_list_free(out);
+    return status;
+}
+
+/* >>MT19937 (Matsumoto and Nishimura 1998), seeded and drawn from as numpy.random.RandomState does */
+
+typedef struct mirt__twister {
+    uint32_t word[624];
+    int used;
+} mirt__twister;
+
+static void mirt__twister_begin(mirt__twister *twister, uint32_t seed) {
+    twister->word[0] = seed;
+    for (uint32_t i = 1; i < 624; i++) {
+        uint32_t before = twister->word[i - 1];
+        twister->word[i] = 1812433253u * (before ^ (before >> 30)) + i;
+    }
+    twister->used = 624;
+}
+
+static uint32_t mirt__twister_next(mirt__twister *twister) {
+    uint32_t *word = twister->word;
+    for (int i = 0; twister->used == 624 && i < 624; i++) {
+        uint32_t y = (word[i] & 0x80000000u) | (word[(i + 1) % 624] & 0x7FFFFFFFu);
+        word[i] = word[(i + 397) % 624] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
+    }
+    if (twister->used == 624) twister->used = 0;
+    uint32_t y = word[twister->used++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
+}
+
+MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed) {
+    mirt__twister twister;
+    mirt__twister_begin(&twister, seed);
+    for (int64_t i = list->count - 1; i > 0; i--) {
+        uint32_t most = (uint32_t)i, mask = most, j;
+        for (int shift = 1; shift < 32; shift *= 2) mask |= mask >> shift;
+        do j = mirt__twister_next(&twister) & mask;
+        while (j > most);
+        const char *path = list->path[i];
+        int32_t label = list->label[i];
+        list->path[i] = list->path[j];
+        list->label[i] = list->label[j];
+        list->path[j] = path;
+        list->label[j] = label;
+    }
+}
+
+/* >>directories */
+
+typedef struct mirt__walk_dir {
+    const char *path;
+    dev_t device;
+    ino_t inode;
+} mirt__walk_dir;
+
+typedef struct mirt__walk_file {
+    const char *directory, *name;
+} mirt__walk_file;
+
+typedef struct mirt__walk {
+    mirt__pool pool;
+    mirt__text text;
+    mirt__walk_dir *dir;
+    mirt__walk_file *file;
+    int64_t dirs, most_dirs, files, most_files;
+    bool follow, deep; /* links to directories; what is below subdirectories */
+} mirt__walk;
+
+static bool mirt__walk_is_image(const char *name) {
+    static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+    size_t length = strlen(name);
+    for (int i = 0; i < MIRT__COUNT(endings); i++) {
+        size_t size = strlen(endings[i]), same = 0;
+        while (same < size && size <= length) {
+            char c = name[length - size + same];
+            if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != endings[i][same]) break;
+            same++;
+        }
+        if (same == size) return true;
+    }
+    return false;
+}
+
+static const char *mirt__walk_join(mirt__walk *walk, const char *directory, const char *name) {
+    const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+    mirt__text_clear(&walk->text);
+    mirt__text_add(&walk->text, "%s%s%s", directory, slash, name);
+    return walk->text.failed ? NULL : mirt__pool_strdup(&walk->pool, walk->text.data);
+}
+
+static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
+    void *dir = walk->dir;
+    /* A circle goes through a link to where we have been. */
+    for (int64_t i = 0; link && i < walk->dirs; i++) {
+        if (walk->dir[i].device == info->st_dev && walk->dir[i].inode == info->st_ino) return MIRT_OK;
+    }
+    if (walk->dirs == walk->most_dirs) {
+        int64_t most = 2 * walk->most_dirs + 16;
+        if (!mirt__grow(&dir, (size_t)walk->dirs, (size_t)most, sizeof *walk->dir)) return MIRT_E_NOMEM;
+        walk->dir = (mirt__walk_dir *)dir;
+        walk->most_dirs = most;
+    }
+    walk->dir[walk->dirs].path = path;
+    walk->dir[walk->dirs].device = info->st_dev;
+    walk->dir[walk->dirs++].inode = info->st_ino;
+    return path ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+static mirt_status mirt__walk_add_file(mirt__walk *walk, const char *directory, const char *name) {
+    void *file = walk->file;
+    if (walk->files == walk->most_files) {
+        int64_t most = 2 * walk->most_files + 64;
+        if (!mirt__grow(&file, (size_t)walk->files, (size_t)most, sizeof *walk->file)) return MIRT_E_NOMEM;
+        walk->file = (mirt__walk_file *)file;
+        walk->most_files = most;
+    }
+    walk->file[walk->files].directory = directory;
+    walk->file[walk->files].name = mirt__pool_strdup(&walk->pool, name);
+    return walk->file[walk->files++].name ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *directory, const char *name) {
+    struct stat info;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return MIRT_OK;
+    bool found = fstatat(dirfd(stream), name, &info, AT_SYMLINK_NOFOLLOW) == 0, link = found && S_ISLNK(info.st_mode);
+    if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
+    if (found && S_ISDIR(info.st_mode)) {
+        if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
+        return link && !walk->follow ? MIRT_OK : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
+    }
+    /* A link to nowhere is a file: reading it will say why not. */
+    return walk->deep && mirt__walk_is_image(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+}
+
+static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
+    mirt_status status = MIRT_OK;
+    DIR *stream = opendir(directory);
+    if (!stream)
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry) break;
+        status = mirt__walk_entry(walk, stream, directory, entry->d_name);
+        if (status != MIRT_OK) break;
+    }
+    closedir(stream);
+    return status;
+}
+
+static int mirt__walk_compare(const void *a, const void *b) {
+    const mirt__walk_file *f = (const mirt__walk_file *)a, *g = (const mirt__walk_file *)b;
+    int order = f->directory == g->directory ? 0 : strcmp(f->directory, g->directory);
+    return order ? order : strcmp(f->name, g->name);
+}
+
+/* Files anywhere below `root`, or its immediate subdirectories, sorted. */
+static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep, bool follow) {
+    struct stat info;
+    walk->dirs = walk->files = 0;
+    walk->deep = deep;
+    walk->follow = follow;
+    memset(&info, 0, sizeof info);
+    if (stat(root, &info) != 0)
+        return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", root, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
+    mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
+    for (int64_t i = 0; i < walk->dirs && status == MIRT_OK; i++) status = mirt__walk_read(walk, walk->dir[i].path);
+    if (status == MIRT_OK && walk->files) qsort(walk->file, (size_t)walk->files, sizeof *walk->file, mirt__walk_compare);
+    return status;
+}
+
+static void mirt__walk_free(mirt__walk *walk) {
+    mirt__pool_free(&walk->pool);
+    mirt__text_free(&walk->text);
+    mirt__free(walk->dir);
+    mirt__free(walk->file);
+}
+
+/* All images below `root`, which get this label. */
+static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow, int32_t label) {
+    mirt_status status = mirt__walk_run(walk, root, true, follow);
+    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
+        const char *path = mirt__walk_join(walk, walk->file[i].directory, walk->file[i].name);
+        status = path ? mirt__image_list_add(list, mirt__pool_strdup(&list->pool, path), label) : MIRT_E_NOMEM;
+    }
+    return status;
+}
+
+/* The classes asked for, each of which must be there. */
+static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk, const char *directory,
+                                                   const mirt_image_directory_desc *desc) {
+    for (int i = 0; i < desc->num_class_names; i++) {
+        mirt__suggestion guess = {desc->class_names[i], NULL, ""};
+        bool found = false;
+        for (int64_t k = 0; k < walk->files && !found; k++) {
+            found = strcmp(walk->file[k].name, desc->class_names[i]) == 0;
+            mirt__guess(&guess, walk->file[k].name);
+        }
+        if (!found)
+            return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectory for the class \"%s\"%s", directory, desc->class_names[i],
+                              mirt__did_you_mean(&guess));
+    }
+    return mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
+}
+
+static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const mirt__walk *walk) {
+    const char **names = (const char **)mirt__calloc((size_t)walk->files + 1, sizeof(char *));
+    if (!names) return MIRT_E_NOMEM;
+    for (int64_t i = 0; i < walk->files; i++) names[i] = walk->file[i].name;
+    mirt_status status = mirt__image_list_set_classes(list, names, (int)walk->files);
+    mirt__free((void *)names);
+    return status;
+}
+
+static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory, const mirt_image_directory_desc *desc) {
+    mirt_status status = mirt__walk_run(walk, directory, false, true);
+    if (status != MIRT_OK) return status;
+    if (walk->files == 0) return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
+    if (walk->files > INT32_MAX) return mirt__fail(MIRT_E_INVALID, "%s has too many subdirectories", directory);
+    status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc) : mirt__image_list_find_classes(list, walk);
+    for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
+        const char *root = mirt__walk_join(walk, directory, list->classes[i]);
+        status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
+    }
+    return status;
+}
+
+static int mirt__image_label_compare(const void *a, const void *b) {
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Labels given one by one: their numbers are the names of the classes. */
+static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+    if (desc->num_labels != list->count)
+        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed", (long long)desc->num_labels,
+                          (long long)list->count, directory);
+    int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
+    const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
+    mirt_status status = sorted && names ? MIRT_OK : MIRT_E_NOMEM;
+    int count = 0;
+    if (status == MIRT_OK) {
+        memcpy(list->label, desc->labels, (size_t)list->count * sizeof(int32_t));
+        memcpy(sorted, desc->labels, (size_t)list->count * sizeof(int32_t));
+        qsort(sorted, (size_t)list->count, sizeof(int32_t), mirt__image_label_compare);
+    }
+    for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
+        char text[16];
+        if (i > 0 && sorted[i] == sorted[i - 1]) continue;
+        snprintf(text, sizeof text, "%ld", (long)sorted[i]);
+        names[count] = mirt__pool_strdup(&list->pool, text);
+        if (!names[count++]) status = MIRT_E_NOMEM;
+    }
+    if (status == MIRT_OK) status = mirt__image_list_set_classes(list, names, count);
+    mirt__free(sorted);
+    mirt__free((void *)names);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+    mirt__walk walk;
+    mirt_status status;
+    memset(&walk, 0, sizeof walk);
+    memset(list, 0, sizeof *list);
+    if (desc->label_mode == MIRT_LABELS_NONE || desc->labels) {
+        status = mirt__image_list_add_tree(list, &walk, directory, desc->follow_links, 0);
+        if (status == MIRT_OK && list->count && desc->label_mode != MIRT_LABELS_NONE) status = mirt__image_list_set_labels(list, directory, desc);
+    } else {
+        status = mirt__image_list_by_class(list, &walk, directory, desc);
+    }
+    if (status == MIRT_OK && list->count == 0)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no file below it%s ends in .bmp, .gif, .jpeg, .jpg or .png", directory,
+                            list->classes ? "s subdirectories" : "");
+    if (status == MIRT_OK && list->count > UINT32_MAX) status = mirt__fail(MIRT_E_INVALID, "%s: too many images", directory);
+    mirt__walk_free(&walk);
+    if (status != MIRT_OK) mirt__image_list_free(list);
+    return status;
+}
+
+/* >>section data/image_csv.c */
+
+/* Image files by a list of comma-separated values. */
+
+#include <sys/stat.h>
+
+typedef struct mirt__csv {
+    const char *path, *at, *end;
+    long line;
+    bool labels; /* must be there */
+    mirt__text field[2];
+} mirt__csv;
+
+static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
+    return mirt__fail(MIRT_E_FORMAT, "%s, line %ld: %s", csv->path, csv->line, what);
+}
+
+/* One field, up to a comma or the end of the line, which is not taken. */
+static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
+    bool quoted = csv->at < csv->end && *csv->at == '"';
+    mirt__text_clear(out);
+    mirt__text_add(out, "%s", "");
+    if (quoted) csv->at++;
+    while (csv->at < csv->end && (quoted || (*csv->at != ',' && *csv->at != '\n'))) {
+        if (quoted && *csv->at == '"') {
+            quoted = csv->at + 1 < csv->end && csv->at[1] == '"'; /* two are one within */
+            if (!quoted) {
+                csv->at++;
+                break;
+            }
+            csv->at++;
+        }
+        if (*csv->at == 0 || (quoted && *csv->at == '\n')) return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
+        mirt__text_add_bytes(out, csv->at++, 1);
+    }
+    if (quoted) return mirt__csv_fail(csv, "a quote that is not closed");
+    while (csv->at < csv->end && (*csv->at == '\r' || *csv->at == ' ')) csv->at++;
+    while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' ')) out->data[--out->size] = 0;
+    return out->failed ? MIRT_E_NOMEM : MIRT_OK;
+}
+
+/* The next line that is not empty; *got is false at the end. */
+static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
+    for (*got = false; !*got && csv->at < csv->end; csv->line++) {
+        mirt_status status = mirt__csv_field(csv, &csv->field[0]);
+        bool comma = csv->at < csv->end && *csv->at == ',';
+        if (comma) csv->at++;
+        if (status == MIRT_OK) status = mirt__csv_field(csv, &csv->field[1]);
+        if (status != MIRT_OK) return status;
+        if (csv->at < csv->end && *csv->at != '\n') return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
+        if (csv->labels && csv->field[0].size && !csv->field[1].size) return mirt__csv_fail(csv, "no label: a line is path,label");
+        *got = csv->field[0].size > 0;
+        if (csv->at < csv->end) csv->at++;
+    }
+    return MIRT_OK;
+}
+
+/* A path beside the list, or an absolute one. */
+static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) {
+    const char *name = csv->field[0].data, *slash = strrchr(csv->path, '/');
+    size_t prefix = *name == '/' || !slash ? 0 : (size_t)(slash - csv->path) + 1, size = strlen(name) + 1;
+    char *path = (char *)mirt__pool_alloc(&list->pool, prefix + size);
+    if (!path) return NULL;
+    memcpy(path, csv->path, prefix);
+    memcpy(path + prefix, name, size);
+    return path;
+}
+
+/* Numbers by their value, names by their bytes. */
+static int mirt__csv_compare(const void *a, const void *b) {
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    bool numbers = *x && *y && x[strspn(x, "0123456789")] == 0 && y[strspn(y, "0123456789")] == 0;
+    if (numbers && strlen(x) != strlen(y)) return strlen(x) < strlen(y) ? -1 : 1;
+    return strcmp(x, y);
+}
+
+/* From the names of the labels, one a file, to numbers. */
+static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name, const mirt_image_directory_desc *desc) {
+    int64_t count = 0;
+    const char **sorted = (const char **)mirt__calloc((size_t)list->count + 1, sizeof(char *));
+    mirt_status status = sorted ? MIRT_OK : MIRT_E_NOMEM;
+    if (status == MIRT_OK && !desc->class_names) {
+        memcpy((void *)sorted, (const void *)name, (size_t)list->count * sizeof(char *));
+        qsort((void *)sorted, (size_t)list->count, sizeof(char *), mirt__csv_compare);
+        for (int64_t i = 0; i < list->count; i++) {
+            if (i == 0 || strcmp(sorted[i], sorted[count - 1]) != 0) sorted[count++] = sorted[i];
+        }
+        status = mirt__image_list_set_classes(list, sorted, (int)count);
+    } else if (status == MIRT_OK) {
+        status = mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
+    }
+    for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
+        int k = 0;
+        if (desc->class_names) {
+            while (k < list->num_classes && strcmp(name[i], list->classes[k]) != 0) k++;
+        } else {
+            const char **found = (const char **)bsearch(&name[i], (const void *)sorted, (size_t)count, sizeof(char *), mirt__csv_compare);
+            k = found ? (int)(found - sorted) : list->num_classes;
+        }
+        if (k == list->num_classes)
+            status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names", csv->path, list->path[i], name[i]);
+        list->label[i] = k;
+    }
+    mirt__free((void *)sorted);
+    return status;
+}
+
+/* Paths into the list, their labels into `name`. */
+static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
+    void *names = NULL;
+    int64_t most = 0;
+    struct stat info;
+    mirt_status status = MIRT_OK;
+    for (bool first = true, got = true; status == MIRT_OK; first = false) {
+        status = mirt__csv_next(csv, &got);
+        if (status != MIRT_OK || !got) break;
+        const char *path = mirt__csv_path(csv, list);
+        if (!path) status = MIRT_E_NOMEM;
+        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || stat(path, &info) != 0);
+        if (status != MIRT_OK || header) continue;
+        status = mirt__image_list_add(list, path, 0);
+        if (status == MIRT_OK && list->count > most) {
+            most = 2 * most + 64;
+            if (!mirt__grow(&names, (size_t)list->count - 1, (size_t)most, sizeof(char *))) status = MIRT_E_NOMEM;
+        }
+        if (status != MIRT_OK) break;
+        ((const char **)names)[list->count - 1] = mirt__pool_strdup(&list->pool, csv->field[1].data);
+        if (!((const char **)names)[list->count - 1]) status = MIRT_E_NOMEM;
+    }
+    *name = (const char **)names;
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path, const mirt_image_directory_desc *desc) {
+    const size_t limit = (size_t)1 << 30;
+    unsigned char *bytes;
+    const char **name = NULL;
+    size_t size;
+    mirt__csv csv;
+    memset(list, 0, sizeof *list);
+    memset(&csv, 0, sizeof csv);
+    mirt_status status = mirt__file_read(path, limit, &bytes, &size);
+    if (status != MIRT_OK) return status;
+    csv.path = path;
+    csv.at = (const char *)bytes;
+    csv.end = csv.at + size;
+    csv.line = 1;
+    csv.labels = desc->label_mode != MIRT_LABELS_NONE;
+    if (size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) csv.at += 3;
+    status = mirt__csv_read(&csv, list, &name);
+    if (status == MIRT_OK && list->count == 0) status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
+    if (status == MIRT_OK && csv.labels) status = mirt__csv_classes(list, &csv, name, desc);
+    for (int i = 0; i < 2; i++) mirt__text_free(&csv.field[i]);
+    mirt__free((void *)name);
+    mirt__aligned_free(bytes);
+    if (status != MIRT_OK) mirt__image_list_free(list);
+    return status;
+}
+
+/* >>section data/image_dataset.c */
+
+/* Data sets of image files: read, decoded and resized when a sample is asked for. */
+
+typedef struct mirt__image_dataset {
+    mirt_dataset base;
+    mirt__image_list list;
+    mirt_image_directory_desc desc; /* without its pointers to names and labels */
+    char **reason;                  /* [count] why a file is corrupt, once known */
+    int64_t corrupt;
+} mirt__image_dataset;
+
+/* >>one image */
+
+/* Which part of the image fills which part of the output. */
+static void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
+    int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
+    memset(resize, 0, sizeof *resize);
+    *offset = 0;
+    resize->height = image->height;
+    resize->width = image->width;
+    resize->stride = (size_t)image->width * (size_t)channels;
+    resize->pixels = image->pixels;
+    if (desc->crop_to_aspect_ratio) {
+        /* Keras: smart_resize, in float32 */
+        int rows = (int)((float)((int64_t)image->width * height) / (float)width), columns = (int)((float)((int64_t)image->height * width) / (float)height);
+        resize->height = rows < 1 ? 1 : rows < image->height ? rows : image->height;
+        resize->width = columns < 1 ? 1 : columns < image->width ? columns : image->width;
+        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride + (size_t)((image->width - resize->width) / 2) * (size_t)channels;
+    } else if (desc->pad_to_aspect_ratio) {
+        /* tf.image.resize_with_pad, in float32 */
+        float down = (float)image->height / (float)height, across = (float)image->width / (float)width, ratio = down > across ? down : across;
+        float rows = (float)image->height / ratio, columns = (float)image->width / ratio;
+        top = (int)(((float)height - rows) / 2);
+        left = (int)(((float)width - columns) / 2);
+        height = rows < 1 ? 1 : rows < (float)height ? (int)rows : height;
+        width = columns < 1 ? 1 : columns < (float)width ? (int)columns : width;
+    }
+    resize->out_height = height;
+    resize->out_width = width;
+    resize->out_stride = (size_t)desc->width * (size_t)channels;
+    resize->channels = channels;
+    resize->interpolation = desc->interpolation;
+    resize->antialias = desc->antialias;
+    resize->dtype = desc->dtype;
+    *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
+}
+
+static mirt_status mirt__images_resize(mirt__image_dataset *images, const mirt_image *image, mirt__work *work, void *out) {
+    mirt__pixmap resize;
+    size_t offset;
+    mirt__images_fit(&images->desc, image, &resize, &offset);
+    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(images->desc.dtype);
+    if (!bytes) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+    void *memory = mirt__work_room(work, &images->base, bytes);
+    if (!memory) return MIRT_E_NOMEM;
+    if (resize.out_height < images->desc.height || resize.out_width < images->desc.width) memset(out, 0, images->base.spec.field[0].bytes);
+    mirt__pixmap_run(&resize, memory, (char *)out + offset * size);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__images_load(mirt__image_dataset *images, const char *path, mirt__work *work, void *out) {
+    mirt_image image;
+    mirt_status status = mirt_read_image(path, images->desc.color_mode, &images->desc.decode, &image);
+    if (status != MIRT_OK) return status;
+    status = mirt__images_resize(images, &image, work, out);
+    mirt_image_free(&image);
+    return status;
+}
+
+static bool mirt__images_is_corrupt(mirt_status status) {
+    return status == MIRT_E_FORMAT || status == MIRT_E_IO || status == MIRT_E_NOT_FOUND || status == MIRT_E_CALLBACK;
+}
+
+/* Keeps the reason, the first time; threads may meet here. */
+static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
+    char *none = NULL, *reason;
+    if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
+    reason = mirt__strdup(mirt_last_error());
+    if (!reason) return MIRT_E_NOMEM;
+    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        mirt__free(reason);
+        return MIRT_OK;
+    }
+    __atomic_fetch_add(&images->corrupt, 1, __ATOMIC_RELAXED);
+    if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
+    return MIRT_OK;
+}
+
+static void mirt__images_label(const mirt__image_dataset *images, int64_t i, void *out) {
+    int32_t label = images->list.label[i];
+    float *number = (float *)out;
+    if (images->desc.label_mode == MIRT_LABELS_INT) memcpy(out, &label, sizeof label);
+    if (images->desc.label_mode == MIRT_LABELS_BINARY) *number = (float)label;
+    for (int k = 0; images->desc.label_mode == MIRT_LABELS_CATEGORICAL && k < images->list.num_classes; k++) number[k] = k == label ? 1.0f : 0.0f;
+}
+
+static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__image_dataset *images = (mirt__image_dataset *)dataset;
+    *index = i;
+    if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
+    mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
+    if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
+    if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
+    if (images->desc.corrupt == MIRT_CORRUPT_SKIP) return MIRT__SKIPPED;
+    memset(field[0], 0, dataset->spec.field[0].bytes);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__images_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    (void)seed;
+    (void)epoch;
+    return dataset->lent || dataset->slot.block ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, 1, true);
+}
+
+static void mirt__images_release(mirt_dataset *dataset) {
+    mirt__image_dataset *images = (mirt__image_dataset *)dataset;
+    for (int64_t i = 0; images->reason && i < images->list.count; i++) mirt__free(images->reason[i]);
+    mirt__free(images->reason);
+    mirt__image_list_free(&images->list);
+}
+
+static const mirt__stage mirt__images_stage = {mirt__images_begin, mirt__dataset_next_filled, NULL, mirt__images_make,
+                                               mirt__dataset_fill_made, mirt__images_release, NULL};
+
+static const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
+    while (dataset && dataset->source) dataset = dataset->source;
+    return dataset && dataset->stage == &mirt__images_stage ? (const mirt__image_dataset *)dataset : NULL;
+}
+
+MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index) {
+    const mirt__image_dataset *images = mirt__images_of(dataset);
+    return images && index >= 0 && index < images->list.count ? images->list.path[index] : NULL;
+}
+
+MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user) {
+    const mirt__image_dataset *images = mirt__images_of(dataset);
+    int64_t found = 0;
+    for (int64_t i = 0; images && i < images->list.count; i++) {
+        const char *reason = __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE);
+        found += reason != NULL;
+        if (reason && fn) fn(images->list.path[i], reason, user);
+    }
+    return found;
+}
+
+/* >>making data sets */
+
+static mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
+    const double split = desc->validation_split;
+    if (desc->height < 1 || desc->width < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height, desc->width);
+    if (!mirt__mode_known(desc->color_mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
+    if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "%s: no interpolation %d", caller, (int)desc->interpolation);
+    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE) return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
+    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO) return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
+    if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
+        return mirt__fail(MIRT_E_INVALID, "%s: pixels can be MIRT_FLOAT32 or MIRT_UINT8", caller);
+    if (desc->batch_size < MIRT_NO_BATCH) return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
+    if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
+        return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
+    if (desc->class_names && desc->num_class_names < 1) return mirt__fail(MIRT_E_INVALID, "%s: class_names needs num_class_names", caller);
+    for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
+        for (int k = 0; k < i || !desc->class_names[i]; k++) {
+            if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
+                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name of its own", caller, i);
+        }
+    }
+    if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
+        return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
+    if (!(split >= 0 && split < 1)) return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller, split);
+    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION) return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
+    if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
+        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset go together: which side is wanted?", caller);
+    if (split > 0 && !desc->no_shuffle && !desc->has_seed)
+        return mirt__fail(MIRT_E_INVALID, "%s: a split of shuffled files needs a seed, so that both sides come from the same order", caller);
+    return MIRT_OK;
+}
+
+static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) MIRT__PRINTF(2, 3);
+static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) {
+    char text[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (desc->log) desc->log(MIRT_LOG_INFO, text, desc->log_user);
+}
+
+static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc, mirt__image_list *list) {
+    mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
+    if (status != MIRT_OK) return status;
+    if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
+        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path, list->num_classes == 1 ? "is" : "are", list->num_classes);
+    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE && i < list->count && status == MIRT_OK; i++) {
+        if (list->label[i] < 0 || list->label[i] >= list->num_classes)
+            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path, (long)list->label[i], list->path[i],
+                                list->num_classes, list->num_classes - 1);
+    }
+    if (status != MIRT_OK) {
+        mirt__image_list_free(list);
+        return status;
+    }
+    if (list->classes) mirt__images_say(desc, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
+    else mirt__images_say(desc, "Found %lld files.", (long long)list->count);
+    if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
+    return MIRT_OK;
+}
+
+/* Files of a subset. */
+static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first, int64_t *files) {
+    int64_t validation = (int64_t)(split * (double)count);
+    *first = subset == MIRT_SUBSET_VALIDATION ? count - validation : 0;
+    *files = subset == MIRT_SUBSET_ALL ? count : subset == MIRT_SUBSET_VALIDATION ? validation : count - validation;
+    if (subset == MIRT_SUBSET_ALL || (validation > 0 && validation < count)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path, split,
+                      (long long)count, validation ? "training" : "validation", (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
+}
+
+/* The source stage; takes the list. */
+static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
+    mirt__data_spec spec;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
+    if (!dataset) {
+        mirt__image_list_free(list);
+        return NULL;
+    }
+    mirt__image_dataset *images = (mirt__image_dataset *)dataset;
+    images->list = *list;
+    images->desc = *desc;
+    images->desc.class_names = NULL;
+    images->desc.labels = NULL;
+    dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
+    memset(&spec, 0, sizeof spec);
+    spec.num_x = 1;
+    mirt__data_add_field(&spec, desc->dtype, mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
+    if (desc->label_mode != MIRT_LABELS_NONE) {
+        int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY ? 1 : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes : 0;
+        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32, mirt_make_shape(numbers, 0, 0, 0, 0, 0));
+        spec.num_y = 1;
+    }
+    spec.samples = list->count;
+    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK;
+    if (good) good = (images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *))) != NULL;
+    if (good && list->classes) good = mirt_set_class_names(dataset, list->classes, list->num_classes) == MIRT_OK;
+    return good ? dataset : mirt__dataset_give_up(dataset, false);
+}
+
+/* The stages for a subset of the files. */
+static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list, const mirt_image_directory_desc *desc, mirt_subset subset,
+                                        bool shuffle) {
+    mirt__image_list part;
+    int64_t first, files;
+    if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
+    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+    if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
+    mirt_dataset *dataset = mirt__images_source(&part, desc);
+    if (desc->batch_size == MIRT_NO_BATCH) return dataset;
+    if (shuffle) dataset = mirt_shuffle(dataset, files);
+    return mirt_prefetch(mirt_batch(dataset, desc->batch_size), MIRT_AUTOTUNE);
+}
+
+static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *desc) {
+    if (given) *desc = *given;
+    else memset(desc, 0, sizeof *desc);
+    if (!desc->height) desc->height = 256;
+    if (!desc->width) desc->width = 256;
+    if (!desc->batch_size) desc->batch_size = 32;
+    if (desc->reduced_scale && !desc->decode.least_height) {
+        desc->decode.least_height = desc->height;
+        desc->decode.least_width = desc->width;
+    }
+}
+
+static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv, const mirt_image_directory_desc *given) {
+    mirt_image_directory_desc desc;
+    mirt__image_list list;
+    mirt__images_defaults(given, &desc);
+    if (!path) return mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory"), (mirt_dataset *)NULL;
+    if (mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode)) return NULL;
+    if (mirt__images_list(path, csv, &desc, &list) != MIRT_OK) return NULL;
+    mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
+    mirt__image_list_free(&list);
+    return dataset;
+}
+
+MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc) {
+    return mirt__images_open("mirt_image_dataset_from_directory", directory, false, desc);
+}
+
+MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
+    if (desc && desc->labels) return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
+    return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
+}
+
+MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
+                                                        mirt_dataset **validation) {
+    static const char caller[] = "mirt_image_datasets_from_directory";
+    mirt_image_directory_desc desc;
+    mirt__image_list list;
+    if (!training || !validation) return mirt__fail_missing(caller, "place for the data sets");
+    *training = *validation = NULL;
+    if (!directory) return mirt__fail_missing(caller, "directory");
+    mirt__images_defaults(given, &desc);
+    desc.subset = MIRT_SUBSET_TRAINING;
+    mirt_status status = mirt__images_check(caller, &desc);
+    if (status == MIRT_OK && mirt__decoder_missing(&desc.decode)) status = MIRT_E_NOT_FOUND;
+    if (status == MIRT_OK) status = mirt__images_list(directory, false, &desc, &list);
+    if (status != MIRT_OK) return status;
+    *training = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_TRAINING, !desc.no_shuffle);
+    if (*training) *validation = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_VALIDATION, false);
+    mirt__image_list_free(&list);
+    if (*validation) return MIRT_OK;
+    status = mirt_last_status();
+    mirt_dataset_destroy(*training);
+    *training = NULL;
+    return status;
+}
+
+/* >>verifying */
+
+typedef struct mirt__verify {
+    const mirt__image_list *list;
+    const mirt_decode_desc *desc;
+    char **reason;
+    int no_memory;
+} mirt__verify;
+
+static void mirt__verify_one(void *arg, int64_t task, int member) {
+    mirt__verify *verify = (mirt__verify *)arg;
+    mirt_image image;
+    (void)member;
+    mirt_status status = mirt_read_image(verify->list->path[task], MIRT_RGB, verify->desc, &image);
+    if (status == MIRT_OK) mirt_image_free(&image);
+    else if (mirt__images_is_corrupt(status)) verify->reason[task] = mirt__strdup(mirt_last_error());
+    if (status != MIRT_OK && !verify->reason[task]) __atomic_store_n(&verify->no_memory, 1, __ATOMIC_RELAXED);
+}
+
+MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn, void *user, int64_t *images,
+                                        int64_t *corrupt) {
+    mirt_image_directory_desc desc;
+    mirt__image_list list;
+    mirt__verify verify;
+    int64_t found = 0;
+    mirt__images_defaults(NULL, &desc);
+    if (decode) desc.decode = *decode;
+    desc.label_mode = MIRT_LABELS_NONE;
+    desc.no_shuffle = true;
+    if (!directory) return mirt__fail_missing("mirt_verify_images", "directory");
+    if (mirt__decoder_missing(&desc.decode)) return MIRT_E_NOT_FOUND;
+    mirt_status status = mirt__images_list(directory, false, &desc, &list);
+    if (status != MIRT_OK) return status;
+    memset(&verify, 0, sizeof verify);
+    verify.list = &list;
+    verify.desc = &desc.decode;
+    verify.reason = (char **)mirt__calloc((size_t)list.count, sizeof(char *));
+    mirt__team *team = verify.reason ? mirt__team_create(mirt__cpu_cores(), false) : NULL;
+    if (team) mirt__team_for(team, list.count, mirt__verify_one, &verify);
+    else status = mirt_last_status();
+    mirt__team_destroy(team);
+    if (verify.no_memory) status = (mirt__no_memory(0), MIRT_E_NOMEM);
+    for (int64_t i = 0; verify.reason && i < list.count; i++) {
+        if (!verify.reason[i]) continue;
+        found++;
+        if (fn && status == MIRT_OK) fn(list.path[i], verify.reason[i], user);
+        mirt__free(verify.reason[i]);
+    }
+    if (images) *images = list.count;
+    if (corrupt) *corrupt = found;
+    mirt__free(verify.reason);
+    mirt__image_list_free(&list);
+    return status;
+}
 
 /* >>section formats/json.h */
 

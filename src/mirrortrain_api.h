@@ -267,6 +267,8 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
 /* NULL is allowed. Refused while mirt_fit trains on it (MIRT_E_STATE); its validation data have to live as long. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
+#include "api/images.inc"
+
 #include "api/models.inc"
 
 #include "api/training.inc"

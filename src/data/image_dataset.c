@@ -1,0 +1,377 @@
+/* Data sets of image files: read, decoded and resized when a sample is asked for. */
+
+#include "../base/file.h"
+#include "../base/team.h"
+#include "../images/images.h"
+#include "image_files.h"
+
+typedef struct mirt__image_dataset {
+    mirt_dataset base;
+    mirt__image_list list;
+    mirt_image_directory_desc desc; /* without its pointers to names and labels */
+    char **reason;                  /* [count] why a file is corrupt, once known */
+    int64_t corrupt;
+} mirt__image_dataset;
+
+/* >>one image */
+
+/* Which part of the image fills which part of the output. */
+static void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
+    int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
+    memset(resize, 0, sizeof *resize);
+    *offset = 0;
+    resize->height = image->height;
+    resize->width = image->width;
+    resize->stride = (size_t)image->width * (size_t)channels;
+    resize->pixels = image->pixels;
+    if (desc->crop_to_aspect_ratio) {
+        /* Keras: smart_resize, in float32 */
+        int rows = (int)((float)((int64_t)image->width * height) / (float)width), columns = (int)((float)((int64_t)image->height * width) / (float)height);
+        resize->height = rows < 1 ? 1 : rows < image->height ? rows : image->height;
+        resize->width = columns < 1 ? 1 : columns < image->width ? columns : image->width;
+        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride + (size_t)((image->width - resize->width) / 2) * (size_t)channels;
+    } else if (desc->pad_to_aspect_ratio) {
+        /* tf.image.resize_with_pad, in float32 */
+        float down = (float)image->height / (float)height, across = (float)image->width / (float)width, ratio = down > across ? down : across;
+        float rows = (float)image->height / ratio, columns = (float)image->width / ratio;
+        top = (int)(((float)height - rows) / 2);
+        left = (int)(((float)width - columns) / 2);
+        height = rows < 1 ? 1 : rows < (float)height ? (int)rows : height;
+        width = columns < 1 ? 1 : columns < (float)width ? (int)columns : width;
+    }
+    resize->out_height = height;
+    resize->out_width = width;
+    resize->out_stride = (size_t)desc->width * (size_t)channels;
+    resize->channels = channels;
+    resize->interpolation = desc->interpolation;
+    resize->antialias = desc->antialias;
+    resize->dtype = desc->dtype;
+    *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
+}
+
+static mirt_status mirt__images_resize(mirt__image_dataset *images, const mirt_image *image, mirt__work *work, void *out) {
+    mirt__pixmap resize;
+    size_t offset;
+    mirt__images_fit(&images->desc, image, &resize, &offset);
+    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(images->desc.dtype);
+    if (!bytes) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+    void *memory = mirt__work_room(work, &images->base, bytes);
+    if (!memory) return MIRT_E_NOMEM;
+    if (resize.out_height < images->desc.height || resize.out_width < images->desc.width) memset(out, 0, images->base.spec.field[0].bytes);
+    mirt__pixmap_run(&resize, memory, (char *)out + offset * size);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__images_load(mirt__image_dataset *images, const char *path, mirt__work *work, void *out) {
+    mirt_image image;
+    mirt_status status = mirt_read_image(path, images->desc.color_mode, &images->desc.decode, &image);
+    if (status != MIRT_OK) return status;
+    status = mirt__images_resize(images, &image, work, out);
+    mirt_image_free(&image);
+    return status;
+}
+
+static bool mirt__images_is_corrupt(mirt_status status) {
+    return status == MIRT_E_FORMAT || status == MIRT_E_IO || status == MIRT_E_NOT_FOUND || status == MIRT_E_CALLBACK;
+}
+
+/* Keeps the reason, the first time; threads may meet here. */
+static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
+    char *none = NULL, *reason;
+    if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
+    reason = mirt__strdup(mirt_last_error());
+    if (!reason) return MIRT_E_NOMEM;
+    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        mirt__free(reason);
+        return MIRT_OK;
+    }
+    __atomic_fetch_add(&images->corrupt, 1, __ATOMIC_RELAXED);
+    if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
+    return MIRT_OK;
+}
+
+static void mirt__images_label(const mirt__image_dataset *images, int64_t i, void *out) {
+    int32_t label = images->list.label[i];
+    float *number = (float *)out;
+    if (images->desc.label_mode == MIRT_LABELS_INT) memcpy(out, &label, sizeof label);
+    if (images->desc.label_mode == MIRT_LABELS_BINARY) *number = (float)label;
+    for (int k = 0; images->desc.label_mode == MIRT_LABELS_CATEGORICAL && k < images->list.num_classes; k++) number[k] = k == label ? 1.0f : 0.0f;
+}
+
+static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__image_dataset *images = (mirt__image_dataset *)dataset;
+    *index = i;
+    if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
+    mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
+    if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
+    if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
+    if (images->desc.corrupt == MIRT_CORRUPT_SKIP) return MIRT__SKIPPED;
+    memset(field[0], 0, dataset->spec.field[0].bytes);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__images_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    (void)seed;
+    (void)epoch;
+    return dataset->lent || dataset->slot.block ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, 1, true);
+}
+
+static void mirt__images_release(mirt_dataset *dataset) {
+    mirt__image_dataset *images = (mirt__image_dataset *)dataset;
+    for (int64_t i = 0; images->reason && i < images->list.count; i++) mirt__free(images->reason[i]);
+    mirt__free(images->reason);
+    mirt__image_list_free(&images->list);
+}
+
+static const mirt__stage mirt__images_stage = {mirt__images_begin, mirt__dataset_next_filled, NULL, mirt__images_make,
+                                               mirt__dataset_fill_made, mirt__images_release, NULL};
+
+static const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
+    while (dataset && dataset->source) dataset = dataset->source;
+    return dataset && dataset->stage == &mirt__images_stage ? (const mirt__image_dataset *)dataset : NULL;
+}
+
+MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index) {
+    const mirt__image_dataset *images = mirt__images_of(dataset);
+    return images && index >= 0 && index < images->list.count ? images->list.path[index] : NULL;
+}
+
+MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user) {
+    const mirt__image_dataset *images = mirt__images_of(dataset);
+    int64_t found = 0;
+    for (int64_t i = 0; images && i < images->list.count; i++) {
+        const char *reason = __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE);
+        found += reason != NULL;
+        if (reason && fn) fn(images->list.path[i], reason, user);
+    }
+    return found;
+}
+
+/* >>making data sets */
+
+static mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
+    const double split = desc->validation_split;
+    if (desc->height < 1 || desc->width < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height, desc->width);
+    if (!mirt__mode_known(desc->color_mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
+    if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "%s: no interpolation %d", caller, (int)desc->interpolation);
+    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE) return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
+    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO) return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
+    if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
+        return mirt__fail(MIRT_E_INVALID, "%s: pixels can be MIRT_FLOAT32 or MIRT_UINT8", caller);
+    if (desc->batch_size < MIRT_NO_BATCH) return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
+    if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
+        return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
+    if (desc->class_names && desc->num_class_names < 1) return mirt__fail(MIRT_E_INVALID, "%s: class_names needs num_class_names", caller);
+    for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
+        for (int k = 0; k < i || !desc->class_names[i]; k++) {
+            if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
+                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name of its own", caller, i);
+        }
+    }
+    if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
+        return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
+    if (!(split >= 0 && split < 1)) return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller, split);
+    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION) return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
+    if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
+        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset go together: which side is wanted?", caller);
+    if (split > 0 && !desc->no_shuffle && !desc->has_seed)
+        return mirt__fail(MIRT_E_INVALID, "%s: a split of shuffled files needs a seed, so that both sides come from the same order", caller);
+    return MIRT_OK;
+}
+
+static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) MIRT__PRINTF(2, 3);
+static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) {
+    char text[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (desc->log) desc->log(MIRT_LOG_INFO, text, desc->log_user);
+}
+
+static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc, mirt__image_list *list) {
+    mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
+    if (status != MIRT_OK) return status;
+    if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
+        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path, list->num_classes == 1 ? "is" : "are", list->num_classes);
+    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE && i < list->count && status == MIRT_OK; i++) {
+        if (list->label[i] < 0 || list->label[i] >= list->num_classes)
+            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path, (long)list->label[i], list->path[i],
+                                list->num_classes, list->num_classes - 1);
+    }
+    if (status != MIRT_OK) {
+        mirt__image_list_free(list);
+        return status;
+    }
+    if (list->classes) mirt__images_say(desc, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
+    else mirt__images_say(desc, "Found %lld files.", (long long)list->count);
+    if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
+    return MIRT_OK;
+}
+
+/* Files of a subset. */
+static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first, int64_t *files) {
+    int64_t validation = (int64_t)(split * (double)count);
+    *first = subset == MIRT_SUBSET_VALIDATION ? count - validation : 0;
+    *files = subset == MIRT_SUBSET_ALL ? count : subset == MIRT_SUBSET_VALIDATION ? validation : count - validation;
+    if (subset == MIRT_SUBSET_ALL || (validation > 0 && validation < count)) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path, split,
+                      (long long)count, validation ? "training" : "validation", (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
+}
+
+/* The source stage; takes the list. */
+static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
+    mirt__data_spec spec;
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
+    if (!dataset) {
+        mirt__image_list_free(list);
+        return NULL;
+    }
+    mirt__image_dataset *images = (mirt__image_dataset *)dataset;
+    images->list = *list;
+    images->desc = *desc;
+    images->desc.class_names = NULL;
+    images->desc.labels = NULL;
+    dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
+    memset(&spec, 0, sizeof spec);
+    spec.num_x = 1;
+    mirt__data_add_field(&spec, desc->dtype, mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
+    if (desc->label_mode != MIRT_LABELS_NONE) {
+        int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY ? 1 : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes : 0;
+        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32, mirt_make_shape(numbers, 0, 0, 0, 0, 0));
+        spec.num_y = 1;
+    }
+    spec.samples = list->count;
+    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK;
+    if (good) good = (images->reason = (char **)mirt__calloc((size_t)list->count, sizeof(char *))) != NULL;
+    if (good && list->classes) good = mirt_set_class_names(dataset, list->classes, list->num_classes) == MIRT_OK;
+    return good ? dataset : mirt__dataset_give_up(dataset, false);
+}
+
+/* The stages for a subset of the files. */
+static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list, const mirt_image_directory_desc *desc, mirt_subset subset,
+                                        bool shuffle) {
+    mirt__image_list part;
+    int64_t first, files;
+    if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
+    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+    if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
+    mirt_dataset *dataset = mirt__images_source(&part, desc);
+    if (desc->batch_size == MIRT_NO_BATCH) return dataset;
+    if (shuffle) dataset = mirt_shuffle(dataset, files);
+    return mirt_prefetch(mirt_batch(dataset, desc->batch_size), MIRT_AUTOTUNE);
+}
+
+static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_image_directory_desc *desc) {
+    if (given) *desc = *given;
+    else memset(desc, 0, sizeof *desc);
+    if (!desc->height) desc->height = 256;
+    if (!desc->width) desc->width = 256;
+    if (!desc->batch_size) desc->batch_size = 32;
+    if (desc->reduced_scale && !desc->decode.least_height) {
+        desc->decode.least_height = desc->height;
+        desc->decode.least_width = desc->width;
+    }
+}
+
+static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv, const mirt_image_directory_desc *given) {
+    mirt_image_directory_desc desc;
+    mirt__image_list list;
+    mirt__images_defaults(given, &desc);
+    if (!path) return mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory"), (mirt_dataset *)NULL;
+    if (mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode)) return NULL;
+    if (mirt__images_list(path, csv, &desc, &list) != MIRT_OK) return NULL;
+    mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
+    mirt__image_list_free(&list);
+    return dataset;
+}
+
+MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc) {
+    return mirt__images_open("mirt_image_dataset_from_directory", directory, false, desc);
+}
+
+MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
+    if (desc && desc->labels) return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
+    return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
+}
+
+MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
+                                                        mirt_dataset **validation) {
+    static const char caller[] = "mirt_image_datasets_from_directory";
+    mirt_image_directory_desc desc;
+    mirt__image_list list;
+    if (!training || !validation) return mirt__fail_missing(caller, "place for the data sets");
+    *training = *validation = NULL;
+    if (!directory) return mirt__fail_missing(caller, "directory");
+    mirt__images_defaults(given, &desc);
+    desc.subset = MIRT_SUBSET_TRAINING;
+    mirt_status status = mirt__images_check(caller, &desc);
+    if (status == MIRT_OK && mirt__decoder_missing(&desc.decode)) status = MIRT_E_NOT_FOUND;
+    if (status == MIRT_OK) status = mirt__images_list(directory, false, &desc, &list);
+    if (status != MIRT_OK) return status;
+    *training = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_TRAINING, !desc.no_shuffle);
+    if (*training) *validation = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_VALIDATION, false);
+    mirt__image_list_free(&list);
+    if (*validation) return MIRT_OK;
+    status = mirt_last_status();
+    mirt_dataset_destroy(*training);
+    *training = NULL;
+    return status;
+}
+
+/* >>verifying */
+
+typedef struct mirt__verify {
+    const mirt__image_list *list;
+    const mirt_decode_desc *desc;
+    char **reason;
+    int no_memory;
+} mirt__verify;
+
+static void mirt__verify_one(void *arg, int64_t task, int member) {
+    mirt__verify *verify = (mirt__verify *)arg;
+    mirt_image image;
+    (void)member;
+    mirt_status status = mirt_read_image(verify->list->path[task], MIRT_RGB, verify->desc, &image);
+    if (status == MIRT_OK) mirt_image_free(&image);
+    else if (mirt__images_is_corrupt(status)) verify->reason[task] = mirt__strdup(mirt_last_error());
+    if (status != MIRT_OK && !verify->reason[task]) __atomic_store_n(&verify->no_memory, 1, __ATOMIC_RELAXED);
+}
+
+MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn, void *user, int64_t *images,
+                                        int64_t *corrupt) {
+    mirt_image_directory_desc desc;
+    mirt__image_list list;
+    mirt__verify verify;
+    int64_t found = 0;
+    mirt__images_defaults(NULL, &desc);
+    if (decode) desc.decode = *decode;
+    desc.label_mode = MIRT_LABELS_NONE;
+    desc.no_shuffle = true;
+    if (!directory) return mirt__fail_missing("mirt_verify_images", "directory");
+    if (mirt__decoder_missing(&desc.decode)) return MIRT_E_NOT_FOUND;
+    mirt_status status = mirt__images_list(directory, false, &desc, &list);
+    if (status != MIRT_OK) return status;
+    memset(&verify, 0, sizeof verify);
+    verify.list = &list;
+    verify.desc = &desc.decode;
+    verify.reason = (char **)mirt__calloc((size_t)list.count, sizeof(char *));
+    mirt__team *team = verify.reason ? mirt__team_create(mirt__cpu_cores(), false) : NULL;
+    if (team) mirt__team_for(team, list.count, mirt__verify_one, &verify);
+    else status = mirt_last_status();
+    mirt__team_destroy(team);
+    if (verify.no_memory) status = (mirt__no_memory(0), MIRT_E_NOMEM);
+    for (int64_t i = 0; verify.reason && i < list.count; i++) {
+        if (!verify.reason[i]) continue;
+        found++;
+        if (fn && status == MIRT_OK) fn(list.path[i], verify.reason[i], user);
+        mirt__free(verify.reason[i]);
+    }
+    if (images) *images = list.count;
+    if (corrupt) *corrupt = found;
+    mirt__free(verify.reason);
+    mirt__image_list_free(&list);
+    return status;
+}

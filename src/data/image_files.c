@@ -1,0 +1,335 @@
+/* Finds image files: below a directory, or in a list of comma-separated values. */
+
+#include "../base/file.h"
+#include "image_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+MIRT__LIB void mirt__image_list_free(mirt__image_list *list) {
+    mirt__pool_free(&list->pool);
+    mirt__free((void *)list->path);
+    mirt__free(list->label);
+    memset(list, 0, sizeof *list);
+}
+
+static mirt_status mirt__image_list_reserve(mirt__image_list *list, int64_t capacity) {
+    void *path = (void *)list->path, *label = list->label;
+    if (capacity <= list->capacity) return MIRT_OK;
+    bool grown = mirt__grow(&path, (size_t)list->count, (size_t)capacity, sizeof(char *));
+    list->path = (const char **)path;
+    grown = grown && mirt__grow(&label, (size_t)list->count, (size_t)capacity, sizeof(int32_t));
+    list->label = (int32_t *)label;
+    if (grown) list->capacity = capacity;
+    return grown ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
+    if (!path) return MIRT_E_NOMEM;
+    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK) return MIRT_E_NOMEM;
+    list->path[list->count] = path;
+    list->label[list->count++] = label;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count) {
+    list->classes = (const char **)mirt__pool_alloc(&list->pool, (size_t)count * sizeof(char *) + 1);
+    for (int i = 0; list->classes && i < count; i++) {
+        list->classes[i] = mirt__pool_strdup(&list->pool, names[i]);
+        if (!list->classes[i]) return MIRT_E_NOMEM;
+    }
+    list->num_classes = count;
+    return list->classes ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out) {
+    memset(out, 0, sizeof *out);
+    mirt_status status = mirt__image_list_reserve(out, count);
+    for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
+        status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
+    if (status == MIRT_OK && list->classes) status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
+    if (status != MIRT_OK) mirt__image_list_free(out);
+    return status;
+}
+
+/* >>MT19937 (Matsumoto and Nishimura 1998), seeded and drawn from as numpy.random.RandomState does */
+
+typedef struct mirt__twister {
+    uint32_t word[624];
+    int used;
+} mirt__twister;
+
+static void mirt__twister_begin(mirt__twister *twister, uint32_t seed) {
+    twister->word[0] = seed;
+    for (uint32_t i = 1; i < 624; i++) {
+        uint32_t before = twister->word[i - 1];
+        twister->word[i] = 1812433253u * (before ^ (before >> 30)) + i;
+    }
+    twister->used = 624;
+}
+
+static uint32_t mirt__twister_next(mirt__twister *twister) {
+    uint32_t *word = twister->word;
+    for (int i = 0; twister->used == 624 && i < 624; i++) {
+        uint32_t y = (word[i] & 0x80000000u) | (word[(i + 1) % 624] & 0x7FFFFFFFu);
+        word[i] = word[(i + 397) % 624] ^ (y >> 1) ^ (y & 1 ? 0x9908B0DFu : 0);
+    }
+    if (twister->used == 624) twister->used = 0;
+    uint32_t y = word[twister->used++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
+}
+
+MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed) {
+    mirt__twister twister;
+    mirt__twister_begin(&twister, seed);
+    for (int64_t i = list->count - 1; i > 0; i--) {
+        uint32_t most = (uint32_t)i, mask = most, j;
+        for (int shift = 1; shift < 32; shift *= 2) mask |= mask >> shift;
+        do j = mirt__twister_next(&twister) & mask;
+        while (j > most);
+        const char *path = list->path[i];
+        int32_t label = list->label[i];
+        list->path[i] = list->path[j];
+        list->label[i] = list->label[j];
+        list->path[j] = path;
+        list->label[j] = label;
+    }
+}
+
+/* >>directories */
+
+typedef struct mirt__walk_dir {
+    const char *path;
+    dev_t device;
+    ino_t inode;
+} mirt__walk_dir;
+
+typedef struct mirt__walk_file {
+    const char *directory, *name;
+} mirt__walk_file;
+
+typedef struct mirt__walk {
+    mirt__pool pool;
+    mirt__text text;
+    mirt__walk_dir *dir;
+    mirt__walk_file *file;
+    int64_t dirs, most_dirs, files, most_files;
+    bool follow, deep; /* links to directories; what is below subdirectories */
+} mirt__walk;
+
+static bool mirt__walk_is_image(const char *name) {
+    static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+    size_t length = strlen(name);
+    for (int i = 0; i < MIRT__COUNT(endings); i++) {
+        size_t size = strlen(endings[i]), same = 0;
+        while (same < size && size <= length) {
+            char c = name[length - size + same];
+            if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != endings[i][same]) break;
+            same++;
+        }
+        if (same == size) return true;
+    }
+    return false;
+}
+
+static const char *mirt__walk_join(mirt__walk *walk, const char *directory, const char *name) {
+    const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
+    mirt__text_clear(&walk->text);
+    mirt__text_add(&walk->text, "%s%s%s", directory, slash, name);
+    return walk->text.failed ? NULL : mirt__pool_strdup(&walk->pool, walk->text.data);
+}
+
+static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
+    void *dir = walk->dir;
+    /* A circle goes through a link to where we have been. */
+    for (int64_t i = 0; link && i < walk->dirs; i++) {
+        if (walk->dir[i].device == info->st_dev && walk->dir[i].inode == info->st_ino) return MIRT_OK;
+    }
+    if (walk->dirs == walk->most_dirs) {
+        int64_t most = 2 * walk->most_dirs + 16;
+        if (!mirt__grow(&dir, (size_t)walk->dirs, (size_t)most, sizeof *walk->dir)) return MIRT_E_NOMEM;
+        walk->dir = (mirt__walk_dir *)dir;
+        walk->most_dirs = most;
+    }
+    walk->dir[walk->dirs].path = path;
+    walk->dir[walk->dirs].device = info->st_dev;
+    walk->dir[walk->dirs++].inode = info->st_ino;
+    return path ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+static mirt_status mirt__walk_add_file(mirt__walk *walk, const char *directory, const char *name) {
+    void *file = walk->file;
+    if (walk->files == walk->most_files) {
+        int64_t most = 2 * walk->most_files + 64;
+        if (!mirt__grow(&file, (size_t)walk->files, (size_t)most, sizeof *walk->file)) return MIRT_E_NOMEM;
+        walk->file = (mirt__walk_file *)file;
+        walk->most_files = most;
+    }
+    walk->file[walk->files].directory = directory;
+    walk->file[walk->files].name = mirt__pool_strdup(&walk->pool, name);
+    return walk->file[walk->files++].name ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *directory, const char *name) {
+    struct stat info;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return MIRT_OK;
+    bool found = fstatat(dirfd(stream), name, &info, AT_SYMLINK_NOFOLLOW) == 0, link = found && S_ISLNK(info.st_mode);
+    if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
+    if (found && S_ISDIR(info.st_mode)) {
+        if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
+        return link && !walk->follow ? MIRT_OK : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
+    }
+    /* A link to nowhere is a file: reading it will say why not. */
+    return walk->deep && mirt__walk_is_image(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+}
+
+static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
+    mirt_status status = MIRT_OK;
+    DIR *stream = opendir(directory);
+    if (!stream)
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry) break;
+        status = mirt__walk_entry(walk, stream, directory, entry->d_name);
+        if (status != MIRT_OK) break;
+    }
+    closedir(stream);
+    return status;
+}
+
+static int mirt__walk_compare(const void *a, const void *b) {
+    const mirt__walk_file *f = (const mirt__walk_file *)a, *g = (const mirt__walk_file *)b;
+    int order = f->directory == g->directory ? 0 : strcmp(f->directory, g->directory);
+    return order ? order : strcmp(f->name, g->name);
+}
+
+/* Files anywhere below `root`, or its immediate subdirectories, sorted. */
+static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep, bool follow) {
+    struct stat info;
+    walk->dirs = walk->files = 0;
+    walk->deep = deep;
+    walk->follow = follow;
+    memset(&info, 0, sizeof info);
+    if (stat(root, &info) != 0)
+        return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", root, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
+    mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
+    for (int64_t i = 0; i < walk->dirs && status == MIRT_OK; i++) status = mirt__walk_read(walk, walk->dir[i].path);
+    if (status == MIRT_OK && walk->files) qsort(walk->file, (size_t)walk->files, sizeof *walk->file, mirt__walk_compare);
+    return status;
+}
+
+static void mirt__walk_free(mirt__walk *walk) {
+    mirt__pool_free(&walk->pool);
+    mirt__text_free(&walk->text);
+    mirt__free(walk->dir);
+    mirt__free(walk->file);
+}
+
+/* All images below `root`, which get this label. */
+static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow, int32_t label) {
+    mirt_status status = mirt__walk_run(walk, root, true, follow);
+    for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
+        const char *path = mirt__walk_join(walk, walk->file[i].directory, walk->file[i].name);
+        status = path ? mirt__image_list_add(list, mirt__pool_strdup(&list->pool, path), label) : MIRT_E_NOMEM;
+    }
+    return status;
+}
+
+/* The classes asked for, each of which must be there. */
+static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk, const char *directory,
+                                                   const mirt_image_directory_desc *desc) {
+    for (int i = 0; i < desc->num_class_names; i++) {
+        mirt__suggestion guess = {desc->class_names[i], NULL, ""};
+        bool found = false;
+        for (int64_t k = 0; k < walk->files && !found; k++) {
+            found = strcmp(walk->file[k].name, desc->class_names[i]) == 0;
+            mirt__guess(&guess, walk->file[k].name);
+        }
+        if (!found)
+            return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectory for the class \"%s\"%s", directory, desc->class_names[i],
+                              mirt__did_you_mean(&guess));
+    }
+    return mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
+}
+
+static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const mirt__walk *walk) {
+    const char **names = (const char **)mirt__calloc((size_t)walk->files + 1, sizeof(char *));
+    if (!names) return MIRT_E_NOMEM;
+    for (int64_t i = 0; i < walk->files; i++) names[i] = walk->file[i].name;
+    mirt_status status = mirt__image_list_set_classes(list, names, (int)walk->files);
+    mirt__free((void *)names);
+    return status;
+}
+
+static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory, const mirt_image_directory_desc *desc) {
+    mirt_status status = mirt__walk_run(walk, directory, false, true);
+    if (status != MIRT_OK) return status;
+    if (walk->files == 0) return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
+    if (walk->files > INT32_MAX) return mirt__fail(MIRT_E_INVALID, "%s has too many subdirectories", directory);
+    status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc) : mirt__image_list_find_classes(list, walk);
+    for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
+        const char *root = mirt__walk_join(walk, directory, list->classes[i]);
+        status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
+    }
+    return status;
+}
+
+static int mirt__image_label_compare(const void *a, const void *b) {
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Labels given one by one: their numbers are the names of the classes. */
+static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+    if (desc->num_labels != list->count)
+        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed", (long long)desc->num_labels,
+                          (long long)list->count, directory);
+    int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
+    const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
+    mirt_status status = sorted && names ? MIRT_OK : MIRT_E_NOMEM;
+    int count = 0;
+    if (status == MIRT_OK) {
+        memcpy(list->label, desc->labels, (size_t)list->count * sizeof(int32_t));
+        memcpy(sorted, desc->labels, (size_t)list->count * sizeof(int32_t));
+        qsort(sorted, (size_t)list->count, sizeof(int32_t), mirt__image_label_compare);
+    }
+    for (int64_t i = 0; i < list->count && status == MIRT_OK; i++) {
+        char text[16];
+        if (i > 0 && sorted[i] == sorted[i - 1]) continue;
+        snprintf(text, sizeof text, "%ld", (long)sorted[i]);
+        names[count] = mirt__pool_strdup(&list->pool, text);
+        if (!names[count++]) status = MIRT_E_NOMEM;
+    }
+    if (status == MIRT_OK) status = mirt__image_list_set_classes(list, names, count);
+    mirt__free(sorted);
+    mirt__free((void *)names);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+    mirt__walk walk;
+    mirt_status status;
+    memset(&walk, 0, sizeof walk);
+    memset(list, 0, sizeof *list);
+    if (desc->label_mode == MIRT_LABELS_NONE || desc->labels) {
+        status = mirt__image_list_add_tree(list, &walk, directory, desc->follow_links, 0);
+        if (status == MIRT_OK && list->count && desc->label_mode != MIRT_LABELS_NONE) status = mirt__image_list_set_labels(list, directory, desc);
+    } else {
+        status = mirt__image_list_by_class(list, &walk, directory, desc);
+    }
+    if (status == MIRT_OK && list->count == 0)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no file below it%s ends in .bmp, .gif, .jpeg, .jpg or .png", directory,
+                            list->classes ? "s subdirectories" : "");
+    if (status == MIRT_OK && list->count > UINT32_MAX) status = mirt__fail(MIRT_E_INVALID, "%s: too many images", directory);
+    mirt__walk_free(&walk);
+    if (status != MIRT_OK) mirt__image_list_free(list);
+    return status;
+}

@@ -1,0 +1,288 @@
+/* Decoding by stb_image, TurboJPEG or the caller. */
+
+#include "../base/file.h"
+#include "images.h"
+
+#if !defined(MIRRORTRAIN_NO_STB_IMAGE) && defined(__has_include)
+#if __has_include(<stb/stb_image.h>) || __has_include(<stb_image.h>)
+#define MIRT__STB
+#endif
+#endif
+#ifdef MIRRORTRAIN_TURBOJPEG
+#include <turbojpeg.h>
+#endif
+
+MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) { return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA; }
+
+MIRT__LIB int mirt__mode_channels(mirt_color_mode mode) { return mode == MIRT_RGB ? 3 : mode == MIRT_RGBA ? 4 : 1; }
+
+MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height, int channels) {
+    size_t bytes;
+    if (!image) return mirt__fail_missing("mirt_image_create", "image");
+    memset(image, 0, sizeof *image);
+    if (width < 1 || height < 1 || channels < 1 || channels > 4)
+        return mirt__fail(MIRT_E_INVALID, "mirt_image_create: %d x %d pixels of %d bytes: all must be positive, and the last at most 4", width,
+                          height, channels);
+    if (!mirt__mul_size((size_t)width * (size_t)channels, (size_t)height, &bytes)) bytes = SIZE_MAX;
+    image->pixels = (unsigned char *)(bytes < SIZE_MAX ? MIRRORTRAIN_MALLOC(bytes) : NULL);
+    if (!image->pixels) return mirt__no_memory(bytes), MIRT_E_NOMEM;
+    image->width = width;
+    image->height = height;
+    image->channels = channels;
+    return MIRT_OK;
+}
+
+MIRT_API void mirt_image_free(mirt_image *image) {
+    if (!image) return;
+    if (image->pixels) MIRRORTRAIN_FREE(image->pixels);
+    memset(image, 0, sizeof *image);
+}
+
+#ifdef MIRT__STB
+
+/* What stb_image may still allocate for this image, on this thread; some files unpack to far more than they say. */
+static __thread size_t mirt__stb_allowance;
+static __thread bool mirt__stb_memory_failed;
+
+static void *mirt__stb_malloc(size_t bytes) {
+    if (bytes > mirt__stb_allowance) return NULL;
+    mirt__stb_allowance -= bytes;
+    void *block = MIRRORTRAIN_MALLOC(bytes);
+    if (!block) mirt__stb_memory_failed = true;
+    return block;
+}
+
+static void mirt__stb_free(void *block) {
+    if (block) MIRRORTRAIN_FREE(block);
+}
+
+static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
+    void *grown = mirt__stb_malloc(bytes);
+    if (!grown) return NULL;
+    if (block) memcpy(grown, block, old < bytes ? old : bytes);
+    mirt__stb_free(block);
+    return grown;
+}
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STBIDEF static __attribute__((unused))
+#define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
+#define STBI_ONLY_JPEG
+#define STBI_ONLY_PNG
+#define STBI_ONLY_BMP
+#define STBI_ONLY_GIF
+#define STBI_NO_STDIO
+#define STBI_NO_LINEAR
+#define STBI_NO_HDR
+#define STBI_MAX_DIMENSIONS (1 << 20)
+#define STBI_ASSERT(x) ((void)0)
+#define STBI_MALLOC(size) mirt__stb_malloc(size)
+#define STBI_REALLOC_SIZED(p, old, size) mirt__stb_grow(p, old, size)
+#define STBI_REALLOC(p, size) mirt__stb_grow(p, 0, size)
+#define STBI_FREE(p) mirt__stb_free(p)
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wextra"
+#if __has_include(<stb/stb_image.h>)
+#include <stb/stb_image.h>
+#else
+#include <stb_image.h>
+#endif
+#pragma GCC diagnostic pop
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#undef STB_IMAGE_IMPLEMENTATION
+#undef STBIDEF
+#undef stbi__unpremultiply_on_load_thread
+#undef STBI_ASSERT
+#undef STBI_MALLOC
+#undef STBI_REALLOC_SIZED
+#undef STBI_REALLOC
+#undef STBI_FREE
+
+/* The file as stb_image reads it, which takes what lies behind the end for zeros: `missed` says that it wanted that. */
+typedef struct mirt__stb_bytes {
+    const unsigned char *bytes;
+    size_t size, at;
+    bool missed, gif;
+} mirt__stb_bytes;
+
+static int mirt__stb_read(void *user, char *out, int wanted) {
+    mirt__stb_bytes *file = (mirt__stb_bytes *)user;
+    size_t left = file->size - file->at, size = (size_t)wanted < left ? (size_t)wanted : left;
+    memcpy(out, file->bytes + file->at, size);
+    /* What a GIF does not draw is black, whatever its background. */
+    if (file->gif && file->at <= 11 && file->at + size > 11) out[11 - file->at] = 0;
+    file->at += size;
+    if (size == 0) file->missed = true;
+    return (int)size;
+}
+
+static void mirt__stb_skip(void *user, int count) {
+    mirt__stb_bytes *file = (mirt__stb_bytes *)user;
+    size_t left = file->size - file->at;
+    if (count > 0) file->at += (size_t)count < left ? (size_t)count : left;
+    if (count > 0 && (size_t)count > left) file->missed = true;
+}
+
+static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
+
+static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
+                                    mirt_image *out) {
+    stbi_io_callbacks reader;
+    mirt__stb_bytes file;
+    memset(&file, 0, sizeof file);
+    file.bytes = bytes;
+    file.size = size;
+    file.gif = header->format == MIRT__FORMAT_GIF;
+    reader.read = mirt__stb_read;
+    reader.skip = mirt__stb_skip;
+    reader.eof = mirt__stb_eof;
+    /* Of luma a JPEG has its own, of all else we make it. */
+    int wanted = header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
+    if (header->format == MIRT__FORMAT_GIF) wanted = 4;
+    mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
+    mirt__stb_memory_failed = false;
+    out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    out->channels = wanted ? wanted : channels;
+    if (mirt__stb_memory_failed) {
+        mirt_image_free(out);
+        return mirt__no_memory(header->memory), MIRT_E_NOMEM;
+    }
+    if (file.missed) {
+        mirt_image_free(out);
+        return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
+    }
+    if (!out->pixels) {
+        memset(out, 0, sizeof *out);
+        return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
+    }
+    for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
+        if (out->pixels[4 * i + 3] == 0) memset(out->pixels + 4 * i, 0, 3);
+    }
+    return MIRT_OK;
+}
+
+#endif
+
+#ifdef MIRT__STB
+#define MIRT__HAS_DECODER true
+#else
+#define MIRT__HAS_DECODER false
+#endif
+
+MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc) {
+    if (MIRT__HAS_DECODER || desc->decoder) return false;
+    mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in: stb_image.h (Debian: libstb-dev) was not found; mirt_decode_desc takes a "
+                                 "decoder of your own");
+    return true;
+}
+
+/* To the channels of the mode: grey is repeated, alpha dropped or 255. */
+static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) {
+    int from = image->channels, to = mirt__mode_channels(mode);
+    mirt_image made;
+    if (from == to) return MIRT_OK;
+    mirt_status status = mirt_image_create(&made, image->width, image->height, to);
+    size_t count = (size_t)image->width * (size_t)image->height;
+    for (size_t i = 0; status == MIRT_OK && i < count; i++) {
+        const unsigned char *p = image->pixels + i * (size_t)from;
+        unsigned char *q = made.pixels + i * (size_t)to;
+        bool colored = from >= 3;
+        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000) : p[0];
+        for (int c = 0; to >= 3 && c < 3; c++) q[c] = p[colored ? c : 0];
+        if (to == 4) q[3] = from % 2 == 0 ? p[from - 1] : 255;
+    }
+    mirt_image_free(image);
+    if (status == MIRT_OK) *image = made;
+    return status;
+}
+
+static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc, mirt_image *out, bool *done) {
+    int code = desc->decoder(bytes, size, out, desc->decoder_user);
+    *done = code != MIRT_OTHER_DECODER;
+    if (!*done) return MIRT_OK;
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder gave the code %d", code);
+    if (!out->pixels || out->width < 1 || out->height < 1 || out->channels < 1 || out->channels > 4)
+        return mirt__fail(MIRT_E_CALLBACK, "the decoder made no image: %d x %d pixels of %d bytes", out->width, out->height, out->channels);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
+                                      mirt_image *out) {
+    if (header->format == MIRT__FORMAT_NONE) {
+        char text[16] = "";
+        for (size_t i = 0; i < size && i < 4; i++) snprintf(text + 3 * i, 4, " %02X", bytes[i]);
+        return mirt__fail(MIRT_E_FORMAT, "no JPEG, PNG, BMP or GIF: it begins with%s", text);
+    }
+#ifdef MIRT__STB
+    return mirt__stb_decode(bytes, size, header, mode, out);
+#else
+    (void)mode;
+    (void)out;
+    return mirt__fail(MIRT_E_NOT_FOUND, "no decoder for it was compiled in: stb_image.h (Debian: libstb-dev) was not found");
+#endif
+}
+
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    mirt__image_header header;
+    bool done = false;
+    int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
+    memset(out, 0, sizeof *out);
+    if (size == 0) return mirt__fail(MIRT_E_FORMAT, "empty: it has no bytes");
+    if (size > (uint64_t)most) return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size, (long long)most);
+    mirt_status status = mirt__image_read_header(bytes, size, &header);
+    if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
+    if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
+    if (status == MIRT_OK && !done) status = mirt__decode_known(bytes, size, &header, mode, out);
+    if (status == MIRT_OK) status = mirt__image_convert(out, mode);
+    if (status != MIRT_OK) mirt_image_free(out);
+    return status;
+}
+
+static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, const mirt_image *out) {
+    if (!out) return mirt__fail_missing(caller, "image");
+    if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)mode);
+    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 || desc->least_width < 0))
+        return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    mirt_decode_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
+    if (status != MIRT_OK) return status;
+    memset(out, 0, sizeof *out);
+    if (!bytes && size) return mirt__fail_missing("mirt_decode_image", "bytes");
+    status = mirt__decode((const unsigned char *)bytes, size, mode, desc ? desc : &defaults, out);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
+}
+
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    mirt_decode_desc defaults;
+    unsigned char *bytes;
+    size_t size;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
+    mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, out);
+    if (status != MIRT_OK) return status;
+    memset(out, 0, sizeof *out);
+    if (!path) return mirt__fail_missing("mirt_read_image", "path");
+    int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
+    status = mirt__file_read(path, (size_t)most, &bytes, &size);
+    if (status != MIRT_OK) return status;
+    status = mirt__decode(bytes, size, mode, desc, out);
+    mirt__aligned_free(bytes);
+    return status == MIRT_OK ? MIRT_OK : mirt__fail_at("%s", path);
+}
+
+#undef MIRT__STB
+#undef MIRT__HAS_DECODER

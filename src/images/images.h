@@ -1,0 +1,41 @@
+#ifndef MIRT__IMAGES_H
+#define MIRT__IMAGES_H
+/* Pictures: from bytes to pixels, from one size to another. */
+
+#include "../base/base.h"
+
+typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT__FORMAT_PNG, MIRT__FORMAT_BMP, MIRT__FORMAT_GIF } mirt__image_format;
+
+/* What a file says of itself, before anything is decoded. */
+typedef struct mirt__image_header {
+    mirt__image_format format;
+    int64_t width, height;
+    uint64_t memory; /* bytes that decoding takes at most */
+} mirt__image_header;
+
+/* Reads the header; MIRT_E_FORMAT. MIRT__FORMAT_NONE is no error. */
+MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t size, mirt__image_header *out);
+/* Against the limits of `desc`, and against bombs. */
+MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc);
+
+MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
+MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
+/* True, with the error set, if nothing here can decode. */
+MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
+/* With all checks of mirt_decode_image, desc being given. */
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+
+/* Where to resize from and to: rows of `stride` bytes, and of `out_stride` elements. */
+typedef struct mirt__pixmap {
+    const unsigned char *pixels;
+    size_t stride, out_stride;
+    int height, width, out_height, out_width, channels;
+    mirt_interpolation interpolation;
+    bool antialias;
+    mirt_dtype dtype; /* of what is written: MIRT_FLOAT32 or MIRT_UINT8 */
+} mirt__pixmap;
+/* Bytes of memory that it needs between, aligned to MIRT__ALIGN; 0: too large for any. */
+MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize);
+MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out);
+
+#endif
