@@ -1412,9 +1412,15 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
+/* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
+   its output has; they are saved and loaded with the model. UTF-8, copied. */
+MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count);
+/* NULL and a count of 0 without names. Valid until names are set again, or mirt_fit sets them. */
+MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count);
+
 typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } mirt_save_flags;
 /* One .safetensors file: weights under their Keras names, optimizer slots, architecture (layers, models inside of
-   the model, operations outside of layers, constants among them) and compile settings as JSON in its metadata. The same model
+   the model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its metadata. The same model
    gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
    losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
    MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
@@ -17726,6 +17732,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrow
 
 /* Samples in the first `batches` batches of a data set that has as many. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
+/* A copy of names (of classes) in one block. NULL with the error set. */
+MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
 /* Calls the classes "0" to "9"; hands NULL through. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 
@@ -17891,23 +17899,29 @@ static mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     return dataset;
 }
 
-MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
+MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count) {
     size_t bytes = 0;
-    if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
-    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names needs at least one name");
+    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller), (char **)NULL;
     for (int i = 0; i < count; i++) {
-        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names: class %d of %d has no name", i, count);
+        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
     /* pointers, and behind them what they point at */
     char **copy = (char **)mirt__calloc(1, bytes);
-    if (!copy) return MIRT_E_NOMEM;
+    if (!copy) return NULL;
     char *text = (char *)(copy + count);
     for (int i = 0; i < count; i++) {
         size_t size = strlen(names[i]) + 1;
         copy[i] = (char *)memcpy(text, names[i], size);
         text += size;
     }
+    return copy;
+}
+
+MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
+    if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
+    char **copy = mirt__names_copy("mirt_set_class_names", names, count);
+    if (!copy) return mirt_last_status();
     mirt__free(dataset->names);
     dataset->names = copy;
     dataset->num_names = count;
@@ -27037,6 +27051,8 @@ struct mirt_model {
     int history_capacity;
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
+    char **class_names;
+    int num_class_names;
     mirt__text summary, graph_text, profile_text, load_text;
 };
 
@@ -28879,6 +28895,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
     mirt__free(model->history_logs);
+    mirt__free(model->class_names);
     mirt__text_free(&model->profile_text);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
@@ -33190,6 +33207,16 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     return status;
 }
 
+/* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
+static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *dataset) {
+    int count;
+    const char *const *names = mirt_class_names(dataset, &count);
+    const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
+    bool fit = names && (units == count || (units == 1 && count == 2));
+    for (int i = 0; fit && i < count; i++) fit = mirt__utf8_valid(names[i], strlen(names[i]));
+    return fit ? mirt_set_model_class_names(model, names, count) : MIRT_OK;
+}
+
 static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
     mirt_fit_desc defaults;
     mirt_dataset *view[2] = {NULL, NULL};
@@ -33221,6 +33248,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt_status status = mirt__history_reserve(&fit);
+    if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
         !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
@@ -33911,6 +33939,26 @@ static void mirt__tensor_of(const mirt__variable *v, const char *name, const mir
     out->data = values;
 }
 
+/* >>names of classes */
+
+MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
+    for (int i = 0; names && i < count; i++) {
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
+    }
+    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
+    if (!copy) return mirt_last_status();
+    mirt__free(model->class_names);
+    model->class_names = copy;
+    model->num_class_names = count;
+    return MIRT_OK;
+}
+
+MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
+    if (count) *count = model ? model->num_class_names : 0;
+    return model ? (const char *const *)model->class_names : NULL;
+}
+
 /* >>saving */
 
 static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content) {
@@ -33930,23 +33978,30 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
     return MIRT_OK;
 }
 
-static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text text[3]) {
-    const char *metadata[10];
+/* text[0] to [3] take the metadata. */
+static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text *text) {
+    const char *metadata[12];
     if (mirt__architecture_write(model, &text[0]) != MIRT_OK) return mirt_last_status();
     mirt__compile_write(model, &text[1]);
     mirt__text_add(&text[2], "{\"iterations\":%lld,\"epoch\":%lld}", (long long)model->step, (long long)model->epoch);
-    if (text[1].failed || text[2].failed) return mirt_last_status();
-    const char *const pairs[10] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
-                                   "compile", text[1].data, "training", text[2].data};
+    for (int i = 0; i < model->num_class_names; i++) {
+        mirt__text_add(&text[3], i ? "," : "[");
+        mirt__json_write_string(&text[3], model->class_names[i]);
+    }
+    mirt__text_add(&text[3], "]");
+    if (text[1].failed || text[2].failed || text[3].failed) return mirt_last_status();
+    const char *const pairs[12] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
+                                   "compile", text[1].data, "training", text[2].data,
+                                   "classes", text[3].data};
     memcpy(metadata, pairs, sizeof pairs);
     content->metadata = metadata;
-    content->metadata_count = 5;
+    content->metadata_count = model->num_class_names ? 6 : 5;
     return mirt__safetensors_write(path, content);
 }
 
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
     mirt__pool pool;
-    mirt__text text[3];
+    mirt__text text[4];
     mirt__safetensors_content content;
     bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
     memset(&pool, 0, sizeof pool);
@@ -33959,7 +34014,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     mirt_status status = mirt__model_materialize(model);
     if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
     if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
-    for (int i = 0; i < 3; i++) mirt__text_free(&text[i]);
+    for (int i = 0; i < MIRT__COUNT(text); i++) mirt__text_free(&text[i]);
     mirt__pool_free(&pool);
     return status;
 }
@@ -34034,6 +34089,20 @@ static mirt_status mirt__load_training(mirt_model *model, const mirt__json *trai
     return MIRT_OK;
 }
 
+static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
+    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
+    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
+    if (!list) return mirt_last_status();
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (!names) return mirt_last_status();
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        names[i] = list->item[i]->string;
+    }
+    return mirt_set_model_class_names(model, names, (int)list->count);
+}
+
 /* Whatever is wrong with what a file describes is wrong with the file. */
 static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
     mirt_status status = mirt_last_status();
@@ -34057,7 +34126,8 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
     if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
-    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
+    if (mirt__load_training(model, training) != MIRT_OK) return mirt__load_bad(file, "training");
+    return mirt__load_classes(model, file, pool);
 }
 
 /* Closes `file`. */

@@ -280,6 +280,38 @@ static void check_features(void) {
     }
 }
 
+/* >>names of classes */
+
+static void check_names(void) {
+    static const char *const animals[] = {"Katze", "\xe7\x8a\xac", "ein \"Pferd\""};
+    static const char *const bad[] = {"a", "\xff", "c"};
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    float x[12] = {1, 2, 3};
+    uint8_t y[2] = {0, 2};
+    int count = -1;
+    mirt_model *m = make_base(s, "m", 4, "code");
+    mirt_dataset *data = mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, 6)), mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(2)));
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_set_class_names(data, animals, 3) == MIRT_OK;
+    ok(!mirt_model_class_names(m, &count) && count == 0 && !mirt_model_class_names(NULL, NULL), "a model has no names of classes");
+    data = mirt_shuffle(data, 2);
+    good = good && mirt_fit(m, data, NULL) != NULL && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
+    mirt_model *loaded = good ? mirt_load(s, path) : NULL;
+    const char *const *names = mirt_model_class_names(loaded, &count);
+    ok(loaded && names && count == 3 && strcmp(names[0], animals[0]) == 0 && strcmp(names[1], animals[1]) == 0 && strcmp(names[2], animals[2]) == 0,
+       "it has those of the data it was trained on, saved and loaded");
+    ok(mirt_save(loaded, path_b, MIRT_SAVE_ALL) == MIRT_OK && tap_same_file(path, path_b), "and saved again");
+    ok(mirt_set_class_names(data, animals, 2) == MIRT_OK && mirt_fit(m, data, NULL) && mirt_model_class_names(m, &count) && count == 3, "names of two classes are not those of three");
+    ok(mirt_set_class_names(data, bad, 3) == MIRT_OK && mirt_fit(m, data, NULL) && strcmp(mirt_model_class_names(m, NULL)[0], "Katze") == 0, "names that are not UTF-8 are not taken");
+    ok(mirt_set_model_class_names(m, bad, 3) == MIRT_E_INVALID && mirt_set_model_class_names(m, NULL, 3) == MIRT_E_INVALID && mirt_set_model_class_names(NULL, animals, 3) == MIRT_E_INVALID,
+       "nor set: \"%s\"", mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     snprintf(path, sizeof path, "/tmp/mirt_transfer_%d.safetensors", (int)getpid());
     snprintf(path_b, sizeof path_b, "/tmp/mirt_transfer_%d_b.safetensors", (int)getpid());
@@ -287,6 +319,7 @@ int main(void) {
     check_applications();
     draw_images();
     check_features();
+    check_names();
     remove(path);
     remove(path_b);
     return done_testing();

@@ -137,6 +137,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrow
 
 /* Samples in the first `batches` batches of a data set that has as many. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
+/* A copy of names (of classes) in one block. NULL with the error set. */
+MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
 /* Calls the classes "0" to "9"; hands NULL through. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 

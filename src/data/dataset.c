@@ -68,23 +68,29 @@ static mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     return dataset;
 }
 
-MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
+MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count) {
     size_t bytes = 0;
-    if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
-    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names needs at least one name");
+    if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller), (char **)NULL;
     for (int i = 0; i < count; i++) {
-        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "mirt_set_class_names: class %d of %d has no name", i, count);
+        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
     /* pointers, and behind them what they point at */
     char **copy = (char **)mirt__calloc(1, bytes);
-    if (!copy) return MIRT_E_NOMEM;
+    if (!copy) return NULL;
     char *text = (char *)(copy + count);
     for (int i = 0; i < count; i++) {
         size_t size = strlen(names[i]) + 1;
         copy[i] = (char *)memcpy(text, names[i], size);
         text += size;
     }
+    return copy;
+}
+
+MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count) {
+    if (!dataset) return mirt__fail_missing("mirt_set_class_names", "data set");
+    char **copy = mirt__names_copy("mirt_set_class_names", names, count);
+    if (!copy) return mirt_last_status();
     mirt__free(dataset->names);
     dataset->names = copy;
     dataset->num_names = count;

@@ -84,6 +84,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     else model->strategy->models = model->next;
     if (model->next) model->next->previous = model->previous;
     mirt__free(model->history_logs);
+    mirt__free(model->class_names);
     mirt__text_free(&model->profile_text);
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);

@@ -150,6 +150,8 @@ struct mirt_model {
     int history_capacity;
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
+    char **class_names;
+    int num_class_names;
     mirt__text summary, graph_text, profile_text, load_text;
 };
 

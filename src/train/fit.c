@@ -1,3 +1,4 @@
+#include "../formats/json.h"
 #include "../ops/ops.h"
 #include "trainer.h"
 
@@ -231,6 +232,16 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     return status;
 }
 
+/* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
+static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *dataset) {
+    int count;
+    const char *const *names = mirt_class_names(dataset, &count);
+    const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
+    bool fit = names && (units == count || (units == 1 && count == 2));
+    for (int i = 0; fit && i < count; i++) fit = mirt__utf8_valid(names[i], strlen(names[i]));
+    return fit ? mirt_set_model_class_names(model, names, count) : MIRT_OK;
+}
+
 static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
     mirt_fit_desc defaults;
     mirt_dataset *view[2] = {NULL, NULL};
@@ -262,6 +273,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt_status status = mirt__history_reserve(&fit);
+    if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
         !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {

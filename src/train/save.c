@@ -26,6 +26,26 @@ static void mirt__tensor_of(const mirt__variable *v, const char *name, const mir
     out->data = values;
 }
 
+/* >>names of classes */
+
+MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
+    for (int i = 0; names && i < count; i++) {
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
+    }
+    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
+    if (!copy) return mirt_last_status();
+    mirt__free(model->class_names);
+    model->class_names = copy;
+    model->num_class_names = count;
+    return MIRT_OK;
+}
+
+MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
+    if (count) *count = model ? model->num_class_names : 0;
+    return model ? (const char *const *)model->class_names : NULL;
+}
+
 /* >>saving */
 
 static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content) {
@@ -45,23 +65,30 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
     return MIRT_OK;
 }
 
-static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text text[3]) {
-    const char *metadata[10];
+/* text[0] to [3] take the metadata. */
+static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text *text) {
+    const char *metadata[12];
     if (mirt__architecture_write(model, &text[0]) != MIRT_OK) return mirt_last_status();
     mirt__compile_write(model, &text[1]);
     mirt__text_add(&text[2], "{\"iterations\":%lld,\"epoch\":%lld}", (long long)model->step, (long long)model->epoch);
-    if (text[1].failed || text[2].failed) return mirt_last_status();
-    const char *const pairs[10] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
-                                   "compile", text[1].data, "training", text[2].data};
+    for (int i = 0; i < model->num_class_names; i++) {
+        mirt__text_add(&text[3], i ? "," : "[");
+        mirt__json_write_string(&text[3], model->class_names[i]);
+    }
+    mirt__text_add(&text[3], "]");
+    if (text[1].failed || text[2].failed || text[3].failed) return mirt_last_status();
+    const char *const pairs[12] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
+                                   "compile", text[1].data, "training", text[2].data,
+                                   "classes", text[3].data};
     memcpy(metadata, pairs, sizeof pairs);
     content->metadata = metadata;
-    content->metadata_count = 5;
+    content->metadata_count = model->num_class_names ? 6 : 5;
     return mirt__safetensors_write(path, content);
 }
 
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
     mirt__pool pool;
-    mirt__text text[3];
+    mirt__text text[4];
     mirt__safetensors_content content;
     bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
     memset(&pool, 0, sizeof pool);
@@ -74,7 +101,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     mirt_status status = mirt__model_materialize(model);
     if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
     if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
-    for (int i = 0; i < 3; i++) mirt__text_free(&text[i]);
+    for (int i = 0; i < MIRT__COUNT(text); i++) mirt__text_free(&text[i]);
     mirt__pool_free(&pool);
     return status;
 }
@@ -149,6 +176,20 @@ static mirt_status mirt__load_training(mirt_model *model, const mirt__json *trai
     return MIRT_OK;
 }
 
+static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
+    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
+    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
+    if (!list) return mirt_last_status();
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (!names) return mirt_last_status();
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        names[i] = list->item[i]->string;
+    }
+    return mirt_set_model_class_names(model, names, (int)list->count);
+}
+
 /* Whatever is wrong with what a file describes is wrong with the file. */
 static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
     mirt_status status = mirt_last_status();
@@ -172,7 +213,8 @@ static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *f
     if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
     if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
     if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
-    return mirt__load_training(model, training) == MIRT_OK ? MIRT_OK : mirt__load_bad(file, "training");
+    if (mirt__load_training(model, training) != MIRT_OK) return mirt__load_bad(file, "training");
+    return mirt__load_classes(model, file, pool);
 }
 
 /* Closes `file`. */
