@@ -2,6 +2,7 @@
 #define CONV_CALLS_H
 /* Calls of convolutions' kernels: shapes, readers and epilogues, what they come to in plain double arithmetic, and whether
    every fast table and team, and an image in any place, gives the same bits. */
+#include "bfloat16.h"
 
 enum { TEAMS = 3, GUARD = 64 };
 static mirt__team *teams[TEAMS]; /* of 1 (none at all), 2 and 3 threads */
@@ -11,18 +12,6 @@ static bool both_at_once;        /* both gradients are made in one pass; the inp
 
 static mirt__random numbers;
 static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
-
-static float half_to_float(uint16_t h) {
-    const uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static uint16_t float_to_half(float x) { /* the nearest, halfway the even one */
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
 
 /* Numbers of float32 or bfloat16 in a block that ends with them, behind and before a guard. */
 typedef struct array {

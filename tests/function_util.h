@@ -8,7 +8,7 @@ typedef struct heard {
     int warnings;
 } heard;
 
-UTIL_UNUSED static void hear(mirt_log_level level, const char *text, void *user) {
+TAP_UNUSED static void hear(mirt_log_level level, const char *text, void *user) {
     heard *h = (heard *)user;
     if (level != MIRT_LOG_WARNING || strstr(text, "core")) return;
     if (h->warnings < 8) snprintf(h->text[h->warnings], sizeof h->text[0], "%s", text);
@@ -16,7 +16,7 @@ UTIL_UNUSED static void hear(mirt_log_level level, const char *text, void *user)
 }
 
 /* Warnings (but of cores) go to `to`; NULL: silent. */
-UTIL_UNUSED static mirt_strategy *strategy_heard(int devices, int replicas, int threads, heard *to) {
+TAP_UNUSED static mirt_strategy *strategy_heard(int devices, int replicas, int threads, heard *to) {
     mirt_strategy *s = strategy_of(devices, replicas, threads);
     if (s && to) memset(to, 0, sizeof *to);
     if (s && to) mirt_set_log(s, hear, to);
@@ -27,7 +27,7 @@ enum { ROW_COUNT = 61, ROW_IN = 7, ROW_CLASSES = 4 };
 static float row_x[ROW_COUNT][ROW_IN];
 static int32_t row_y[ROW_COUNT];
 
-UTIL_UNUSED static void draw_rows(void) {
+TAP_UNUSED static void draw_rows(void) {
     mirt__random random = mirt__random_stream(5, 6);
     for (int i = 0; i < ROW_COUNT; i++) {
         row_y[i] = (int32_t)mirt__random_below(&random, ROW_CLASSES);
@@ -37,7 +37,7 @@ UTIL_UNUSED static void draw_rows(void) {
     }
 }
 
-UTIL_UNUSED static mirt_dataset *rows_of(int64_t count) {
+TAP_UNUSED static mirt_dataset *rows_of(int64_t count) {
     return mirt_arrays(mirt_make_array(row_x, MIRT_FLOAT32, MIRT_SHAPE(count, ROW_IN)), mirt_make_array(row_y, MIRT_INT32, MIRT_SHAPE(count)));
 }
 
@@ -46,7 +46,7 @@ typedef struct net_kind {
     bool batch_norm, synchronized, frozen;
 } net_kind;
 
-UTIL_UNUSED static mirt_model *row_net(mirt_strategy *s, const net_kind *kind) {
+TAP_UNUSED static mirt_model *row_net(mirt_strategy *s, const net_kind *kind) {
     mirt_model *m = mirt_model_create(s, "rows");
     mirt_dense_desc hidden, logits;
     mirt_batch_norm_desc norm;
@@ -69,7 +69,7 @@ UTIL_UNUSED static mirt_model *row_net(mirt_strategy *s, const net_kind *kind) {
     return m;
 }
 
-UTIL_UNUSED static mirt_compile_desc row_compile(mirt_optimizer optimizer) {
+TAP_UNUSED static mirt_compile_desc row_compile(mirt_optimizer optimizer) {
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
     c.optimizer = optimizer;
@@ -78,7 +78,7 @@ UTIL_UNUSED static mirt_compile_desc row_compile(mirt_optimizer optimizer) {
     return c;
 }
 
-UTIL_UNUSED static mirt_model *row_model(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer) {
+TAP_UNUSED static mirt_model *row_model(mirt_strategy *s, const net_kind *kind, mirt_optimizer optimizer) {
     mirt_compile_desc c = row_compile(optimizer);
     mirt_model *m = row_net(s, kind);
     if (kind->frozen && mirt_set_trainable(m, "batch_normalization", false) != MIRT_OK) return NULL;
@@ -86,7 +86,7 @@ UTIL_UNUSED static mirt_model *row_model(mirt_strategy *s, const net_kind *kind,
 }
 
 /* What fit does, recorded by the user; `user` is the model. */
-UTIL_UNUSED static bool record_step(mirt_function *f, void *user) {
+TAP_UNUSED static bool record_step(mirt_function *f, void *user) {
     mirt_model *m = (mirt_model *)user;
     mirt_tensor *out = mirt_call(m, mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_TRAINING_ON), *term;
     for (int i = 0; (term = mirt_function_loss_term(f, i)) != NULL; i++) {
@@ -99,7 +99,7 @@ UTIL_UNUSED static bool record_step(mirt_function *f, void *user) {
 enum { MOST_WEIGHTS = 32 };
 
 /* The same by gradients. */
-UTIL_UNUSED static bool record_by_hand(mirt_function *f, void *user) {
+TAP_UNUSED static bool record_by_hand(mirt_function *f, void *user) {
     mirt_model *m = (mirt_model *)user;
     mirt_tensor *weight[MOST_WEIGHTS], *total[MOST_WEIGHTS], *part[MOST_WEIGHTS], *term;
     int n = 0;
@@ -118,7 +118,7 @@ UTIL_UNUSED static bool record_by_hand(mirt_function *f, void *user) {
 }
 
 /* Runs the function over `epochs` epochs of the distributed data. */
-UTIL_UNUSED static bool run_epochs(mirt_function *f, mirt_dataset *data, int epochs) {
+TAP_UNUSED static bool run_epochs(mirt_function *f, mirt_dataset *data, int epochs) {
     mirt_global_batch batch;
     for (int e = 0; f && e < epochs; e++) {
         do {
@@ -129,7 +129,7 @@ UTIL_UNUSED static bool run_epochs(mirt_function *f, mirt_dataset *data, int epo
 }
 
 /* Weights and optimizer state, which decide everything that follows. */
-UTIL_UNUSED static void digest_state(mirt_model *m, char out[MIRT__SHA256_HEX]) {
+TAP_UNUSED static void digest_state(mirt_model *m, char out[MIRT__SHA256_HEX]) {
     mirt__sha256 sha;
     mirt__sha256_begin(&sha);
     for (int i = 0; i < m->num_variables; i++) mirt__sha256_add(&sha, mirt__weight_at(m, 0, i), (size_t)m->variable[i].count * sizeof(float));
@@ -142,7 +142,7 @@ UTIL_UNUSED static void digest_state(mirt_model *m, char out[MIRT__SHA256_HEX]) 
     mirt__sha256_end(&sha, out);
 }
 
-UTIL_UNUSED static bool copies_equal(mirt_model *m) {
+TAP_UNUSED static bool copies_equal(mirt_model *m) {
     for (int d = 1; d < mirt_num_devices(m->strategy); d++) {
         for (int i = 0; i < m->num_variables; i++) {
             if (memcmp(mirt__weight_at(m, 0, i), mirt__weight_at(m, d, i), (size_t)m->variable[i].count * sizeof(float)) != 0) return false;
@@ -154,7 +154,7 @@ UTIL_UNUSED static bool copies_equal(mirt_model *m) {
 enum { W = 3 }; /* elements of its weight */
 
 /* A model of one weight. */
-UTIL_UNUSED static mirt_model *bare_model(mirt_strategy *s, mirt_optimizer optimizer) {
+TAP_UNUSED static mirt_model *bare_model(mirt_strategy *s, mirt_optimizer optimizer) {
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
     c.optimizer = optimizer;
@@ -165,7 +165,7 @@ UTIL_UNUSED static mirt_model *bare_model(mirt_strategy *s, mirt_optimizer optim
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
-UTIL_UNUSED static bool record_count(mirt_function *f, void *user) {
+TAP_UNUSED static bool record_count(mirt_function *f, void *user) {
     mirt_tensor *state = mirt_function_variable(f, "state");
     (void)user;
     return mirt_function_result(f, "before", state) == MIRT_OK && mirt_assign(f, state, mirt_scale(state, 2, 0), MIRT_AGGREGATE_SUM) == MIRT_OK &&

@@ -2,15 +2,11 @@
 #define MIRROR_UTIL_H
 /* What the tests of mirrored training share: strategies, a small network, digests of its weights. */
 
-#if defined(__GNUC__)
-#define UTIL_UNUSED __attribute__((unused))
-#else
-#define UTIL_UNUSED
-#endif
+#include "tap.h"
 
-UTIL_UNUSED static bool small_tier(void) { return getenv("MIRT_TEST_SMALL") != NULL; }
+TAP_UNUSED static bool small_tier(void) { return getenv("MIRT_TEST_SMALL") != NULL; }
 
-UTIL_UNUSED static mirt_strategy *strategy_of(int devices, int replicas, int threads) {
+TAP_UNUSED static mirt_strategy *strategy_of(int devices, int replicas, int threads) {
     mirt_strategy_desc d;
     char text[16];
     memset(&d, 0, sizeof d);
@@ -28,7 +24,7 @@ enum { IMAGE_H = 13, IMAGE_W = 11, IMAGE = IMAGE_H * IMAGE_W, IMAGE_CLASSES = 5,
 static uint8_t image_pixels[IMAGES][IMAGE];
 static uint8_t image_classes[IMAGES];
 
-UTIL_UNUSED static void draw_images(void) {
+TAP_UNUSED static void draw_images(void) {
     mirt__random random = mirt__random_stream(3, 4);
     for (int i = 0; i < IMAGES; i++) {
         image_classes[i] = (uint8_t)mirt__random_below(&random, IMAGE_CLASSES);
@@ -39,15 +35,15 @@ UTIL_UNUSED static void draw_images(void) {
     }
 }
 
-UTIL_UNUSED static mirt_array images_x(int64_t first, int64_t count) {
+TAP_UNUSED static mirt_array images_x(int64_t first, int64_t count) {
     return mirt_make_array(image_pixels[first], MIRT_UINT8, MIRT_SHAPE(count, IMAGE_H, IMAGE_W, 1));
 }
-UTIL_UNUSED static mirt_array images_y(int64_t first, int64_t count) {
+TAP_UNUSED static mirt_array images_y(int64_t first, int64_t count) {
     return mirt_make_array(image_classes + first, MIRT_UINT8, MIRT_SHAPE(count));
 }
 
 /* Convolution, fused pooling, a second convolution, dropout twice; not compiled. */
-UTIL_UNUSED static mirt_model *image_net(mirt_strategy *s, float dropout) {
+TAP_UNUSED static mirt_model *image_net(mirt_strategy *s, float dropout) {
     mirt_model *m = mirt_model_create(s, "images");
     mirt_conv2d_desc conv, conv_2;
     mirt_dense_desc hidden, logits;
@@ -73,7 +69,7 @@ UTIL_UNUSED static mirt_model *image_net(mirt_strategy *s, float dropout) {
     return m;
 }
 
-UTIL_UNUSED static mirt_compile_desc image_compile(mirt_optimizer optimizer) {
+TAP_UNUSED static mirt_compile_desc image_compile(mirt_optimizer optimizer) {
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
     c.optimizer = optimizer;
@@ -83,14 +79,14 @@ UTIL_UNUSED static mirt_compile_desc image_compile(mirt_optimizer optimizer) {
     return c;
 }
 
-UTIL_UNUSED static mirt_model *image_model(mirt_strategy *s, mirt_optimizer optimizer, float dropout) {
+TAP_UNUSED static mirt_model *image_model(mirt_strategy *s, mirt_optimizer optimizer, float dropout) {
     mirt_model *m = image_net(s, dropout);
     mirt_compile_desc c = image_compile(optimizer);
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
 /* All weights as the public function gives them, one device's copy; freed by the caller. */
-UTIL_UNUSED static float *all_weights(mirt_model *m, int device, size_t *count) {
+TAP_UNUSED static float *all_weights(mirt_model *m, int device, size_t *count) {
     mirt_weight_info info;
     float *out = NULL;
     *count = 0;
@@ -107,21 +103,21 @@ UTIL_UNUSED static float *all_weights(mirt_model *m, int device, size_t *count) 
     return out;
 }
 
-UTIL_UNUSED static void digest_of(const void *data, size_t size, char out[MIRT__SHA256_HEX]) {
+TAP_UNUSED static void digest_of(const void *data, size_t size, char out[MIRT__SHA256_HEX]) {
     mirt__sha256 sha;
     mirt__sha256_begin(&sha);
     mirt__sha256_add(&sha, data, size);
     mirt__sha256_end(&sha, out);
 }
 
-UTIL_UNUSED static void digest_weights(mirt_model *m, int device, char out[MIRT__SHA256_HEX]) {
+TAP_UNUSED static void digest_weights(mirt_model *m, int device, char out[MIRT__SHA256_HEX]) {
     size_t count;
     float *w = all_weights(m, device, &count);
     digest_of(w, count * sizeof *w, out);
     free(w);
 }
 
-UTIL_UNUSED static bool copies_agree(mirt_model *m) {
+TAP_UNUSED static bool copies_agree(mirt_model *m) {
     char first[MIRT__SHA256_HEX], other[MIRT__SHA256_HEX];
     digest_weights(m, 0, first);
     for (int d = 1; d < mirt_num_devices(m->strategy); d++) {
@@ -132,7 +128,7 @@ UTIL_UNUSED static bool copies_agree(mirt_model *m) {
 }
 
 /* A whole file; freed by the caller. */
-UTIL_UNUSED static char *file_bytes(const char *path, size_t *size) {
+TAP_UNUSED static char *file_bytes(const char *path, size_t *size) {
     FILE *f = fopen(path, "rb");
     char *data = NULL;
     *size = 0;
@@ -148,7 +144,7 @@ UTIL_UNUSED static char *file_bytes(const char *path, size_t *size) {
 }
 
 /* A directory of this run's own. */
-UTIL_UNUSED static const char *work_directory(void) {
+TAP_UNUSED static const char *work_directory(void) {
     static char directory[256];
     const char *base = getenv("TMPDIR");
     if (directory[0]) return directory;

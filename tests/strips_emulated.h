@@ -2,37 +2,24 @@
 #define STRIPS_EMULATED_H
 /* A kernel table whose convolutions do all that readers and epilogues say by writing it out: what is read is computed
    into memory, the plain kernels convolve, and what happens to the output happens in a loop of double arithmetic. */
+#include "bfloat16.h"
 
 static const mirt__kernels *emulated_base;
 
 static double emulated_at(const void *data, mirt_dtype dtype, int64_t i) {
-    uint32_t word = 0;
-    float value;
     if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
     if (dtype == MIRT_UINT8) return ((const uint8_t *)data)[i];
     if (dtype == MIRT_INT32) return ((const int32_t *)data)[i];
-    word = (uint32_t)((const uint16_t *)data)[i] << 16;
-    memcpy(&value, &word, sizeof value);
-    return (double)value;
+    return (double)half_to_float(((const uint16_t *)data)[i]);
 }
 
 static void emulated_put(void *data, mirt_dtype dtype, int64_t i, double value) {
-    float f = (float)value;
-    uint32_t word;
-    if (dtype == MIRT_FLOAT32) {
-        ((float *)data)[i] = f;
-        return;
-    }
-    memcpy(&word, &f, sizeof word);
-    ((uint16_t *)data)[i] = (uint16_t)((word + 0x7FFF + (word >> 16 & 1)) >> 16);
+    if (dtype == MIRT_FLOAT32) ((float *)data)[i] = (float)value;
+    else ((uint16_t *)data)[i] = float_to_half((float)value);
 }
 
 static void emulated_round(float *x, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t half;
-        emulated_put(&half, (mirt_dtype)MIRT__BFLOAT16, 0, (double)x[i]);
-        x[i] = (float)emulated_at(&half, (mirt_dtype)MIRT__BFLOAT16, 0);
-    }
+    for (int64_t i = 0; i < count; i++) x[i] = half_to_float(float_to_half(x[i]));
 }
 
 static double emulated_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrt((double)s->variance[j] + (double)s->epsilon); }

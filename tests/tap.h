@@ -7,21 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__GNUC__)
+#define TAP_UNUSED __attribute__((unused))
+#define TAP_FORMAT(at) __attribute__((format(printf, at, at + 1)))
+#else
+#define TAP_UNUSED
+#define TAP_FORMAT(at)
+#endif
+
 static int tap_count, tap_failed;
 
 /* Where tests put their files: TMPDIR, or the system's place. */
-#if defined(__GNUC__)
-__attribute__((unused))
-#endif
-static const char *tap_tmpdir(void) {
+TAP_UNUSED static const char *tap_tmpdir(void) {
     const char *base = getenv("TMPDIR");
     return base && *base ? base : "/tmp";
 }
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3), unused))
-#endif
-static int ok(int condition, const char *format, ...) {
+TAP_UNUSED TAP_FORMAT(2) static int ok(int condition, const char *format, ...) {
     va_list args;
     va_start(args, format);
     printf("%sok %d - ", condition ? "" : "not ", ++tap_count);
@@ -33,10 +35,7 @@ static int ok(int condition, const char *format, ...) {
     return condition;
 }
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 1, 2), unused))
-#endif
-static void skip(const char *format, ...) {
+TAP_UNUSED TAP_FORMAT(1) static void skip(const char *format, ...) {
     va_list args;
     va_start(args, format);
     printf("ok %d # SKIP ", ++tap_count);
@@ -46,10 +45,7 @@ static void skip(const char *format, ...) {
 }
 
 /* Whether two files hold the same bytes, and any. */
-#if defined(__GNUC__)
-__attribute__((unused))
-#endif
-static int tap_same_file(const char *a, const char *b) {
+TAP_UNUSED static int tap_same_file(const char *a, const char *b) {
     FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
     int c = 0, d = 0;
     long bytes = -1;
@@ -64,10 +60,7 @@ static int tap_same_file(const char *a, const char *b) {
 }
 
 /* The larger of the worst error so far and another; what is not a number is infinitely wrong. */
-#if defined(__GNUC__)
-__attribute__((unused))
-#endif
-static double worse(double worst, double error) {
+TAP_UNUSED static double worse(double worst, double error) {
     return error <= worst ? worst : error == error ? error : (double)INFINITY;
 }
 

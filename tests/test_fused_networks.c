@@ -174,14 +174,7 @@ static void check_outputs(const mirt__kernels *on, const mirt__kernels *off) {
     ok(most[1] < 0.03 && least > 0, "%s: and are near them in mixed_bfloat16 (%.0e)", on->name, most[1]);
 }
 
-/* To the nearest of eight bits, ties to even. */
-static double bfloat(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-    memcpy(&x, &bits, sizeof bits);
-    return (double)x;
-}
+static double bfloat(float x) { return (double)half_to_float(float_to_half(x)); }
 
 /* tanh(x w1 + b1) w2 + b2, whose operands are rounded by hand. */
 static void check_dense(void) {

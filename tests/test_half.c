@@ -3,6 +3,8 @@
 #include "../mirrortrain.h"
 #include "tap.h"
 
+#include "bfloat16.h"
+
 /* To nearest, ties to even, by the definition: between the two neighbours of 8 significant bits. */
 static float rounded(float x) {
     uint32_t bits;
@@ -48,19 +50,6 @@ static uint16_t half_of(const float *words, int64_t i) {
     memcpy(&half, (const char *)words + 2 * i, 2);
     return half;
 }
-static float from_half(uint16_t half) {
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, 4);
-    return x;
-}
-static uint16_t to_half(float x) {
-    const float y = rounded(x);
-    uint32_t bits;
-    memcpy(&bits, &y, 4);
-    return (uint16_t)(bits >> 16);
-}
-
 /* Panels of k x columns from rows, or from columns, of b. */
 static void check_panels(const mirt__words *words) {
     static const int64_t ks[] = {1, 2, 3, 16, 31, 63, 64, 65, 130}, columns[] = {1, 15, 16, 17, 33, 63, 64};
@@ -76,7 +65,7 @@ static void check_panels(const mirt__words *words) {
                 for (int64_t p = 0; p < (ks[i] + 1) / 2 * 2; p++) {
                     for (int64_t c = 0; c < (t ? columns[j] : filled); c++) {
                         const float want = p < ks[i] && c < columns[j] ? rounded(t ? b[c * 140 + p] : b[p * 140 + c]) : 0.0f;
-                        wrong[t] += from_half(half_of(panel, (p / 2 * MIRT__PANEL + c) * 2 + p % 2)) != want;
+                        wrong[t] += half_to_float(half_of(panel, (p / 2 * MIRT__PANEL + c) * 2 + p % 2)) != want;
                     }
                 }
             }
@@ -147,7 +136,7 @@ static void check_reads(const mirt__words *words) {
     static uint16_t half[40000];
     int wrong[2] = {0, 0};
     fill(x, MIRT__COUNT(x));
-    for (int i = 0; i < 40000; i++) half[i] = to_half(x[i]);
+    for (int i = 0; i < 40000; i++) half[i] = float_to_half(x[i]);
     for (int dtype = 0; dtype < 3; dtype++) {
         mirt__reader reader;
         memset(&reader, 0, sizeof reader);
@@ -165,7 +154,7 @@ static void check_reads(const mirt__words *words) {
                 for (int64_t c = 0; c < 2 * wide; c++) {
                     const float from = c < n ? x[first + p * n + c] : 0.0f;
                     const float want = c < n ? rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from) : 0.0f;
-                    wrong[0] += from_half(half_of(strip, p * 2 * wide + c)) != want;
+                    wrong[0] += half_to_float(half_of(strip, p * 2 * wide + c)) != want;
                 }
             }
             wrong[0] += half_of(strip, pixels * 2 * wide) != 0xffff;
@@ -177,7 +166,7 @@ static void check_reads(const mirt__words *words) {
                     for (int64_t j = 0; j < 2 * count; j++) {
                         const float from = j % 2 == 0 ? x[first + skip + j / 2] : lonely ? 0.0f : x[next + j / 2];
                         const float want = j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);
-                        wrong[1] += from_half(half_of(strip, j)) != want;
+                        wrong[1] += half_to_float(half_of(strip, j)) != want;
                     }
                     wrong[1] += half_of(strip, 2 * count) != 0xffff;
                 }
@@ -198,8 +187,8 @@ static void check_lazy_reads(const mirt__simd *simd) {
     static uint16_t x[30000], z[30000];
     static float column[6][1030], floats[5 * 1030], want[12000], have[12000], gates[10 * 1030];
     int wrong[2] = {0, 0};
-    for (int i = 0; i < 30000; i++) x[i] = to_half(10.0f * number());
-    for (int i = 0; i < 30000; i++) z[i] = to_half(10.0f * number());
+    for (int i = 0; i < 30000; i++) x[i] = float_to_half(10.0f * number());
+    for (int i = 0; i < 30000; i++) z[i] = float_to_half(10.0f * number());
     for (int i = 0; i < 6; i++) fill(column[i], 1030);
     for (int i = 0; i < 1030; i++) column[1][i] *= column[1][i];
     fill(gates, MIRT__COUNT(gates));
@@ -222,7 +211,7 @@ static void check_lazy_reads(const mirt__simd *simd) {
             simd->read(want, &source, first, pixels * n);
             for (int64_t p = 0; p < pixels; p++) {
                 for (int64_t c = 0; c < 2 * wide; c++) {
-                    wrong[0] += from_half(half_of(have, p * 2 * wide + c)) != (c < n ? near(want[p * n + c]) : 0.0f);
+                    wrong[0] += half_to_float(half_of(have, p * 2 * wide + c)) != (c < n ? near(want[p * n + c]) : 0.0f);
                 }
             }
             for (int part = 0; part < 2; part++) {
@@ -231,12 +220,12 @@ static void check_lazy_reads(const mirt__simd *simd) {
                 simd->read(want, &source, first + skip, count);
                 simd->read(want + count, &source, next, count);
                 for (int64_t j = 0; j < count; j++) {
-                    wrong[1] += from_half(half_of(have, 2 * j)) != near(want[j]);
-                    wrong[1] += from_half(half_of(have, 2 * j + 1)) != near(want[count + j]);
+                    wrong[1] += half_to_float(half_of(have, 2 * j)) != near(want[j]);
+                    wrong[1] += half_to_float(half_of(have, 2 * j + 1)) != near(want[count + j]);
                 }
                 simd->words->read_pairs(have, &source, first + skip, -1, n, each, count / each);
                 for (int64_t j = 0; j < 2 * count; j++) {
-                    wrong[1] += from_half(half_of(have, j)) != (j % 2 ? 0.0f : near(want[j / 2]));
+                    wrong[1] += half_to_float(half_of(have, j)) != (j % 2 ? 0.0f : near(want[j / 2]));
                 }
             }
         }
@@ -255,8 +244,8 @@ static void check_lazy_reads(const mirt__simd *simd) {
             simd->words->read_pairs(have, &source, 107, 1007, 50, 33, 4);
             for (int p = 0; p < 8; p++) simd->read(want + p * 33, &source, (p < 4 ? 107 : 807) + p * 50, 33);
             for (int j = 0; j < 4 * 33; j++) {
-                wrong[1] += from_half(half_of(have, 2 * j)) != near(want[j]);
-                wrong[1] += from_half(half_of(have, 2 * j + 1)) != near(want[4 * 33 + j]);
+                wrong[1] += half_to_float(half_of(have, 2 * j)) != near(want[j]);
+                wrong[1] += half_to_float(half_of(have, 2 * j + 1)) != near(want[4 * 33 + j]);
             }
         }
     }
@@ -279,9 +268,9 @@ static void check_finish(const mirt__simd *simd) {
     }
     for (int i = 0; i < 6; i++) fill(column[i], WIDE);
     for (int i = 0; i < WIDE; i++) column[1][i] *= column[1][i];
-    for (int i = 0; i < 2 * ROWS * WIDE; i++) add[i] = to_half(number());
-    for (int i = 0; i < 2 * ROWS * WIDE; i++) z[i] = to_half(10.0f * number());
-    for (int i = 0; i < 2 * ROWS * WIDE; i++) mask[i] = to_half(i % 3 ? 5.0f * number() : i % 2 ? 6.0f : 0.0f);
+    for (int i = 0; i < 2 * ROWS * WIDE; i++) add[i] = float_to_half(number());
+    for (int i = 0; i < 2 * ROWS * WIDE; i++) z[i] = float_to_half(10.0f * number());
+    for (int i = 0; i < 2 * ROWS * WIDE; i++) mask[i] = float_to_half(i % 3 ? 5.0f * number() : i % 2 ? 6.0f : 0.0f);
     for (int how = 0; how < 7 * 2 * 2 * 2 * 2 * 4 * 4; how++) {
         const int64_t n = columns[how % 7], wide = how / 7 % 2 ? 96 : WIDE;
         const bool gradient = how / 14 % 2 != 0, with = how / 28 % 2 != 0, stream = how / 56 % 2 != 0;

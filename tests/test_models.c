@@ -23,10 +23,7 @@ typedef struct lines {
 } lines;
 static lines layer_lines, weight_lines;
 
-#if defined(__GNUC__)
-__attribute__((format(printf, 2, 3)))
-#endif
-static void put(lines *l, const char *format, ...) {
+TAP_FORMAT(2) static void put(lines *l, const char *format, ...) {
     va_list args;
     va_start(args, format);
     int size = vsnprintf(l->text + l->size, sizeof l->text - l->size, format, args);

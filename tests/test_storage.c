@@ -4,17 +4,12 @@
 #include "../mirrortrain.h"
 #include "tap.h"
 
+#include "bfloat16.h"
+
 enum { TEAMS = 3, MOST = 700 * 40 };
 static mirt__team *teams[TEAMS];
 static mirt__random numbers;
 static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
-
-static float half_to_float(uint16_t h) {
-    const uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* The same numbers twice: as they are stored, and as floats. */
 typedef struct pair {
@@ -27,9 +22,7 @@ static void fill(pair *p, bool half) {
     p->dtype = half ? MIRT__BFLOAT16 : MIRT_FLOAT32;
     for (int i = 0; i < MOST; i++) {
         p->real[i] = number();
-        uint32_t bits;
-        memcpy(&bits, &p->real[i], sizeof bits);
-        p->half[i] = (uint16_t)(bits >> 16);
+        p->half[i] = float_to_half(p->real[i]);
         if (half) p->real[i] = half_to_float(p->half[i]);
     }
 }

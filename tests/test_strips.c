@@ -4,6 +4,8 @@
 #include "../mirrortrain.h"
 #include "tap.h"
 
+#include "bfloat16.h"
+
 typedef struct table {
     const char *name;
     const mirt__simd *simd;
@@ -36,21 +38,6 @@ static void find_tables(void) {
 
 static mirt__random source_of_numbers;
 static float number(void) { return mirt__random_unit(&source_of_numbers) * 4 - 2; }
-
-static float half_to_float(uint16_t h) {
-    const uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-/* The nearest number of bfloat16, halfway the even one. */
-static uint16_t float_to_half(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (x != x) return (uint16_t)(bits >> 16 | 0x40);
-    const uint32_t low = bits & 0xFFFF, high = bits >> 16;
-    return (uint16_t)(high + (low > 0x8000 || (low == 0x8000 && (high & 1))));
-}
 
 /* An array of numbers of float32 or bfloat16, with a value beyond its end that nobody may use. */
 typedef struct array {
