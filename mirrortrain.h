@@ -1094,6 +1094,80 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 
+/* >>augmentation (names and defaults as in keras.layers) ------------------------------------ */
+/* Threads: as models and as datasets; functions without one: any thread at any time. */
+
+typedef enum mirt_augmentation_kind {
+    MIRT_RANDOM_FLIP = 0, MIRT_RANDOM_ROTATION, MIRT_RANDOM_ZOOM, MIRT_RANDOM_TRANSLATION, MIRT_RANDOM_CROP, MIRT_CENTER_CROP, MIRT_RESIZING,
+    MIRT_RANDOM_CONTRAST, MIRT_RANDOM_BRIGHTNESS, MIRT__AUGMENTATION_COUNT
+} mirt_augmentation_kind;
+/* Where a pixel from outside of the image is taken from: (dcba|abcd|dcba), one value, (abcd|abcd|abcd), (aaaa|abcd|dddd). */
+typedef enum mirt_fill_mode { MIRT_FILL_REFLECT = 0, MIRT_FILL_CONSTANT, MIRT_FILL_WRAP, MIRT_FILL_NEAREST, MIRT__FILL_COUNT } mirt_fill_mode;
+typedef enum mirt_flip_mode { MIRT_FLIP_HORIZONTAL_AND_VERTICAL = 0, MIRT_FLIP_HORIZONTAL, MIRT_FLIP_VERTICAL, MIRT__FLIP_COUNT } mirt_flip_mode;
+
+/* A transform of images, as a layer or in a data set; each kind reads what is said to be its own. A range is {lower, upper};
+   {f, 0} is {-f, f}. */
+typedef struct mirt_augmentation {
+    mirt_augmentation_kind kind; /* layers of their own name need none */
+    mirt_flip_mode mode;         /* of flips */
+    float factor[2];             /* rotation: in turns, counter-clockwise, within [-1, 1]; brightness: of the value range, within
+                                    [-1, 1]; contrast: {l, u}, within [0, 1], is 1 - l to 1 + u times the contrast, and {f, 0} is {f, f} */
+    float height_factor[2], width_factor[2]; /* zoom, above -1 to 1: how much larger the part of the image that is shown becomes, so that
+                                    more than 0 zooms out; no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in
+                                    heights and widths, down and to the right */
+    mirt_fill_mode fill_mode;    /* rotation, zoom, translation */
+    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest */
+    float fill_value;            /* of MIRT_FILL_CONSTANT */
+    int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
+    bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
+    float value_range[2];        /* of pixels, brightness and contrast: results are clipped to it; default {0, 255} */
+    const char *name;            /* of the layer */
+} mirt_augmentation;
+
+/* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs that predict; what an
+   image gets depends on (seed, step, layer, row in the global batch), as in mirt_dropout. Neighbours that move pixels are one
+   affine warp: every pixel is interpolated once, and only what is outside of the first one's image is filled. They stand in front of what is
+   trained: no gradient passes through them. Errors of these: MIRT_E_INVALID, MIRT_E_SHAPE. Keras: RandomFlip; here the two directions of
+   HORIZONTAL_AND_VERTICAL are drawn each for itself. NULL desc: all defaults. */
+MIRT_API mirt_tensor *mirt_random_flip(mirt_tensor *x, const mirt_augmentation *desc);
+/* Around the center of the image. */
+MIRT_API mirt_tensor *mirt_random_rotation(mirt_tensor *x, const mirt_augmentation *desc);
+MIRT_API mirt_tensor *mirt_random_zoom(mirt_tensor *x, const mirt_augmentation *desc);
+MIRT_API mirt_tensor *mirt_random_translation(mirt_tensor *x, const mirt_augmentation *desc);
+/* A part of height x width pixels, another of each image. Images that are smaller, and all outside of training: the largest part in the middle
+   that has this shape, resized. */
+MIRT_API mirt_tensor *mirt_random_crop(mirt_tensor *x, const mirt_augmentation *desc);
+/* (x - mean of the channel) * factor + mean. */
+MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentation *desc);
+MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
+/* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop takes. */
+MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
+/* Pixels lie at the centers of their squares, without antialias. Keras: Resizing. */
+MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *desc);
+/* The layer of desc->kind. */
+MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc);
+
+/* The same for the samples of a data set: x[0], (height, width, channels) of float32 or uint8, which stays uint8, rounded. What an image gets
+   depends on (seed, epoch, index of the sample). Comes before mirt_batch; behind mirt_cache, or every epoch would see the same
+   images. tf.data: map. */
+MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count);
+/* Reads "flip,rotation:0.1,zoom:0.1" into at most `most` entries of list; how many there are, or -1 with the error set. Names as the
+   layers without "random_"; numbers behind ':', two being height and width: flip:horizontal, rotation:0.1, zoom:0.1:0.2,
+   translation:0.1:0.1, crop:200:180, center_crop:200, resizing:224, contrast:0.2, brightness:0.1; and constant, wrap, nearest:
+   rotation:0.1:constant. */
+MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most);
+
+/* Mean and variance of the channels of x[0], over an epoch, into desc: what mirt_normalization then takes off. The data set
+   is begun, not consumed. MIRT_E_SHAPE: more than 4 channels. Keras: Normalization.adapt. */
+MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset);
+
+/* Writes one image, (height, width, channels) of 1 to 4 channels, as a PNG; several, (n, height, width, channels), `columns` side by side, a
+   few pixels apart. uint8, or float32 from 0 to 255, which is rounded. Errors: MIRT_E_SHAPE, MIRT_E_IO, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns);
+/* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
+   twelve times, mirt_repeat before mirt_augment. */
+MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
+
 /* >>training ------------------------------------------------------------------------------ */
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
    by that thread. Functions without either among their arguments: any thread at any time. */
@@ -1684,7 +1758,7 @@ MIRT__LIB int mirt__cpu_cores(void);
 
 #ifndef MIRT__DIGEST_H
 #define MIRT__DIGEST_H
-/* Checksums of bytes: SHA-256 (FIPS 180-4) and CRC-32C (Castagnoli). */
+/* Checksums of bytes: SHA-256 (FIPS 180-4), CRC-32C (Castagnoli) and the CRC-32 of PNG. */
 
 #define MIRT__SHA256_HEX 65 /* 64 hexadecimal digits and the final 0 */
 
@@ -1701,6 +1775,7 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
 
 /* Continues from the checksum of the bytes before; 0 to begin. */
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 
 #endif
 
@@ -2599,16 +2674,19 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]) {
 
 /* >>section base/crc.c */
 
-static uint32_t mirt__crc_byte(uint32_t crc) {
-    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u)));
+#define MIRT__CASTAGNOLI 0x82F63B78u
+#define MIRT__ETHERNET 0xEDB88320u
+
+static uint32_t mirt__crc_byte(uint32_t polynomial, uint32_t crc) {
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
     return crc;
 }
 
 /* Four bytes at a time. The tables live on the stack, since filling them costs no more than a
    kilobyte of input does without them. */
-static uint32_t mirt__crc_words(uint32_t crc, const unsigned char *at, size_t words) {
+static uint32_t mirt__crc_words(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t words) {
     uint32_t table[4][256];
-    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(i);
+    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(polynomial, i);
     for (int t = 1; t < 4; t++)
         for (int i = 0; i < 256; i++) table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
     for (; words > 0; words--, at += 4) {
@@ -2618,18 +2696,25 @@ static uint32_t mirt__crc_words(uint32_t crc, const unsigned char *at, size_t wo
     return crc;
 }
 
-MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data, size_t size) {
     const unsigned char *at = (const unsigned char *)data;
     crc = ~crc;
     if (size >= 1024) {
         size_t words = size / 4;
-        crc = mirt__crc_words(crc, at, words);
+        crc = mirt__crc_words(polynomial, crc, at, words);
         at += 4 * words;
         size -= 4 * words;
     }
-    for (; size > 0; size--) crc = mirt__crc_byte(crc ^ *at++);
+    for (; size > 0; size--) crc = mirt__crc_byte(polynomial, crc ^ *at++);
     return ~crc;
 }
+
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size); }
+
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__ETHERNET, crc, data, size); }
+
+#undef MIRT__CASTAGNOLI
+#undef MIRT__ETHERNET
 
 /* >>section base/team.c */
 
@@ -3966,6 +4051,71 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__whe
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
+
+#endif
+
+/* >>section kernels/augment.h */
+
+#ifndef MIRT__AUGMENT_H
+#define MIRT__AUGMENT_H
+/* Random transforms of single images, shared by layers and by stages of data sets. What a transform draws depends on its key,
+   and on two numbers that say whose image it is; neighbours that move pixels are one affine warp. No instruction set has a
+   version of its own. */
+
+/* One transform of images (h, w, c) to images (oh, ow, c), checked. */
+typedef struct mirt__transform {
+    mirt_augmentation_kind kind;
+    mirt_flip_mode mode;
+    mirt_fill_mode fill;
+    bool nearest;       /* otherwise bilinear */
+    bool paired;        /* a zoom's width is drawn with its height */
+    bool crop;          /* of the part in the middle that has the new shape, where it has to be resized */
+    float value;        /* of what is filled with a constant */
+    float low[2], high[2]; /* of what is drawn: of the height, or of all; of the width */
+    float range[2];     /* of pixels */
+    int64_t h, w, c, oh, ow;
+    uint64_t key;
+} mirt__transform;
+
+/* Reads a description for images (h, w, c); false with the error set. The key is left 0. */
+MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
+/* Whether it moves pixels. */
+MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind);
+
+/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
+MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]);
+/* Whether a part in the middle, the window, is resized. */
+MIRT__LIB bool mirt__transform_fits(const mirt__transform *t);
+MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]);
+/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]);
+
+/* y[oy, ox] = x at that place, as ImageProjectiveTransformV3: between its four neighbours or the nearest. Pixels are
+   float32 (mirt__real) or uint8, y only where x is; then they are rounded to the nearest. h * line is below 2^31. */
+typedef struct mirt__warp {
+    float m[6];
+    int64_t h, w, c, oh, ow, line; /* line: numbers from one row of x to the next */
+    mirt_fill_mode fill;
+    bool nearest;
+    float value;
+    mirt_dtype x_dtype, y_dtype;
+    const void *x;
+    void *y;
+} mirt__warp;
+MIRT__LIB void mirt__warp_image(const mirt__warp *args);
+
+/* All transforms of one image, from x to y. `room`: mirt__augment_room bytes. */
+typedef struct mirt__augment {
+    const mirt__transform *transform;
+    int count;
+    uint64_t seed, row, step;
+    mirt_dtype x_dtype, y_dtype; /* float32 or uint8 */
+    const void *x;
+    void *y;
+    void *room;
+} mirt__augment;
+MIRT__LIB void mirt__augment_image(const mirt__augment *args);
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype, mirt_dtype y_dtype);
 
 #endif
 
@@ -7038,6 +7188,631 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 #pragma GCC pop_options
 #endif
 #endif
+
+/* >>section kernels/augment.c */
+
+/* Random transforms of single images. */
+
+#if defined(__SSE2__) && !defined(MIRRORTRAIN_NO_SIMD)
+#include <emmintrin.h>
+#define MIRT__WARP_SSE2
+#endif
+
+#define MIRT__AUGMENT_CHANNELS 64 /* whose contrast can change */
+#ifndef MIRT__INDEPENDENT
+#define MIRT__INDEPENDENT
+#endif
+
+/* >>what they are */
+
+typedef enum mirt__transform_reads {
+    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_FILL = 4, MIRT__READS_SIZE = 8, MIRT__READS_RANGE = 16
+} mirt__transform_reads;
+static const struct {
+    int reads;
+    float least, most; /* of factors */
+} mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
+    {0, 0, 0}, /* random_flip */
+    {MIRT__READS_FACTOR | MIRT__READS_FILL, -1, 1}, /* random_rotation */
+    {MIRT__READS_FACTORS | MIRT__READS_FILL, -1, 1}, /* random_zoom */
+    {MIRT__READS_FACTORS | MIRT__READS_FILL, -1, 1}, /* random_translation */
+    {MIRT__READS_SIZE, 0, 0}, /* random_crop */
+    {MIRT__READS_SIZE, 0, 0}, /* center_crop */
+    {MIRT__READS_SIZE, 0, 0}, /* resizing */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
+};
+
+MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+
+/* {f, 0} is {-f, f}, or {f, f} of contrast. */
+static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
+    const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
+    float low = factor[0], high = factor[1];
+    for (int i = 0; i < 2; i++) {
+        if (factor[i] >= least && factor[i] <= most && !(d->kind == MIRT_RANDOM_ZOOM && factor[i] == -1)) continue;
+        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g", (double)factor[i], (double)least,
+                          d->kind == MIRT_RANDOM_ZOOM ? " (excluded)" : "", (double)most), false;
+    }
+    if (d->kind == MIRT_RANDOM_CONTRAST) {
+        if (high == 0) high = low;
+        low = -low;
+    } else if (high == 0) {
+        low = -fabsf(low);
+        high = -low;
+    } else if (low > high) {
+        low = factor[1];
+        high = factor[0];
+    }
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "a zoom of %g leaves nothing of the image", (double)low), false;
+    out->low[axis] = low;
+    out->high[axis] = high;
+    return true;
+}
+
+MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
+    memset(out, 0, sizeof *out);
+    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no augmentation number %d", (int)d->kind), false;
+    const int reads = mirt__transform_table[d->kind].reads;
+    out->kind = d->kind;
+    out->mode = d->mode;
+    out->fill = d->fill_mode;
+    out->value = d->fill_value;
+    out->nearest = d->interpolation == MIRT_NEAREST;
+    out->h = out->oh = h;
+    out->w = out->ow = w;
+    out->c = c;
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no flip mode %d", (int)d->mode), false;
+    if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: there is no such mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
+    }
+    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
+        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation knows MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
+    }
+    if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
+    if (reads & MIRT__READS_FACTORS) {
+        out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
+        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out)) return false;
+    }
+    if (reads & MIRT__READS_SIZE) {
+        out->oh = d->height;
+        out->ow = d->width ? d->width : d->height;
+        out->crop = d->kind != MIRT_RESIZING || d->crop_to_aspect_ratio;
+        if (out->oh < 1 || out->ow < 1) return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
+    }
+    if (reads & MIRT__READS_RANGE) {
+        const bool given = d->value_range[0] != 0 || d->value_range[1] != 0;
+        out->range[0] = given ? d->value_range[0] : 0;
+        out->range[1] = given ? d->value_range[1] : 255;
+        if (!(out->range[0] < out->range[1]) || !isfinite(out->range[0]) || !isfinite(out->range[1])) {
+            return mirt__fail(MIRT_E_INVALID, "value_range is %g to %g; it must be finite and the first less than the second", (double)out->range[0], (double)out->range[1]), false;
+        }
+    }
+    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
+    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 numbers or more"), false;
+    return true;
+}
+
+MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
+    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    uint32_t word[4];
+    mirt__philox(counter, key, word);
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+
+static double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
+    return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
+}
+
+MIRT__LIB bool mirt__transform_fits(const mirt__transform *t) {
+    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
+}
+
+MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
+    const int64_t high = t->w * t->oh / t->ow, wide = t->h * t->ow / t->oh;
+    size[0] = high > t->h ? t->h : high < 1 ? 1 : high;
+    size[1] = wide > t->w ? t->w : wide < 1 ? 1 : wide;
+    begin[0] = (t->h - size[0]) / 2;
+    begin[1] = (t->w - size[1]) / 2;
+}
+
+MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
+    const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
+    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
+    int64_t begin[2] = {0, 0}, size[2];
+    size[0] = t->h;
+    size[1] = t->w;
+    switch ((int)t->kind) {
+    case MIRT_RANDOM_FLIP:
+        if (t->mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
+        if (t->mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
+        break;
+    case MIRT_RANDOM_ROTATION:
+        turn = mirt__transform_between(t, 0, drawn[0]) * 6.283185307179586;
+        xx = yy = cos(turn);
+        yx = sin(turn);
+        xy = -yx;
+        x = middle_x - middle_x * xx - middle_y * xy;
+        y = middle_y - middle_x * yx - middle_y * yy;
+        break;
+    case MIRT_RANDOM_ZOOM:
+        yy = 1 + mirt__transform_between(t, 0, drawn[0]);
+        xx = t->paired ? yy : 1 + mirt__transform_between(t, 1, drawn[1]);
+        x = middle_x * (1 - xx);
+        y = middle_y * (1 - yy);
+        break;
+    case MIRT_RANDOM_TRANSLATION:
+        y = -h * mirt__transform_between(t, 0, drawn[0]);
+        x = -w * mirt__transform_between(t, 1, drawn[1]);
+        break;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING:
+        if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
+        if (mirt__transform_fits(t) || t->kind == MIRT_RESIZING) {
+            yy = (double)size[0] / (double)t->oh;
+            xx = (double)size[1] / (double)t->ow;
+            y = yy / 2 - 0.5;
+            x = xx / 2 - 0.5;
+        } else {
+            const bool center = t->kind == MIRT_CENTER_CROP;
+            y = center ? (double)((t->h - t->oh) / 2) : floor(drawn[0] * (double)(t->h - t->oh + 1));
+            x = center ? (double)((t->w - t->ow) / 2) : floor(drawn[1] * (double)(t->w - t->ow + 1));
+        }
+        break;
+    }
+    m[0] = xx;
+    m[1] = xy;
+    m[2] = x;
+    m[3] = yx;
+    m[4] = yy;
+    m[5] = y;
+}
+
+/* a, then b, of outputs: which of a's inputs b's outputs are. */
+static void mirt__matrix_then(double a[6], const double b[6]) {
+    double both[6];
+    for (int i = 0; i < 6; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
+    }
+    memcpy(a, both, sizeof both);
+}
+
+/* >>one affine warp */
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#endif
+
+#define MIRT__WARP_PIECE 128 /* pixels at a time */
+
+/* As TensorFlow's MapCoordinate, which may lie half a pixel beyond the edge pixels' centers: they are repeated. */
+static float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
+    const float last = (float)(length - 1), twice = (float)(2 * length), once = (float)length;
+    if (last == 0 && fill != MIRT_FILL_CONSTANT) return 0;
+    if (fill == MIRT_FILL_CONSTANT) return at < -2 ? -2 : at > once + 1 ? once + 1 : at;
+    if (fill == MIRT_FILL_REFLECT && at < 0) {
+        at += twice * (float)(int64_t)(-at / twice);
+        at = at < -once ? at + twice : -at - 1;
+    } else if (fill == MIRT_FILL_REFLECT && at > last) {
+        at -= twice * (float)(int64_t)(at / twice);
+        if (at >= once) at = twice - at - 1;
+    } else if (fill == MIRT_FILL_WRAP && at < 0) {
+        at += once * (float)((int64_t)(-at / last) + 1);
+    } else if (fill == MIRT_FILL_WRAP && at > last) {
+        at -= once * (float)(int64_t)(at / last);
+    }
+    return at < 0 ? 0 : at > last ? last : at;
+}
+
+/* Channel j of a pixel of x, wherever it is. */
+static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int64_t j) {
+    if (y < 0 || y >= a->h || x < 0 || x >= a->w) return (mirt__real)a->value;
+    const int64_t at = y * a->line + x * a->c + j;
+    return a->x_dtype == MIRT_UINT8 ? (mirt__real)((const unsigned char *)a->x)[at] : ((const mirt__real *)a->x)[at];
+}
+
+static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
+
+/* Half away from zero, as std::round; what lies far outside stays there. */
+static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
+
+/* Pixel number `to` of y. */
+static void mirt__warp_pixel(const mirt__warp *a, float x, float y, int64_t to) {
+    const bool outside = !(x > -1 && y > -1 && x < (float)a->w && y < (float)a->h);
+    const int64_t x0 = outside ? -2 : a->nearest ? mirt__warp_nearest(x) : (int64_t)floorf(x), y0 = outside ? -2 : a->nearest ? mirt__warp_nearest(y) : (int64_t)floorf(y);
+    const mirt__real fx = (mirt__real)(x - (float)x0), fy = (mirt__real)(y - (float)y0), gx = (mirt__real)((float)x0 + 1 - x), gy = (mirt__real)((float)y0 + 1 - y);
+    for (int64_t j = 0; j < a->c; j++) {
+        mirt__real v = mirt__warp_read(a, y0, x0, j);
+        if (!a->nearest && !outside) {
+            v = gy * (gx * v + fx * mirt__warp_read(a, y0, x0 + 1, j)) + fy * (gx * mirt__warp_read(a, y0 + 1, x0, j) + fx * mirt__warp_read(a, y0 + 1, x0 + 1, j));
+        }
+        if (a->y_dtype == MIRT_UINT8) ((unsigned char *)a->y)[to * a->c + j] = mirt__warp_byte(v);
+        else ((mirt__real *)a->y)[to * a->c + j] = v;
+    }
+}
+
+typedef struct mirt__warp_piece {
+    float x[MIRT__WARP_PIECE], y[MIRT__WARP_PIECE]; /* where the pixels are read */
+    float fx[MIRT__WARP_PIECE], gx[MIRT__WARP_PIECE], fy[MIRT__WARP_PIECE], gy[MIRT__WARP_PIECE];
+    int32_t at[MIRT__WARP_PIECE];                   /* the first of the four neighbours; -1: one outside */
+    int32_t both[MIRT__WARP_PIECE];                 /* gx and fx in 1 / 2^14 */
+} mirt__warp_piece;
+
+/* Whether pixel i is read from outside of the image. */
+static bool mirt__warp_strays(const mirt__warp *a, const mirt__warp_piece *p, int64_t i) {
+    return !(p->x[i] >= 0 && p->x[i] <= (float)(a->w - 1) && p->y[i] >= 0 && p->y[i] <= (float)(a->h - 1));
+}
+
+static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+        p->x[i] = mirt__warp_inside(a->fill, p->x[i], a->w);
+        p->y[i] = mirt__warp_inside(a->fill, p->y[i], a->h);
+    }
+}
+
+/* Of `n` pixels of row oy from ox on. Those inside of the image are neighbours, so the others are looked for from both ends. */
+static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p) {
+    const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
+    MIRT__INDEPENDENT
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        const float at = (float)((int32_t)ox + i);
+        p->x[i] = a->m[0] * at + x_y + a->m[2];
+        p->y[i] = a->m[3] * at + y_y + a->m[5];
+    }
+    int64_t low = 0, high = n;
+    while (low < high && mirt__warp_strays(a, p, low)) low++;
+    while (high > low && mirt__warp_strays(a, p, high - 1)) high--;
+    mirt__warp_return(a, p, 0, low);
+    mirt__warp_return(a, p, high, n);
+    if (a->fill != MIRT_FILL_CONSTANT) {
+        low = 0;
+        high = n;
+    }
+    const int32_t line = (int32_t)a->line, c = (int32_t)a->c, last_x = (int32_t)a->w - 2, last_y = (int32_t)a->h - 2;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        int32_t x0 = (int32_t)p->x[i], y0 = (int32_t)p->y[i];
+        x0 = x0 > last_x ? last_x : x0;
+        y0 = y0 > last_y ? last_y : y0;
+        p->fx[i] = p->x[i] - (float)x0;
+        p->gx[i] = (float)x0 + 1 - p->x[i];
+        p->fy[i] = p->y[i] - (float)y0;
+        p->gy[i] = (float)y0 + 1 - p->y[i];
+        p->at[i] = y0 * line + x0 * c;
+        p->both[i] = (int32_t)(p->fx[i] * 16384 + 0.5f) * 65535 + 16384; /* fx << 16 | 16384 - fx */
+    }
+    for (int64_t i = 0; i < low; i++) p->at[i] = -1;
+    for (int64_t i = high; i < n; i++) p->at[i] = -1;
+}
+
+static void mirt__warp_row_nearest(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to) {
+    for (int64_t i = 0; i < n; i++) {
+        const float x = p->x[i], y = p->y[i];
+        int64_t c = a->c;
+        if (a->fill == MIRT_FILL_CONSTANT && !(x > -0.5f && y > -0.5f && x < (float)a->w - 0.5f && y < (float)a->h - 0.5f)) {
+            mirt__warp_pixel(a, x, y, to + i);
+            continue;
+        }
+        const int64_t at = mirt__warp_nearest(y) * a->line + mirt__warp_nearest(x) * c;
+        if (a->y_dtype == MIRT_UINT8) {
+            for (int64_t j = 0; j < c; j++) ((unsigned char *)a->y)[(to + i) * c + j] = ((const unsigned char *)a->x)[at + j];
+        } else if (a->x_dtype == MIRT_UINT8) {
+            for (int64_t j = 0; j < c; j++) ((mirt__real *)a->y)[(to + i) * c + j] = (mirt__real)((const unsigned char *)a->x)[at + j];
+        } else {
+            for (int64_t j = 0; j < c; j++) ((mirt__real *)a->y)[(to + i) * c + j] = ((const mirt__real *)a->x)[at + j];
+        }
+    }
+}
+
+#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+/* Pixels of up to four channels are vectors of four: what is too much is of the next pixel, and written over by it. */
+typedef float mirt__lanes __attribute__((vector_size(16)));
+
+static inline mirt__lanes mirt__lanes_of(const float *at) {
+    mirt__lanes v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+#ifdef MIRT__WARP_SSE2
+static inline __m128i mirt__lanes_load(const unsigned char *at) {
+    int32_t word;
+    memcpy(&word, at, sizeof word);
+    return _mm_cvtsi32_si128(word);
+}
+
+static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
+    const __m128i zero = _mm_setzero_si128();
+    return (mirt__lanes)_mm_cvtepi32_ps(_mm_unpacklo_epi16(_mm_unpacklo_epi8(mirt__lanes_load(at), zero), zero));
+}
+
+/* Between the pixels at `a` and `b`, times 2^14. */
+static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned char *b, int32_t both) {
+    const __m128i pairs = _mm_unpacklo_epi8(_mm_unpacklo_epi8(mirt__lanes_load(a), mirt__lanes_load(b)), _mm_setzero_si128());
+    return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
+}
+
+static inline void mirt__lanes_round(mirt__lanes v, unsigned char out[4]) {
+    const __m128i whole = _mm_cvttps_epi32((__m128)v), half = _mm_packs_epi32(whole, whole);
+    const int32_t word = _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
+    memcpy(out, &word, sizeof word);
+}
+#else
+static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
+    mirt__lanes v;
+    for (int j = 0; j < 4; j++) v[j] = (float)at[j];
+    return v;
+}
+
+static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned char *b, int32_t both) {
+    mirt__lanes v;
+    for (int j = 0; j < 4; j++) v[j] = (float)(a[j] * (both & 65535) + b[j] * (both >> 16));
+    return v;
+}
+
+static inline void mirt__lanes_round(mirt__lanes v, unsigned char out[4]) {
+    for (int j = 0; j < 4; j++) out[j] = (unsigned char)(int)v[j];
+}
+#endif
+
+#define MIRT__WARP_ROW(TX, TY, VALUE, STORE) \
+    const TX *const x = (const TX *)a->x; \
+    TY *y = (TY *)a->y + to * c; \
+    for (int64_t i = 0; i < n; i++, y += c) { \
+        if ((uint32_t)p->at[i] > safe) { \
+            mirt__warp_pixel(a, p->x[i], p->y[i], to + i); \
+            continue; \
+        } \
+        const TX *const at = x + p->at[i], *const below = at + a->line; \
+        const mirt__lanes v = VALUE; \
+        STORE \
+        memcpy(y, out, ((n - i) * c >= 4 ? 4 : (size_t)c) * sizeof *y); \
+    }
+
+static void mirt__warp_row_float(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    const int64_t c = a->c;
+    MIRT__WARP_ROW(float, float, p->gy[i] * (p->gx[i] * mirt__lanes_of(at) + p->fx[i] * mirt__lanes_of(at + c)) +
+                                 p->fy[i] * (p->gx[i] * mirt__lanes_of(below) + p->fx[i] * mirt__lanes_of(below + c)), const mirt__lanes *out = &v;)
+}
+
+static void mirt__warp_row_mixed(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    const int64_t c = a->c;
+    MIRT__WARP_ROW(unsigned char, float, p->gy[i] * (p->gx[i] * mirt__lanes_bytes(at) + p->fx[i] * mirt__lanes_bytes(at + c)) +
+                                         p->fy[i] * (p->gx[i] * mirt__lanes_bytes(below) + p->fx[i] * mirt__lanes_bytes(below + c)), const mirt__lanes *out = &v;)
+}
+
+static void mirt__warp_row_bytes(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    const int64_t c = a->c;
+    const float unit = 1.0f / 16384;
+    MIRT__WARP_ROW(unsigned char, unsigned char, p->gy[i] * unit * mirt__lanes_mix(at, at + c, p->both[i]) + p->fy[i] * unit * mirt__lanes_mix(below, below + c, p->both[i]) + 0.5f,
+                   unsigned char out[4]; mirt__lanes_round(v, out);)
+}
+#undef MIRT__WARP_ROW
+#endif
+
+MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
+    mirt__warp_piece p;
+    bool whole = true; /* every pixel is one of x */
+    mirt__warp w = *a;
+    for (int i = 0; i < 6; i++) whole = whole && a->m[i] == floorf(a->m[i]);
+    w.nearest = a->nearest || whole;
+#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+    /* The last place from where four channels of all four neighbours can be read. */
+    const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
+    const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0;
+#endif
+    for (int64_t oy = 0; oy < a->oh; oy++) {
+        for (int64_t ox = 0; ox < a->ow; ox += MIRT__WARP_PIECE) {
+            const int64_t n = a->ow - ox < MIRT__WARP_PIECE ? a->ow - ox : MIRT__WARP_PIECE, to = oy * a->ow + ox;
+            mirt__warp_places(a, oy, ox, n, &p);
+            if (w.nearest) {
+                mirt__warp_row_nearest(&w, &p, n, to);
+                continue;
+            }
+#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+            if (lanes) {
+                if (a->y_dtype == MIRT_UINT8) mirt__warp_row_bytes(a, &p, n, to, (uint32_t)safe);
+                else if (a->x_dtype == MIRT_UINT8) mirt__warp_row_mixed(a, &p, n, to, (uint32_t)safe);
+                else mirt__warp_row_float(a, &p, n, to, (uint32_t)safe);
+                continue;
+            }
+#endif
+            for (int64_t i = 0; i < n; i++) mirt__warp_pixel(a, p.x[i], p.y[i], to + i);
+        }
+    }
+}
+
+/* >>values */
+
+/* Numbers are taken so many at a time, whole pixels: the channels' means, repeated. */
+static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
+
+static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
+    const int64_t side = mirt__augment_side(c);
+    double sum[MIRT__AUGMENT_CHANNELS] = {0};
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = count - i < side ? count - i : side;
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
+    }
+    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
+    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
+}
+
+/* x * factor + part, by channel, clipped. */
+static void mirt__augment_values(const mirt__transform *t, const double drawn[4], mirt__real *x) {
+    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    const double between = mirt__transform_between(t, 0, drawn[0]);
+    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
+    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
+    if (t->kind == MIRT_RANDOM_CONTRAST) {
+        mirt__augment_means(x, count, c, mean);
+        factor = (mirt__real)(1 + between);
+    } else {
+        memset(mean, 0, sizeof mean);
+        shift = (mirt__real)(between * ((double)t->range[1] - (double)t->range[0]));
+    }
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = count - i < side ? count - i : side;
+        mirt__real *const at = x + i;
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) {
+            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
+            at[k] = v < low ? low : v > high ? high : v;
+        }
+    }
+}
+
+static void mirt__augment_to_real(const void *x, mirt_dtype dtype, mirt__real *y, int64_t count) {
+    const unsigned char *const bytes = (const unsigned char *)x;
+    if (dtype != MIRT_UINT8) {
+        memcpy(y, x, (size_t)count * sizeof *y);
+        return;
+    }
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = (mirt__real)bytes[i];
+}
+
+static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        const mirt__real v = (x[i] < 0 ? 0 : x[i] > 255 ? 255 : x[i]) + (mirt__real)0.5;
+        y[i] = (unsigned char)(int32_t)v;
+    }
+}
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+/* >>a list of transforms */
+
+/* Those that are done at once: values, or one warp. */
+typedef struct mirt__augment_pass {
+    int end; /* the first that is not of it */
+    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
+    mirt_fill_mode fill;
+    bool nearest, sized;
+    float value;
+} mirt__augment_pass;
+
+/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+static bool mirt__augment_joins(mirt__augment_pass *p, const mirt__transform *t) {
+    const bool fills = (mirt__transform_table[t->kind].reads & MIRT__READS_FILL) != 0, sized = t->kind == MIRT_RESIZING;
+    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
+    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    /* A resized image repeats its edges. */
+    const mirt_fill_mode fill = fills ? t->fill : p->fill;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if (fills) {
+        p->filled = true;
+        p->fill = t->fill;
+        p->value = t->value;
+    }
+    if (fills || sized) {
+        p->chosen = true;
+        p->nearest = t->nearest;
+    }
+    p->sized = p->sized || sized;
+    return true;
+}
+
+/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+static mirt__augment_pass mirt__augment_pass_of(const mirt__transform *t, int count, int first) {
+    mirt__augment_pass p;
+    memset(&p, 0, sizeof p);
+    p.fill = MIRT_FILL_NEAREST;
+    p.moves = mirt__transform_moves(t[first].kind);
+    p.end = first;
+    do p.end++;
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
+    if (!p.moves) return p;
+    mirt__augment_joins(&p, &t[first]);
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__augment_joins(&p, &t[p.end])) p.end++;
+    return p;
+}
+
+/* Numbers in the largest image that is neither the first nor the last; those of the last too where it is made of several. */
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    int64_t most = 0;
+    const bool direct = mirt__augment_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    for (int i = 0; i < count && !direct; i = mirt__augment_pass_of(t, count, i).end) {
+        const mirt__transform *last = &t[mirt__augment_pass_of(t, count, i).end - 1];
+        if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
+    }
+    return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
+}
+
+/* The pass of transforms [first, pass->end) from x to y, which is uint8 only where it is the last image. */
+static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__augment_pass *pass, const void *x, mirt_dtype dtype, void *y) {
+    const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
+    mirt__warp w;
+    double m[6], next[6], drawn[4];
+    int64_t begin[2] = {0, 0}, size[2];
+    size[0] = t->h;
+    size[1] = t->w;
+    if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
+    for (int k = first; k < pass->end; k++) {
+        mirt__transform_draw(&a->transform[k], a->seed, a->row, a->step, drawn);
+        mirt__transform_matrix(&a->transform[k], drawn, k == first ? m : next);
+        if (k > first) mirt__matrix_then(m, next);
+    }
+    for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
+    w.h = size[0];
+    w.w = size[1];
+    w.c = t->c;
+    w.line = t->w * t->c;
+    w.oh = last->oh;
+    w.ow = last->ow;
+    w.fill = pass->fill;
+    w.nearest = pass->nearest;
+    w.value = pass->value;
+    w.x_dtype = dtype;
+    w.y_dtype = y == a->y ? a->y_dtype : MIRT_FLOAT32;
+    w.x = (const char *)x + (size_t)(begin[0] * w.line + begin[1] * w.c) * (dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
+    w.y = y;
+    mirt__warp_image(&w);
+}
+
+MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
+    const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
+    const size_t half = mirt__augment_room(t, a->count, a->x_dtype, a->y_dtype) / 2;
+    mirt__real *real = NULL; /* the image so far, once it is float32 */
+    double drawn[4];
+    int turn = 0;
+    for (int i = 0, end; i < a->count; i = end) {
+        const mirt__augment_pass pass = mirt__augment_pass_of(t, a->count, i);
+        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y takes the result as it is */
+        end = pass.end;
+        for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);
+        if (pass.moves || !real) {
+            void *y = final ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half;
+            const void *x = real ? real : a->x;
+            const mirt_dtype dtype = real ? MIRT_FLOAT32 : a->x_dtype;
+            if (pass.moves) mirt__augment_warp(a, i, &pass, x, dtype, y);
+            else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
+            real = (mirt__real *)y;
+        }
+        for (int k = i; k < end && !pass.moves; k++) {
+            mirt__transform_draw(&t[k], a->seed, a->row, a->step, drawn);
+            mirt__augment_values(&t[k], drawn, real);
+        }
+    }
+    if (half && a->y_dtype == MIRT_UINT8) mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
+}
 
 /* >>section kernels/source.c */
 
@@ -17743,6 +18518,8 @@ MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec 
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
+/* Whether a sample may come more than once in an epoch: there is a mirt_repeat. */
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
@@ -18687,6 +19464,11 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
 
 static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset) {
+    while (dataset && dataset->stage != &mirt__repeat_stage) dataset = dataset->source;
+    return dataset != NULL;
+}
+
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!dataset) return NULL;
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
@@ -18835,6 +19617,246 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
     dataset->lent = dataset->stage->fill && !dataset->pointing;
     return stage;
+}
+
+/* >>section data/augment.c */
+
+/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for normalization. */
+
+#define MIRT__MAX_AUGMENTATIONS 32
+
+typedef struct mirt__augment_dataset {
+    mirt_dataset base;
+    mirt__transform *list;
+    int count;
+    bool repeats; /* an index may come more than once in an epoch */
+    uint64_t seed, epoch;
+    size_t room;
+} mirt__augment_dataset;
+
+static mirt_status mirt__augment_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
+    d->seed = seed;
+    d->epoch = (uint64_t)epoch;
+    return mirt__dataset_begin_filled(dataset, seed, epoch);
+}
+
+/* `i`: the sample's place in the epoch. */
+static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, int64_t i, mirt__work *work, void *const *out) {
+    mirt__augment a;
+    a.room = d->room ? mirt__work_room(work, &d->base, d->room) : NULL;
+    if (d->room && !a.room) return MIRT_E_NOMEM;
+    for (int f = 1; f < d->base.spec.num_fields; f++) memcpy(out[f], in->field[f], d->base.spec.field[f].bytes);
+    a.transform = d->list;
+    a.count = d->count;
+    a.seed = d->seed;
+    a.row = (uint64_t)(d->repeats ? i : in->index);
+    a.step = d->epoch;
+    a.x_dtype = a.y_dtype = d->base.spec.field[0].dtype;
+    a.x = in->field[0];
+    a.y = out[0];
+    mirt__augment_image(&a);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__sample in;
+    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
+    if (status != MIRT_OK) return status;
+    *index = in.index;
+    return mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, i, work, field);
+}
+
+static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__batch batch;
+    mirt__sample in;
+    out->rows = 0;
+    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    mirt_status status = mirt__dataset_next(dataset->source, &batch);
+    if (status != MIRT_OK || batch.rows == 0) return status;
+    memcpy(in.field, batch.field, sizeof in.field);
+    in.index = out->index[0] = batch.index[0];
+    status = mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, dataset->position++, dataset->work, out->field);
+    if (status == MIRT_OK) out->rows = 1;
+    return status;
+}
+
+static void mirt__augment_release(mirt_dataset *dataset) { mirt__free(((mirt__augment_dataset *)dataset)->list); }
+
+static const mirt__stage mirt__augment_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill,
+                                                mirt__augment_release, NULL};
+static const mirt__stage mirt__augment_make_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make,
+                                                     mirt__dataset_fill_made, mirt__augment_release, NULL};
+
+static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
+    mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
+    mirt__data_spec spec = dataset->spec;
+    mirt_shape *shape = &spec.field[0].shape;
+    uint64_t key = mirt__hash("augment");
+    char text[96];
+    for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage == &mirt__augment_stage || s->stage == &mirt__augment_make_stage;
+    if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s", mirt__shape_text(shape, text),
+                          mirt__dtype_name(spec.field[0].dtype));
+    }
+    d->list = (mirt__transform *)mirt__calloc((size_t)count, sizeof *d->list);
+    if (!d->list) return MIRT_E_NOMEM;
+    d->count = count;
+    for (int i = 0; i < count; i++) {
+        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i])) return mirt__fail_at("mirt_augment: number %d", i);
+        d->list[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
+        shape->dim[0] = d->list[i].oh;
+        shape->dim[1] = d->list[i].ow;
+    }
+    d->room = mirt__augment_room(d->list, count, spec.field[0].dtype, spec.field[0].dtype);
+    d->repeats = mirt__dataset_repeats(dataset->source);
+    return mirt__dataset_set_spec(dataset, &spec);
+}
+
+MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
+    mirt_status status = MIRT_OK;
+    if (!dataset) return NULL;
+    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS) status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
+    else if (dataset->spec.batch) status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), mirt__reachable(dataset) ? &mirt__augment_make_stage : &mirt__augment_stage, dataset, false);
+    if (!stage) return NULL;
+    return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+}
+
+/* >>text */
+
+typedef enum mirt__augment_words { MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE } mirt__augment_words;
+static const struct {
+    const char *name;
+    mirt_augmentation_kind kind;
+    mirt__augment_words numbers;
+} mirt__augment_names[] = {
+    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE}, {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
+    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS}, {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
+    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE}, {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE}, {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
+    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR}, {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
+};
+
+/* The next word of *text, up to a ':', a ',' or the end, which `*ended` then is; false: it is too long. */
+static bool mirt__augment_word(const char **text, char word[32], char *ended) {
+    const size_t size = strcspn(*text, ":,");
+    snprintf(word, 32, "%.*s", size < 32 ? (int)size : 31, *text);
+    *ended = (*text)[size];
+    *text += size + (*ended != 0);
+    return size > 0 && size < 32;
+}
+
+/* A word behind the name: the `numbers`-th number, or a mode. */
+static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
+    static const char *const modes[] = {"both", "horizontal", "vertical"}, *const fills[] = {"reflect", "constant", "wrap", "nearest"};
+    char *end;
+    for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
+        if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
+    }
+    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT; i++) {
+        if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
+    }
+    if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
+    const float value = strtof(word, &end);
+    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1)) return false;
+    if (reads == MIRT__WORDS_FACTOR) {
+        out->factor[0] = value;
+    } else if (reads == MIRT__WORDS_SIZE) {
+        if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
+        *(numbers ? &out->width : &out->height) = (int)value;
+    } else {
+        out->width_factor[0] = value;
+        if (!numbers) out->height_factor[0] = value;
+    }
+    return true;
+}
+
+/* One entry; *ended as above. */
+static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char *ended) {
+    char name[32], word[32];
+    const int most = MIRT__COUNT(mirt__augment_names);
+    int i = 0, numbers = 0;
+    mirt__transform checked;
+    const bool named = mirt__augment_word(text, name, ended);
+    mirt__suggestion guess = {name, NULL, ""};
+    memset(out, 0, sizeof *out);
+    while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0) mirt__guess(&guess, mirt__augment_names[i++].name);
+    if (!named || i == most) return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
+    out->kind = mirt__augment_names[i].kind;
+    while (*ended == ':') {
+        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes", name, word), false;
+        }
+        numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
+    }
+    if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name, mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"), false;
+    }
+    /* A zoom by one number keeps the aspect ratio. */
+    if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
+    return mirt__transform_of(out, 1, 1, 1, &checked) || (mirt__fail_at("augmentation %s", name), false);
+}
+
+MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {
+    char ended = ',';
+    int count = 0;
+    if (!text || !list) return mirt__fail_missing("mirt_parse_augmentation", text ? "list" : "text"), -1;
+    while (ended == ',') {
+        if (count == most) return mirt__fail(MIRT_E_INVALID, "more than %d augmentations", most), -1;
+        if (!mirt__augment_entry(&text, &list[count++], &ended)) return -1;
+    }
+    return count;
+}
+
+/* >>normalization */
+
+/* Sums and squares of the channels of one image, around `shift`. */
+static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_t c, const double *shift, double *sum, double *square) {
+    const int64_t count = (int64_t)(field->bytes / mirt__dtype_size(field->dtype));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t j = i % c;
+        const double v = field->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)x)[i] : field->dtype == MIRT_INT32 ? (double)((const int32_t *)x)[i]
+                                                                                                                         : (double)((const unsigned char *)x)[i];
+        sum[j] += v - shift[j];
+        square[j] += (v - shift[j]) * (v - shift[j]);
+    }
+}
+
+MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset) {
+    double shift[MIRT_MAX_CHANNELS] = {0}, sum[MIRT_MAX_CHANNELS] = {0}, square[MIRT_MAX_CHANNELS] = {0}, count = 0;
+    mirt__batch batch;
+    char text[96];
+    if (!desc || !dataset) return mirt__fail_missing("mirt_adapt", desc ? "data set" : "description");
+    const mirt__data_field *field = &mirt__dataset_spec(dataset)->field[0];
+    const int64_t c = field->shape.rank ? field->shape.dim[field->shape.rank - 1] : 0, limit = dataset->spec.samples;
+    if (c < 1 || c > MIRT_MAX_CHANNELS) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS, mirt__shape_text(&field->shape, text));
+    }
+    if (limit < 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_adapt: mirt_fit is passing through the data set");
+    mirt_status status = mirt__dataset_begin(dataset, 0, 0);
+    for (bool more = status == MIRT_OK; more;) {
+        status = mirt__dataset_next(dataset, &batch);
+        more = status == MIRT_OK && batch.rows > 0;
+        for (int64_t r = 0; more && r < batch.rows; r++) {
+            const char *x = (const char *)batch.field[0] + (size_t)r * field->bytes;
+            double none[MIRT_MAX_CHANNELS] = {0};
+            if (count == 0) { /* the first sample's means keep the digits of what varies little */
+                mirt__adapt_add(field, x, c, none, shift, sum);
+                for (int64_t j = 0; j < c; j++) shift[j] /= (double)(mirt__shape_count(&field->shape) / c), sum[j] = 0;
+            }
+            mirt__adapt_add(field, x, c, shift, sum, square);
+            count += (double)(mirt__shape_count(&field->shape) / c);
+        }
+    }
+    if (status != MIRT_OK) return status;
+    if (count == 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt: the data set has no samples");
+    for (int64_t j = 0; j < c; j++) {
+        desc->mean[j] = (float)(shift[j] + sum[j] / count);
+        desc->variance[j] = (float)fmax(square[j] / count - sum[j] / count * (sum[j] / count), 0);
+    }
+    return MIRT_OK;
 }
 
 /* >>section data/prefetch.c */
@@ -21909,6 +22931,155 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
     return status;
 }
 
+/* >>section formats/png.c */
+
+/* Images as PNG files, single or as a sheet, stored without compression (RFC 2083, 1950, 1951). */
+
+#define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
+#define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
+#define MIRT__PNG_MOST 0x7fffff00u /* bytes of pixels, by the format and more than anyone looks at */
+
+static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> (24 - 8 * i));
+    return at + 4;
+}
+
+/* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
+static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
+    return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
+}
+
+static uint32_t mirt__png_adler(const unsigned char *at, size_t size) {
+    uint32_t a = 1, b = 0;
+    while (size) {
+        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
+        size -= run;
+        for (; run; run--) b += a += *at++;
+        a %= 65521;
+        b %= 65521;
+    }
+    return b << 16 | a;
+}
+
+/* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
+static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels, unsigned char *out) {
+    static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
+    const size_t blocks = (size + MIRT__PNG_BLOCK - 1) / MIRT__PNG_BLOCK;
+    unsigned char *at = out + sizeof signature, *begin;
+    memcpy(out, signature, sizeof signature);
+    begin = mirt__png_word(at, 13);
+    memcpy(begin, "IHDR", 4);
+    at = mirt__png_word(mirt__png_word(begin + 4, width), height);
+    *at++ = 8;
+    *at++ = colors[channels];
+    memset(at, 0, 3);
+    begin = mirt__png_word(mirt__png_seal(begin, at + 3), (uint32_t)(size + 5 * blocks + 6));
+    memcpy(begin, "IDAT\x78\x01", 6);
+    at = begin + 6;
+    for (size_t done = 0; done < size;) {
+        const size_t run = size - done < MIRT__PNG_BLOCK ? size - done : MIRT__PNG_BLOCK;
+        *at++ = done + run == size;
+        for (int i = 0; i < 4; i++) *at++ = (unsigned char)((i < 2 ? run : ~run) >> (8 * (i & 1)));
+        memcpy(at, lines + done, run);
+        at += run;
+        done += run;
+    }
+    begin = mirt__png_word(mirt__png_seal(begin, mirt__png_word(at, mirt__png_adler(lines, size))), 0);
+    memcpy(begin, "IEND", 4);
+    return (size_t)(mirt__png_seal(begin, begin + 4) - out);
+}
+
+static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
+    if (images->dtype == MIRT_UINT8) return ((const unsigned char *)images->data)[at];
+    const float v = ((const float *)images->data)[at];
+    return (unsigned char)(v > 0 ? v < 255 ? v + 0.5f : 255 : 0);
+}
+
+/* `lines`: of `height` lines of `line` bytes. */
+static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char *lines, int64_t line) {
+    const int64_t c = size[2], wide = size[1] * c;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t y = 0; y < size[0]; y++) {
+            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 + i % columns * (size[1] + MIRT__PNG_GAP) * c;
+            for (int64_t k = 0; k < wide; k++) out[k] = mirt__png_pixel(images, (i * size[0] + y) * wide + k);
+        }
+    }
+}
+
+static mirt_status mirt__png_write(const char *path, const mirt_array *images, int64_t count, const int64_t *size, int64_t columns) {
+    const int64_t rows = (count + columns - 1) / columns;
+    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
+    if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
+        return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
+    }
+    const size_t bytes = (size_t)(line * height), room = bytes + bytes / MIRT__PNG_BLOCK * 5 + 128;
+    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes + room);
+    mirt__file_writer writer;
+    if (!lines) return MIRT_E_NOMEM;
+    memset(lines, 255, bytes);
+    for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
+    mirt__png_draw(images, count, size, columns, lines, line);
+    const size_t length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], lines + bytes);
+    mirt_status status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        mirt__file_append(&writer, lines + bytes, length);
+        status = mirt__file_commit(&writer);
+    }
+    mirt__aligned_free(lines);
+    return status;
+}
+
+MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
+    const mirt_shape *s = &images.shape;
+    const int64_t *size = &s->dim[s->rank == 4];
+    char text[96];
+    if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
+    bool good = (s->rank == 3 || s->rank == 4) && (images.dtype == MIRT_UINT8 || images.dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
+    if (!good || size[2] > 4) return mirt__fail(MIRT_E_SHAPE, "mirt_write_png takes (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
+    if (columns < 1) columns = 1;
+    return mirt__png_write(path, &images, count, size, columns < count ? columns : count);
+}
+
+/* The first `count` samples of a data set into `out`; how many there were, or -1. */
+static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) {
+    const size_t bytes = dataset->spec.field[0].bytes;
+    mirt__batch batch;
+    int64_t done = 0;
+    if (mirt__dataset_begin(dataset, 0, 0) != MIRT_OK) return -1;
+    while (done < count) {
+        if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return -1;
+        if (batch.rows == 0) break;
+        const int64_t rows = batch.rows < count - done ? batch.rows : count - done;
+        memcpy(out + (size_t)done * bytes, batch.field[0], (size_t)rows * bytes);
+        done += rows;
+    }
+    return done;
+}
+
+MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
+    if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
+    const mirt__data_field *field = &dataset->spec.field[0];
+    size_t bytes;
+    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
+    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_save_grid: mirt_fit is passing through the data set");
+    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+    char *images = (char *)mirt__aligned_alloc(bytes);
+    if (!images) return MIRT_E_NOMEM;
+    mirt_array array = mirt_make_array(images, field->dtype, mirt_make_shape(mirt__grid_pull(dataset, rows * columns, images), field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
+    mirt_status status = array.shape.dim[0] < 0 ? mirt_last_status() : MIRT_OK;
+    if (array.shape.dim[0] == 0) status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
+    if (status == MIRT_OK) status = mirt_write_png(path, array, columns);
+    mirt__aligned_free(images);
+    return status;
+}
+
+#undef MIRT__PNG_GAP
+#undef MIRT__PNG_BLOCK
+#undef MIRT__PNG_MOST
+
 /* >>section base/cold_end.inc */
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
@@ -21945,7 +23116,7 @@ typedef struct mirt__op mirt__op;
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
     X(user) X(user_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) \
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) X(augment) \
     X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
     X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
     X(all_reduce)
@@ -22385,6 +23556,10 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
 /* What that becomes in training; `a` holds rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
+/* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what that reads. */
+MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
+/* A crop or resizing without chance: of the window, or of all of x where there is none. */
+MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
 /* Per-sample loss [rows]. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);
@@ -24511,6 +25686,98 @@ MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) { return mirt__dropout_noise_op(x, rate, key, NULL); }
+
+/* >>section ops/augment.c */
+
+/* a.data: the transforms of images that follow each other, a.key: what their keys are mixed with. Outside of training they are
+   left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No gradient passes. */
+
+static int mirt__augment_count(const mirt__node *node) { return (int)(node->a.bytes / sizeof(mirt__transform)); }
+
+static bool mirt__augment_shape(mirt__node *node) {
+    const mirt__transform *t = (const mirt__transform *)node->a.data, *last = &t[mirt__augment_count(node) - 1];
+    mirt_shape y = node->in[0]->shape;
+    y.dim[1] = last->oh;
+    y.dim[2] = last->ow;
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static void mirt__augment_row(void *arg, int64_t row, int member) {
+    const mirt__call *call = (const mirt__call *)arg;
+    const mirt__node *node = call->node;
+    const mirt_tensor *x = node->in[0], *y = node->out[0];
+    mirt__augment a;
+    a.transform = (const mirt__transform *)node->a.data;
+    a.count = mirt__augment_count(node);
+    a.seed = call->run->seed ^ node->a.key;
+    a.row = (uint64_t)(call->run->first_row + row);
+    a.step = (uint64_t)call->run->step;
+    a.x_dtype = x->dtype;
+    a.y_dtype = MIRT_FLOAT32;
+    a.x = (const char *)call->in[0] + (size_t)row * mirt__tensor_bytes(x, 1);
+    a.y = (char *)call->out[0] + (size_t)row * mirt__tensor_bytes(y, 1);
+    a.room = (char *)call->where.scratch + (size_t)member * call->where.scratch_per_thread;
+    mirt__augment_image(&a);
+}
+
+static void mirt__augment_run(const mirt__call *call) {
+    mirt__call copy = *call;
+    mirt__team_for(call->where.team, call->rows, mirt__augment_row, &copy);
+}
+
+static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    (void)rows;
+    out->scratch = mirt__augment_room((const mirt__transform *)node->a.data, mirt__augment_count(node), node->in[0]->dtype, MIRT_FLOAT32);
+}
+
+MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t) {
+    int64_t begin[4] = {0, 0, 0, 0}, size[4] = {-1, 0, 0, -1};
+    if (mirt__transform_fits(t) || t->kind == MIRT_RANDOM_CROP) {
+        mirt__transform_window(t, &begin[1], &size[1]);
+    } else {
+        const bool crops = t->kind == MIRT_CENTER_CROP;
+        begin[1] = crops ? (t->h - t->oh) / 2 : 0;
+        begin[2] = crops ? (t->w - t->ow) / 2 : 0;
+        size[1] = crops ? t->oh : t->h;
+        size[2] = crops ? t->ow : t->w;
+    }
+    if (size[1] != t->h || size[2] != t->w) x = mirt_slice(x, begin, size);
+    return size[1] == t->oh && size[2] == t->ow ? x : mirt__resize2d_op(x, (int)t->oh, (int)t->ow, !t->nearest);
+}
+
+static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+    const mirt__transform *t = (const mirt__transform *)node->a.data;
+    mirt_tensor *x = in[0];
+    if (mirt__in_training(node, mode)) {
+        if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
+        return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
+    }
+    for (int i = 0; x && i < mirt__augment_count(node); i++) {
+        if (t[i].kind == MIRT_RANDOM_CROP) x = mirt__fit_op(x, &t[i]);
+    }
+    return x;
+}
+
+MIRT__TABLE mirt__op mirt__op_augment = {"augment", mirt__augment_shape, NULL, mirt__augment_run, mirt__augment_workspace, NULL, false, 0, mirt__augment_lower};
+
+MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
+    mirt__graph *graph = x->node->graph;
+    mirt__attrs a = mirt__no_attrs();
+    const mirt__attrs *first = &x->node->a;
+    a.key = mirt__hash("augment");
+    /* What was copied from another model keeps the key it has there. */
+    const size_t before = x->node->id == MIRT__OP_augment && first->key == a.key && first->training == a.training ? first->bytes : 0;
+    mirt__transform *list = (mirt__transform *)mirt__pool_alloc(&graph->pool, before + sizeof *t);
+    if (!list) return NULL;
+    if (before) {
+        memcpy(list, first->data, before);
+        x = x->node->in[0];
+    }
+    memcpy((char *)list + before, t, sizeof *t);
+    a.data = list;
+    a.bytes = before + sizeof *t;
+    return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
+}
 
 /* >>section ops/exchange.c */
 
@@ -26928,6 +28195,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
     MIRT__FIELD_NOISE, /* the same, or none: null */
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
+    MIRT__FIELD_FLOAT2, MIRT__FIELD_FLIP, MIRT__FIELD_FILL, MIRT__FIELD_INTERPOLATION,
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_DOUBLE, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_DIMS, /* mirt_shape: any */
@@ -27677,6 +28945,8 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
+    X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
+    X(random_contrast) X(random_brightness) \
     X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 
@@ -28271,6 +29541,58 @@ MIRT_API mirt_tensor *mirt_cropping2d(mirt_tensor *x, int top, int bottom, int l
 
 MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2d_desc *desc) {
     return mirt__layer_on(&mirt__up_sampling2d_layer, x, desc, desc ? desc->name : NULL);
+}
+
+/* >>section nn/layers_augment.c */
+
+/* Layers that augment images. */
+
+static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, void *desc, mirt_augmentation_kind kind) {
+    mirt_augmentation *d = (mirt_augmentation *)desc;
+    mirt__transform t;
+    d->kind = kind;
+    if (!mirt__layer_takes_images(x) || !mirt__transform_of(d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t)) return NULL;
+    if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
+    t.key = mirt__hash(layer->name);
+    return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
+}
+
+#define MIRT__AUGMENT_FIELD(name, kind) MIRT__FIELD(mirt_augmentation, #name, kind, name)
+#define MIRT__FILLING MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), MIRT__AUGMENT_FIELD(fill_value, FLOAT)
+static const mirt__field mirt__flip_fields[] = {MIRT__AUGMENT_FIELD(mode, FLIP)};
+static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2), MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__crop_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT)};
+static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
+                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL)};
+static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+#undef MIRT__AUGMENT_FIELD
+#undef MIRT__FILLING
+
+#define MIRT__AUGMENT_LAYER(layer_name, class_name, kind, fields) \
+    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x, void *desc) { return mirt__augmented(layer, x, desc, kind); } \
+    MIRT__LAYER(layer_name, class_name, #layer_name, 1, 1, fields, mirt_augmentation); \
+    MIRT_API mirt_tensor *mirt_##layer_name(mirt_tensor *x, const mirt_augmentation *desc) { return mirt__layer_on(&mirt__##layer_name##_layer, x, desc, desc ? desc->name : NULL); }
+MIRT__AUGMENT_LAYER(random_flip, "RandomFlip", MIRT_RANDOM_FLIP, mirt__flip_fields)
+MIRT__AUGMENT_LAYER(random_rotation, "RandomRotation", MIRT_RANDOM_ROTATION, mirt__rotation_fields)
+MIRT__AUGMENT_LAYER(random_zoom, "RandomZoom", MIRT_RANDOM_ZOOM, mirt__zoom_fields)
+MIRT__AUGMENT_LAYER(random_translation, "RandomTranslation", MIRT_RANDOM_TRANSLATION, mirt__zoom_fields)
+MIRT__AUGMENT_LAYER(random_crop, "RandomCrop", MIRT_RANDOM_CROP, mirt__crop_fields)
+MIRT__AUGMENT_LAYER(center_crop, "CenterCrop", MIRT_CENTER_CROP, mirt__crop_fields)
+MIRT__AUGMENT_LAYER(resizing, "Resizing", MIRT_RESIZING, mirt__resizing_fields)
+MIRT__AUGMENT_LAYER(random_contrast, "RandomContrast", MIRT_RANDOM_CONTRAST, mirt__values_fields)
+MIRT__AUGMENT_LAYER(random_brightness, "RandomBrightness", MIRT_RANDOM_BRIGHTNESS, mirt__values_fields)
+#undef MIRT__AUGMENT_LAYER
+
+MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc) {
+    static mirt_tensor *(*const layer[MIRT__AUGMENTATION_COUNT])(mirt_tensor *, const mirt_augmentation *) = {
+        mirt_random_flip, mirt_random_rotation, mirt_random_zoom, mirt_random_translation, mirt_random_crop, mirt_center_crop, mirt_resizing,
+        mirt_random_contrast, mirt_random_brightness};
+    if (!x) return NULL;
+    if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT) return layer[desc->kind](x, desc);
+    mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or of a kind that there is not");
+    mirt__graph_poison(x->node->graph);
+    return NULL;
 }
 
 /* >>section nn/layers_norm.c */
@@ -29476,6 +30798,9 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 
 static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
+static const char *const mirt__flip_names[] = {"horizontal_and_vertical", "horizontal", "vertical"};
+static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "nearest"};
+static const char *const mirt__interpolation_names[] = {"bilinear", "nearest"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
@@ -29524,6 +30849,14 @@ static void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
     mirt__text_add(out, "]");
 }
 
+static void mirt__write_floats(mirt__text *out, const float *number, int count) {
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : "[");
+        mirt__json_write_number(out, (double)number[i]);
+    }
+    mirt__text_add(out, "]");
+}
+
 static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
     if (r->l1 == 0 && r->l2 == 0) {
         mirt__text_add(out, "null");
@@ -29558,13 +30891,11 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
-    case MIRT__FIELD_CHANNELS:
-        for (int i = 0; i < MIRT_MAX_CHANNELS; i++) {
-            mirt__text_add(out, i ? "," : "[");
-            mirt__json_write_number(out, (double)((const float *)at)[i]);
-        }
-        mirt__text_add(out, "]");
-        break;
+    case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
+    case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
+    case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
+    case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
+    case MIRT__FIELD_INTERPOLATION: mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]); break;
     case MIRT__FIELD_NOISE:
         if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
         else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
@@ -29754,15 +31085,15 @@ static mirt_status mirt__read_shape(const mirt__json *object, const char *key, i
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
 
-static mirt_status mirt__read_channels(const mirt__json *object, const char *key, float *out) {
+static mirt_status mirt__read_floats(const mirt__json *object, const char *key, float *out, int count) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     if (!array) return mirt_last_status();
-    bool good = array->count == MIRT_MAX_CHANNELS;
-    for (int i = 0; good && i < MIRT_MAX_CHANNELS; i++) {
+    bool good = array->count == (size_t)count;
+    for (int i = 0; good && i < count; i++) {
         good = array->item[i]->type == MIRT__JSON_NUMBER;
         if (good) out[i] = (float)array->item[i]->number;
     }
-    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, MIRT_MAX_CHANNELS);
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, count);
 }
 
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
@@ -29815,7 +31146,20 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         status = mirt__read_name(config, field->name, dtypes, MIRT__DTYPE_COUNT, &index);
         if (status == MIRT_OK) *(mirt_dtype *)at = (mirt_dtype)index;
         return status;
-    case MIRT__FIELD_CHANNELS: return mirt__read_channels(config, field->name, (float *)at);
+    case MIRT__FIELD_CHANNELS: return mirt__read_floats(config, field->name, (float *)at, MIRT_MAX_CHANNELS);
+    case MIRT__FIELD_FLOAT2: return mirt__read_floats(config, field->name, (float *)at, 2);
+    case MIRT__FIELD_FLIP:
+        status = mirt__read_name(config, field->name, mirt__flip_names, MIRT__COUNT(mirt__flip_names), &index);
+        if (status == MIRT_OK) *(mirt_flip_mode *)at = (mirt_flip_mode)index;
+        return status;
+    case MIRT__FIELD_FILL:
+        status = mirt__read_name(config, field->name, mirt__fill_names, MIRT__COUNT(mirt__fill_names), &index);
+        if (status == MIRT_OK) *(mirt_fill_mode *)at = (mirt_fill_mode)index;
+        return status;
+    case MIRT__FIELD_INTERPOLATION:
+        status = mirt__read_name(config, field->name, mirt__interpolation_names, MIRT__COUNT(mirt__interpolation_names), &index);
+        if (status == MIRT_OK) *(mirt_interpolation *)at = (mirt_interpolation)index;
+        return status;
     case MIRT__FIELD_NOISE: { /* missing in files older than the field */
         const mirt__json *noise = mirt__json_member(config, field->name);
         if (!noise || noise->type == MIRT__JSON_NULL) return MIRT_OK;

@@ -271,6 +271,8 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 #include "api/models.inc"
 
+#include "api/augment.inc"
+
 #include "api/training.inc"
 
 #ifdef __cplusplus

@@ -1,15 +1,18 @@
 #include "digest.h"
 
-static uint32_t mirt__crc_byte(uint32_t crc) {
-    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82F63B78u & (0u - (crc & 1u)));
+#define MIRT__CASTAGNOLI 0x82F63B78u
+#define MIRT__ETHERNET 0xEDB88320u
+
+static uint32_t mirt__crc_byte(uint32_t polynomial, uint32_t crc) {
+    for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
     return crc;
 }
 
 /* Four bytes at a time. The tables live on the stack, since filling them costs no more than a
    kilobyte of input does without them. */
-static uint32_t mirt__crc_words(uint32_t crc, const unsigned char *at, size_t words) {
+static uint32_t mirt__crc_words(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t words) {
     uint32_t table[4][256];
-    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(i);
+    for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(polynomial, i);
     for (int t = 1; t < 4; t++)
         for (int i = 0; i < 256; i++) table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 255u];
     for (; words > 0; words--, at += 4) {
@@ -19,15 +22,22 @@ static uint32_t mirt__crc_words(uint32_t crc, const unsigned char *at, size_t wo
     return crc;
 }
 
-MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data, size_t size) {
     const unsigned char *at = (const unsigned char *)data;
     crc = ~crc;
     if (size >= 1024) {
         size_t words = size / 4;
-        crc = mirt__crc_words(crc, at, words);
+        crc = mirt__crc_words(polynomial, crc, at, words);
         at += 4 * words;
         size -= 4 * words;
     }
-    for (; size > 0; size--) crc = mirt__crc_byte(crc ^ *at++);
+    for (; size > 0; size--) crc = mirt__crc_byte(polynomial, crc ^ *at++);
     return ~crc;
 }
+
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size); }
+
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__ETHERNET, crc, data, size); }
+
+#undef MIRT__CASTAGNOLI
+#undef MIRT__ETHERNET

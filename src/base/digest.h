@@ -1,6 +1,6 @@
 #ifndef MIRT__DIGEST_H
 #define MIRT__DIGEST_H
-/* Checksums of bytes: SHA-256 (FIPS 180-4) and CRC-32C (Castagnoli). */
+/* Checksums of bytes: SHA-256 (FIPS 180-4), CRC-32C (Castagnoli) and the CRC-32 of PNG. */
 
 #include "base.h"
 
@@ -19,5 +19,6 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
 
 /* Continues from the checksum of the bytes before; 0 to begin. */
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 
 #endif

@@ -148,6 +148,8 @@ MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec 
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
+/* Whether a sample may come more than once in an epoch: there is a mirt_repeat. */
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 

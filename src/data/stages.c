@@ -140,6 +140,11 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
 
 static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset) {
+    while (dataset && dataset->stage != &mirt__repeat_stage) dataset = dataset->source;
+    return dataset != NULL;
+}
+
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!dataset) return NULL;
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;

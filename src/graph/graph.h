@@ -29,7 +29,7 @@ typedef struct mirt__op mirt__op;
     X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
     X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
     X(user) X(user_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) \
+    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) X(augment) \
     X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
     X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
     X(all_reduce)

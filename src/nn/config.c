@@ -3,6 +3,9 @@
 
 static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
+static const char *const mirt__flip_names[] = {"horizontal_and_vertical", "horizontal", "vertical"};
+static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "nearest"};
+static const char *const mirt__interpolation_names[] = {"bilinear", "nearest"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
@@ -51,6 +54,14 @@ static void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
     mirt__text_add(out, "]");
 }
 
+static void mirt__write_floats(mirt__text *out, const float *number, int count) {
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : "[");
+        mirt__json_write_number(out, (double)number[i]);
+    }
+    mirt__text_add(out, "]");
+}
+
 static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
     if (r->l1 == 0 && r->l2 == 0) {
         mirt__text_add(out, "null");
@@ -85,13 +96,11 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
-    case MIRT__FIELD_CHANNELS:
-        for (int i = 0; i < MIRT_MAX_CHANNELS; i++) {
-            mirt__text_add(out, i ? "," : "[");
-            mirt__json_write_number(out, (double)((const float *)at)[i]);
-        }
-        mirt__text_add(out, "]");
-        break;
+    case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
+    case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
+    case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
+    case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
+    case MIRT__FIELD_INTERPOLATION: mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]); break;
     case MIRT__FIELD_NOISE:
         if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
         else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
@@ -281,15 +290,15 @@ static mirt_status mirt__read_shape(const mirt__json *object, const char *key, i
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
 
-static mirt_status mirt__read_channels(const mirt__json *object, const char *key, float *out) {
+static mirt_status mirt__read_floats(const mirt__json *object, const char *key, float *out, int count) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     if (!array) return mirt_last_status();
-    bool good = array->count == MIRT_MAX_CHANNELS;
-    for (int i = 0; good && i < MIRT_MAX_CHANNELS; i++) {
+    bool good = array->count == (size_t)count;
+    for (int i = 0; good && i < count; i++) {
         good = array->item[i]->type == MIRT__JSON_NUMBER;
         if (good) out[i] = (float)array->item[i]->number;
     }
-    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, MIRT_MAX_CHANNELS);
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be %d numbers", key, count);
 }
 
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__field *field, char *desc) {
@@ -342,7 +351,20 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         status = mirt__read_name(config, field->name, dtypes, MIRT__DTYPE_COUNT, &index);
         if (status == MIRT_OK) *(mirt_dtype *)at = (mirt_dtype)index;
         return status;
-    case MIRT__FIELD_CHANNELS: return mirt__read_channels(config, field->name, (float *)at);
+    case MIRT__FIELD_CHANNELS: return mirt__read_floats(config, field->name, (float *)at, MIRT_MAX_CHANNELS);
+    case MIRT__FIELD_FLOAT2: return mirt__read_floats(config, field->name, (float *)at, 2);
+    case MIRT__FIELD_FLIP:
+        status = mirt__read_name(config, field->name, mirt__flip_names, MIRT__COUNT(mirt__flip_names), &index);
+        if (status == MIRT_OK) *(mirt_flip_mode *)at = (mirt_flip_mode)index;
+        return status;
+    case MIRT__FIELD_FILL:
+        status = mirt__read_name(config, field->name, mirt__fill_names, MIRT__COUNT(mirt__fill_names), &index);
+        if (status == MIRT_OK) *(mirt_fill_mode *)at = (mirt_fill_mode)index;
+        return status;
+    case MIRT__FIELD_INTERPOLATION:
+        status = mirt__read_name(config, field->name, mirt__interpolation_names, MIRT__COUNT(mirt__interpolation_names), &index);
+        if (status == MIRT_OK) *(mirt_interpolation *)at = (mirt_interpolation)index;
+        return status;
     case MIRT__FIELD_NOISE: { /* missing in files older than the field */
         const mirt__json *noise = mirt__json_member(config, field->name);
         if (!noise || noise->type == MIRT__JSON_NULL) return MIRT_OK;

@@ -12,6 +12,8 @@
     X(conv2d) X(conv2d_transpose) X(depthwise_conv2d) X(separable_conv2d) \
     X(max_pool2d) X(average_pool2d) X(global_average_pool2d) X(global_max_pool2d) \
     X(zero_padding2d) X(cropping2d) X(up_sampling2d) \
+    X(random_flip) X(random_rotation) X(random_zoom) X(random_translation) X(random_crop) X(center_crop) X(resizing) \
+    X(random_contrast) X(random_brightness) \
     X(batch_norm) X(layer_norm) \
     X(add) X(subtract) X(multiply) X(average) X(maximum) X(minimum) X(concatenate)
 

@@ -27,6 +27,7 @@ typedef enum mirt__field_kind {
     MIRT__FIELD_SHAPE, /* mirt_shape: of one sample */
     MIRT__FIELD_NOISE, /* the same, or none: null */
     MIRT__FIELD_CHANNELS, /* float[MIRT_MAX_CHANNELS] */
+    MIRT__FIELD_FLOAT2, MIRT__FIELD_FLIP, MIRT__FIELD_FILL, MIRT__FIELD_INTERPOLATION,
     /* Of operations: */
     MIRT__FIELD_INT64, MIRT__FIELD_DOUBLE, MIRT__FIELD_LIMIT, /* a float that may be infinite */
     MIRT__FIELD_DTYPE, MIRT__FIELD_TRAINING, MIRT__FIELD_DIMS, /* mirt_shape: any */

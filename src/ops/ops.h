@@ -3,6 +3,7 @@
 /* The op table and the recorders that ops, layers and gradients share. One file an op family. */
 
 #include "../graph/program.h"
+#include "../kernels/augment.h"
 
 /* A table that later files name: static in the single header, extern otherwise. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
@@ -93,6 +94,10 @@ MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
 /* What that becomes in training; `a` holds rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
+/* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what that reads. */
+MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
+/* A crop or resizing without chance: of the window, or of all of x where there is none. */
+MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
 /* Per-sample loss [rows]. */
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels);
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels);

@@ -1,0 +1,240 @@
+/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for normalization. */
+
+#include "../kernels/augment.h"
+#include "data.h"
+
+#define MIRT__MAX_AUGMENTATIONS 32
+
+typedef struct mirt__augment_dataset {
+    mirt_dataset base;
+    mirt__transform *list;
+    int count;
+    bool repeats; /* an index may come more than once in an epoch */
+    uint64_t seed, epoch;
+    size_t room;
+} mirt__augment_dataset;
+
+static mirt_status mirt__augment_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
+    d->seed = seed;
+    d->epoch = (uint64_t)epoch;
+    return mirt__dataset_begin_filled(dataset, seed, epoch);
+}
+
+/* `i`: the sample's place in the epoch. */
+static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, int64_t i, mirt__work *work, void *const *out) {
+    mirt__augment a;
+    a.room = d->room ? mirt__work_room(work, &d->base, d->room) : NULL;
+    if (d->room && !a.room) return MIRT_E_NOMEM;
+    for (int f = 1; f < d->base.spec.num_fields; f++) memcpy(out[f], in->field[f], d->base.spec.field[f].bytes);
+    a.transform = d->list;
+    a.count = d->count;
+    a.seed = d->seed;
+    a.row = (uint64_t)(d->repeats ? i : in->index);
+    a.step = d->epoch;
+    a.x_dtype = a.y_dtype = d->base.spec.field[0].dtype;
+    a.x = in->field[0];
+    a.y = out[0];
+    mirt__augment_image(&a);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__sample in;
+    mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
+    if (status != MIRT_OK) return status;
+    *index = in.index;
+    return mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, i, work, field);
+}
+
+static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
+    mirt__batch batch;
+    mirt__sample in;
+    out->rows = 0;
+    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    mirt_status status = mirt__dataset_next(dataset->source, &batch);
+    if (status != MIRT_OK || batch.rows == 0) return status;
+    memcpy(in.field, batch.field, sizeof in.field);
+    in.index = out->index[0] = batch.index[0];
+    status = mirt__augment_apply((const mirt__augment_dataset *)dataset, &in, dataset->position++, dataset->work, out->field);
+    if (status == MIRT_OK) out->rows = 1;
+    return status;
+}
+
+static void mirt__augment_release(mirt_dataset *dataset) { mirt__free(((mirt__augment_dataset *)dataset)->list); }
+
+static const mirt__stage mirt__augment_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill,
+                                                mirt__augment_release, NULL};
+static const mirt__stage mirt__augment_make_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make,
+                                                     mirt__dataset_fill_made, mirt__augment_release, NULL};
+
+static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
+    mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
+    mirt__data_spec spec = dataset->spec;
+    mirt_shape *shape = &spec.field[0].shape;
+    uint64_t key = mirt__hash("augment");
+    char text[96];
+    for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage == &mirt__augment_stage || s->stage == &mirt__augment_make_stage;
+    if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s", mirt__shape_text(shape, text),
+                          mirt__dtype_name(spec.field[0].dtype));
+    }
+    d->list = (mirt__transform *)mirt__calloc((size_t)count, sizeof *d->list);
+    if (!d->list) return MIRT_E_NOMEM;
+    d->count = count;
+    for (int i = 0; i < count; i++) {
+        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i])) return mirt__fail_at("mirt_augment: number %d", i);
+        d->list[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
+        shape->dim[0] = d->list[i].oh;
+        shape->dim[1] = d->list[i].ow;
+    }
+    d->room = mirt__augment_room(d->list, count, spec.field[0].dtype, spec.field[0].dtype);
+    d->repeats = mirt__dataset_repeats(dataset->source);
+    return mirt__dataset_set_spec(dataset, &spec);
+}
+
+MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
+    mirt_status status = MIRT_OK;
+    if (!dataset) return NULL;
+    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS) status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
+    else if (dataset->spec.batch) status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
+    if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), mirt__reachable(dataset) ? &mirt__augment_make_stage : &mirt__augment_stage, dataset, false);
+    if (!stage) return NULL;
+    return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
+}
+
+/* >>text */
+
+typedef enum mirt__augment_words { MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE } mirt__augment_words;
+static const struct {
+    const char *name;
+    mirt_augmentation_kind kind;
+    mirt__augment_words numbers;
+} mirt__augment_names[] = {
+    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE}, {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
+    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS}, {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
+    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE}, {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE}, {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
+    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR}, {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
+};
+
+/* The next word of *text, up to a ':', a ',' or the end, which `*ended` then is; false: it is too long. */
+static bool mirt__augment_word(const char **text, char word[32], char *ended) {
+    const size_t size = strcspn(*text, ":,");
+    snprintf(word, 32, "%.*s", size < 32 ? (int)size : 31, *text);
+    *ended = (*text)[size];
+    *text += size + (*ended != 0);
+    return size > 0 && size < 32;
+}
+
+/* A word behind the name: the `numbers`-th number, or a mode. */
+static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
+    static const char *const modes[] = {"both", "horizontal", "vertical"}, *const fills[] = {"reflect", "constant", "wrap", "nearest"};
+    char *end;
+    for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
+        if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
+    }
+    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT; i++) {
+        if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
+    }
+    if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
+    const float value = strtof(word, &end);
+    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1)) return false;
+    if (reads == MIRT__WORDS_FACTOR) {
+        out->factor[0] = value;
+    } else if (reads == MIRT__WORDS_SIZE) {
+        if (!(value >= 1 && value <= 65536 && value == floorf(value))) return false;
+        *(numbers ? &out->width : &out->height) = (int)value;
+    } else {
+        out->width_factor[0] = value;
+        if (!numbers) out->height_factor[0] = value;
+    }
+    return true;
+}
+
+/* One entry; *ended as above. */
+static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char *ended) {
+    char name[32], word[32];
+    const int most = MIRT__COUNT(mirt__augment_names);
+    int i = 0, numbers = 0;
+    mirt__transform checked;
+    const bool named = mirt__augment_word(text, name, ended);
+    mirt__suggestion guess = {name, NULL, ""};
+    memset(out, 0, sizeof *out);
+    while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0) mirt__guess(&guess, mirt__augment_names[i++].name);
+    if (!named || i == most) return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
+    out->kind = mirt__augment_names[i].kind;
+    while (*ended == ':') {
+        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes", name, word), false;
+        }
+        numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
+    }
+    if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name, mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"), false;
+    }
+    /* A zoom by one number keeps the aspect ratio. */
+    if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
+    return mirt__transform_of(out, 1, 1, 1, &checked) || (mirt__fail_at("augmentation %s", name), false);
+}
+
+MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {
+    char ended = ',';
+    int count = 0;
+    if (!text || !list) return mirt__fail_missing("mirt_parse_augmentation", text ? "list" : "text"), -1;
+    while (ended == ',') {
+        if (count == most) return mirt__fail(MIRT_E_INVALID, "more than %d augmentations", most), -1;
+        if (!mirt__augment_entry(&text, &list[count++], &ended)) return -1;
+    }
+    return count;
+}
+
+/* >>normalization */
+
+/* Sums and squares of the channels of one image, around `shift`. */
+static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_t c, const double *shift, double *sum, double *square) {
+    const int64_t count = (int64_t)(field->bytes / mirt__dtype_size(field->dtype));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t j = i % c;
+        const double v = field->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)x)[i] : field->dtype == MIRT_INT32 ? (double)((const int32_t *)x)[i]
+                                                                                                                         : (double)((const unsigned char *)x)[i];
+        sum[j] += v - shift[j];
+        square[j] += (v - shift[j]) * (v - shift[j]);
+    }
+}
+
+MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset) {
+    double shift[MIRT_MAX_CHANNELS] = {0}, sum[MIRT_MAX_CHANNELS] = {0}, square[MIRT_MAX_CHANNELS] = {0}, count = 0;
+    mirt__batch batch;
+    char text[96];
+    if (!desc || !dataset) return mirt__fail_missing("mirt_adapt", desc ? "data set" : "description");
+    const mirt__data_field *field = &mirt__dataset_spec(dataset)->field[0];
+    const int64_t c = field->shape.rank ? field->shape.dim[field->shape.rank - 1] : 0, limit = dataset->spec.samples;
+    if (c < 1 || c > MIRT_MAX_CHANNELS) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS, mirt__shape_text(&field->shape, text));
+    }
+    if (limit < 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_adapt: mirt_fit is passing through the data set");
+    mirt_status status = mirt__dataset_begin(dataset, 0, 0);
+    for (bool more = status == MIRT_OK; more;) {
+        status = mirt__dataset_next(dataset, &batch);
+        more = status == MIRT_OK && batch.rows > 0;
+        for (int64_t r = 0; more && r < batch.rows; r++) {
+            const char *x = (const char *)batch.field[0] + (size_t)r * field->bytes;
+            double none[MIRT_MAX_CHANNELS] = {0};
+            if (count == 0) { /* the first sample's means keep the digits of what varies little */
+                mirt__adapt_add(field, x, c, none, shift, sum);
+                for (int64_t j = 0; j < c; j++) shift[j] /= (double)(mirt__shape_count(&field->shape) / c), sum[j] = 0;
+            }
+            mirt__adapt_add(field, x, c, shift, sum, square);
+            count += (double)(mirt__shape_count(&field->shape) / c);
+        }
+    }
+    if (status != MIRT_OK) return status;
+    if (count == 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt: the data set has no samples");
+    for (int64_t j = 0; j < c; j++) {
+        desc->mean[j] = (float)(shift[j] + sum[j] / count);
+        desc->variance[j] = (float)fmax(square[j] / count - sum[j] / count * (sum[j] / count), 0);
+    }
+    return MIRT_OK;
+}

@@ -1,0 +1,150 @@
+/* Images as PNG files, single or as a sheet, stored without compression (RFC 2083, 1950, 1951). */
+
+#include "../base/digest.h"
+#include "../base/file.h"
+#include "../data/data.h"
+
+#define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
+#define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
+#define MIRT__PNG_MOST 0x7fffff00u /* bytes of pixels, by the format and more than anyone looks at */
+
+static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> (24 - 8 * i));
+    return at + 4;
+}
+
+/* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
+static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
+    return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
+}
+
+static uint32_t mirt__png_adler(const unsigned char *at, size_t size) {
+    uint32_t a = 1, b = 0;
+    while (size) {
+        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
+        size -= run;
+        for (; run; run--) b += a += *at++;
+        a %= 65521;
+        b %= 65521;
+    }
+    return b << 16 | a;
+}
+
+/* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
+static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels, unsigned char *out) {
+    static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
+    const size_t blocks = (size + MIRT__PNG_BLOCK - 1) / MIRT__PNG_BLOCK;
+    unsigned char *at = out + sizeof signature, *begin;
+    memcpy(out, signature, sizeof signature);
+    begin = mirt__png_word(at, 13);
+    memcpy(begin, "IHDR", 4);
+    at = mirt__png_word(mirt__png_word(begin + 4, width), height);
+    *at++ = 8;
+    *at++ = colors[channels];
+    memset(at, 0, 3);
+    begin = mirt__png_word(mirt__png_seal(begin, at + 3), (uint32_t)(size + 5 * blocks + 6));
+    memcpy(begin, "IDAT\x78\x01", 6);
+    at = begin + 6;
+    for (size_t done = 0; done < size;) {
+        const size_t run = size - done < MIRT__PNG_BLOCK ? size - done : MIRT__PNG_BLOCK;
+        *at++ = done + run == size;
+        for (int i = 0; i < 4; i++) *at++ = (unsigned char)((i < 2 ? run : ~run) >> (8 * (i & 1)));
+        memcpy(at, lines + done, run);
+        at += run;
+        done += run;
+    }
+    begin = mirt__png_word(mirt__png_seal(begin, mirt__png_word(at, mirt__png_adler(lines, size))), 0);
+    memcpy(begin, "IEND", 4);
+    return (size_t)(mirt__png_seal(begin, begin + 4) - out);
+}
+
+static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
+    if (images->dtype == MIRT_UINT8) return ((const unsigned char *)images->data)[at];
+    const float v = ((const float *)images->data)[at];
+    return (unsigned char)(v > 0 ? v < 255 ? v + 0.5f : 255 : 0);
+}
+
+/* `lines`: of `height` lines of `line` bytes. */
+static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char *lines, int64_t line) {
+    const int64_t c = size[2], wide = size[1] * c;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t y = 0; y < size[0]; y++) {
+            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 + i % columns * (size[1] + MIRT__PNG_GAP) * c;
+            for (int64_t k = 0; k < wide; k++) out[k] = mirt__png_pixel(images, (i * size[0] + y) * wide + k);
+        }
+    }
+}
+
+static mirt_status mirt__png_write(const char *path, const mirt_array *images, int64_t count, const int64_t *size, int64_t columns) {
+    const int64_t rows = (count + columns - 1) / columns;
+    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
+    if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
+        return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
+    }
+    const size_t bytes = (size_t)(line * height), room = bytes + bytes / MIRT__PNG_BLOCK * 5 + 128;
+    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes + room);
+    mirt__file_writer writer;
+    if (!lines) return MIRT_E_NOMEM;
+    memset(lines, 255, bytes);
+    for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
+    mirt__png_draw(images, count, size, columns, lines, line);
+    const size_t length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], lines + bytes);
+    mirt_status status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        mirt__file_append(&writer, lines + bytes, length);
+        status = mirt__file_commit(&writer);
+    }
+    mirt__aligned_free(lines);
+    return status;
+}
+
+MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
+    const mirt_shape *s = &images.shape;
+    const int64_t *size = &s->dim[s->rank == 4];
+    char text[96];
+    if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
+    bool good = (s->rank == 3 || s->rank == 4) && (images.dtype == MIRT_UINT8 || images.dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
+    if (!good || size[2] > 4) return mirt__fail(MIRT_E_SHAPE, "mirt_write_png takes (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
+    if (columns < 1) columns = 1;
+    return mirt__png_write(path, &images, count, size, columns < count ? columns : count);
+}
+
+/* The first `count` samples of a data set into `out`; how many there were, or -1. */
+static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) {
+    const size_t bytes = dataset->spec.field[0].bytes;
+    mirt__batch batch;
+    int64_t done = 0;
+    if (mirt__dataset_begin(dataset, 0, 0) != MIRT_OK) return -1;
+    while (done < count) {
+        if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return -1;
+        if (batch.rows == 0) break;
+        const int64_t rows = batch.rows < count - done ? batch.rows : count - done;
+        memcpy(out + (size_t)done * bytes, batch.field[0], (size_t)rows * bytes);
+        done += rows;
+    }
+    return done;
+}
+
+MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
+    if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
+    const mirt__data_field *field = &dataset->spec.field[0];
+    size_t bytes;
+    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
+    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_save_grid: mirt_fit is passing through the data set");
+    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+    char *images = (char *)mirt__aligned_alloc(bytes);
+    if (!images) return MIRT_E_NOMEM;
+    mirt_array array = mirt_make_array(images, field->dtype, mirt_make_shape(mirt__grid_pull(dataset, rows * columns, images), field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
+    mirt_status status = array.shape.dim[0] < 0 ? mirt_last_status() : MIRT_OK;
+    if (array.shape.dim[0] == 0) status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
+    if (status == MIRT_OK) status = mirt_write_png(path, array, columns);
+    mirt__aligned_free(images);
+    return status;
+}
+
+#undef MIRT__PNG_GAP
+#undef MIRT__PNG_BLOCK
+#undef MIRT__PNG_MOST

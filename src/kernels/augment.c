@@ -1,0 +1,610 @@
+/* Random transforms of single images. */
+
+#include "augment.h"
+#include "common.h"
+
+#if defined(__SSE2__) && !defined(MIRRORTRAIN_NO_SIMD)
+#include <emmintrin.h>
+#define MIRT__WARP_SSE2
+#endif
+
+#define MIRT__AUGMENT_CHANNELS 64 /* whose contrast can change */
+#ifndef MIRT__INDEPENDENT
+#define MIRT__INDEPENDENT
+#endif
+
+/* >>what they are */
+
+typedef enum mirt__transform_reads {
+    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_FILL = 4, MIRT__READS_SIZE = 8, MIRT__READS_RANGE = 16
+} mirt__transform_reads;
+static const struct {
+    int reads;
+    float least, most; /* of factors */
+} mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
+    {0, 0, 0}, /* random_flip */
+    {MIRT__READS_FACTOR | MIRT__READS_FILL, -1, 1}, /* random_rotation */
+    {MIRT__READS_FACTORS | MIRT__READS_FILL, -1, 1}, /* random_zoom */
+    {MIRT__READS_FACTORS | MIRT__READS_FILL, -1, 1}, /* random_translation */
+    {MIRT__READS_SIZE, 0, 0}, /* random_crop */
+    {MIRT__READS_SIZE, 0, 0}, /* center_crop */
+    {MIRT__READS_SIZE, 0, 0}, /* resizing */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
+    {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
+};
+
+MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+
+/* {f, 0} is {-f, f}, or {f, f} of contrast. */
+static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
+    const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
+    float low = factor[0], high = factor[1];
+    for (int i = 0; i < 2; i++) {
+        if (factor[i] >= least && factor[i] <= most && !(d->kind == MIRT_RANDOM_ZOOM && factor[i] == -1)) continue;
+        return mirt__fail(MIRT_E_INVALID, "factor %g; it must lie within %g%s and %g", (double)factor[i], (double)least,
+                          d->kind == MIRT_RANDOM_ZOOM ? " (excluded)" : "", (double)most), false;
+    }
+    if (d->kind == MIRT_RANDOM_CONTRAST) {
+        if (high == 0) high = low;
+        low = -low;
+    } else if (high == 0) {
+        low = -fabsf(low);
+        high = -low;
+    } else if (low > high) {
+        low = factor[1];
+        high = factor[0];
+    }
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "a zoom of %g leaves nothing of the image", (double)low), false;
+    out->low[axis] = low;
+    out->high[axis] = high;
+    return true;
+}
+
+MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
+    memset(out, 0, sizeof *out);
+    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no augmentation number %d", (int)d->kind), false;
+    const int reads = mirt__transform_table[d->kind].reads;
+    out->kind = d->kind;
+    out->mode = d->mode;
+    out->fill = d->fill_mode;
+    out->value = d->fill_value;
+    out->nearest = d->interpolation == MIRT_NEAREST;
+    out->h = out->oh = h;
+    out->w = out->ow = w;
+    out->c = c;
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no flip mode %d", (int)d->mode), false;
+    if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: there is no such mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
+    }
+    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
+        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation knows MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
+    }
+    if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
+    if (reads & MIRT__READS_FACTORS) {
+        out->paired = d->kind == MIRT_RANDOM_ZOOM && d->width_factor[0] == 0 && d->width_factor[1] == 0;
+        if (!mirt__transform_factor(d, d->height_factor, 0, out) || !mirt__transform_factor(d, d->width_factor, 1, out)) return false;
+    }
+    if (reads & MIRT__READS_SIZE) {
+        out->oh = d->height;
+        out->ow = d->width ? d->width : d->height;
+        out->crop = d->kind != MIRT_RESIZING || d->crop_to_aspect_ratio;
+        if (out->oh < 1 || out->ow < 1) return mirt__fail(MIRT_E_INVALID, "height %d and width %d must be positive", d->height, d->width), false;
+    }
+    if (reads & MIRT__READS_RANGE) {
+        const bool given = d->value_range[0] != 0 || d->value_range[1] != 0;
+        out->range[0] = given ? d->value_range[0] : 0;
+        out->range[1] = given ? d->value_range[1] : 255;
+        if (!(out->range[0] < out->range[1]) || !isfinite(out->range[0]) || !isfinite(out->range[1])) {
+            return mirt__fail(MIRT_E_INVALID, "value_range is %g to %g; it must be finite and the first less than the second", (double)out->range[0], (double)out->range[1]), false;
+        }
+    }
+    if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
+    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 numbers or more"), false;
+    return true;
+}
+
+MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
+    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    uint32_t word[4];
+    mirt__philox(counter, key, word);
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+
+static double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
+    return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
+}
+
+MIRT__LIB bool mirt__transform_fits(const mirt__transform *t) {
+    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
+}
+
+MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
+    const int64_t high = t->w * t->oh / t->ow, wide = t->h * t->ow / t->oh;
+    size[0] = high > t->h ? t->h : high < 1 ? 1 : high;
+    size[1] = wide > t->w ? t->w : wide < 1 ? 1 : wide;
+    begin[0] = (t->h - size[0]) / 2;
+    begin[1] = (t->w - size[1]) / 2;
+}
+
+MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
+    const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
+    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
+    int64_t begin[2] = {0, 0}, size[2];
+    size[0] = t->h;
+    size[1] = t->w;
+    switch ((int)t->kind) {
+    case MIRT_RANDOM_FLIP:
+        if (t->mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
+        if (t->mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
+        break;
+    case MIRT_RANDOM_ROTATION:
+        turn = mirt__transform_between(t, 0, drawn[0]) * 6.283185307179586;
+        xx = yy = cos(turn);
+        yx = sin(turn);
+        xy = -yx;
+        x = middle_x - middle_x * xx - middle_y * xy;
+        y = middle_y - middle_x * yx - middle_y * yy;
+        break;
+    case MIRT_RANDOM_ZOOM:
+        yy = 1 + mirt__transform_between(t, 0, drawn[0]);
+        xx = t->paired ? yy : 1 + mirt__transform_between(t, 1, drawn[1]);
+        x = middle_x * (1 - xx);
+        y = middle_y * (1 - yy);
+        break;
+    case MIRT_RANDOM_TRANSLATION:
+        y = -h * mirt__transform_between(t, 0, drawn[0]);
+        x = -w * mirt__transform_between(t, 1, drawn[1]);
+        break;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING:
+        if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
+        if (mirt__transform_fits(t) || t->kind == MIRT_RESIZING) {
+            yy = (double)size[0] / (double)t->oh;
+            xx = (double)size[1] / (double)t->ow;
+            y = yy / 2 - 0.5;
+            x = xx / 2 - 0.5;
+        } else {
+            const bool center = t->kind == MIRT_CENTER_CROP;
+            y = center ? (double)((t->h - t->oh) / 2) : floor(drawn[0] * (double)(t->h - t->oh + 1));
+            x = center ? (double)((t->w - t->ow) / 2) : floor(drawn[1] * (double)(t->w - t->ow + 1));
+        }
+        break;
+    }
+    m[0] = xx;
+    m[1] = xy;
+    m[2] = x;
+    m[3] = yx;
+    m[4] = yy;
+    m[5] = y;
+}
+
+/* a, then b, of outputs: which of a's inputs b's outputs are. */
+static void mirt__matrix_then(double a[6], const double b[6]) {
+    double both[6];
+    for (int i = 0; i < 6; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
+    }
+    memcpy(a, both, sizeof both);
+}
+
+/* >>one affine warp */
+
+#include "optimize_begin.inc"
+
+#define MIRT__WARP_PIECE 128 /* pixels at a time */
+
+/* As TensorFlow's MapCoordinate, which may lie half a pixel beyond the edge pixels' centers: they are repeated. */
+static float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
+    const float last = (float)(length - 1), twice = (float)(2 * length), once = (float)length;
+    if (last == 0 && fill != MIRT_FILL_CONSTANT) return 0;
+    if (fill == MIRT_FILL_CONSTANT) return at < -2 ? -2 : at > once + 1 ? once + 1 : at;
+    if (fill == MIRT_FILL_REFLECT && at < 0) {
+        at += twice * (float)(int64_t)(-at / twice);
+        at = at < -once ? at + twice : -at - 1;
+    } else if (fill == MIRT_FILL_REFLECT && at > last) {
+        at -= twice * (float)(int64_t)(at / twice);
+        if (at >= once) at = twice - at - 1;
+    } else if (fill == MIRT_FILL_WRAP && at < 0) {
+        at += once * (float)((int64_t)(-at / last) + 1);
+    } else if (fill == MIRT_FILL_WRAP && at > last) {
+        at -= once * (float)(int64_t)(at / last);
+    }
+    return at < 0 ? 0 : at > last ? last : at;
+}
+
+/* Channel j of a pixel of x, wherever it is. */
+static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int64_t j) {
+    if (y < 0 || y >= a->h || x < 0 || x >= a->w) return (mirt__real)a->value;
+    const int64_t at = y * a->line + x * a->c + j;
+    return a->x_dtype == MIRT_UINT8 ? (mirt__real)((const unsigned char *)a->x)[at] : ((const mirt__real *)a->x)[at];
+}
+
+static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
+
+/* Half away from zero, as std::round; what lies far outside stays there. */
+static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
+
+/* Pixel number `to` of y. */
+static void mirt__warp_pixel(const mirt__warp *a, float x, float y, int64_t to) {
+    const bool outside = !(x > -1 && y > -1 && x < (float)a->w && y < (float)a->h);
+    const int64_t x0 = outside ? -2 : a->nearest ? mirt__warp_nearest(x) : (int64_t)floorf(x), y0 = outside ? -2 : a->nearest ? mirt__warp_nearest(y) : (int64_t)floorf(y);
+    const mirt__real fx = (mirt__real)(x - (float)x0), fy = (mirt__real)(y - (float)y0), gx = (mirt__real)((float)x0 + 1 - x), gy = (mirt__real)((float)y0 + 1 - y);
+    for (int64_t j = 0; j < a->c; j++) {
+        mirt__real v = mirt__warp_read(a, y0, x0, j);
+        if (!a->nearest && !outside) {
+            v = gy * (gx * v + fx * mirt__warp_read(a, y0, x0 + 1, j)) + fy * (gx * mirt__warp_read(a, y0 + 1, x0, j) + fx * mirt__warp_read(a, y0 + 1, x0 + 1, j));
+        }
+        if (a->y_dtype == MIRT_UINT8) ((unsigned char *)a->y)[to * a->c + j] = mirt__warp_byte(v);
+        else ((mirt__real *)a->y)[to * a->c + j] = v;
+    }
+}
+
+typedef struct mirt__warp_piece {
+    float x[MIRT__WARP_PIECE], y[MIRT__WARP_PIECE]; /* where the pixels are read */
+    float fx[MIRT__WARP_PIECE], gx[MIRT__WARP_PIECE], fy[MIRT__WARP_PIECE], gy[MIRT__WARP_PIECE];
+    int32_t at[MIRT__WARP_PIECE];                   /* the first of the four neighbours; -1: one outside */
+    int32_t both[MIRT__WARP_PIECE];                 /* gx and fx in 1 / 2^14 */
+} mirt__warp_piece;
+
+/* Whether pixel i is read from outside of the image. */
+static bool mirt__warp_strays(const mirt__warp *a, const mirt__warp_piece *p, int64_t i) {
+    return !(p->x[i] >= 0 && p->x[i] <= (float)(a->w - 1) && p->y[i] >= 0 && p->y[i] <= (float)(a->h - 1));
+}
+
+static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+        p->x[i] = mirt__warp_inside(a->fill, p->x[i], a->w);
+        p->y[i] = mirt__warp_inside(a->fill, p->y[i], a->h);
+    }
+}
+
+/* Of `n` pixels of row oy from ox on. Those inside of the image are neighbours, so the others are looked for from both ends. */
+static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p) {
+    const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
+    MIRT__INDEPENDENT
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        const float at = (float)((int32_t)ox + i);
+        p->x[i] = a->m[0] * at + x_y + a->m[2];
+        p->y[i] = a->m[3] * at + y_y + a->m[5];
+    }
+    int64_t low = 0, high = n;
+    while (low < high && mirt__warp_strays(a, p, low)) low++;
+    while (high > low && mirt__warp_strays(a, p, high - 1)) high--;
+    mirt__warp_return(a, p, 0, low);
+    mirt__warp_return(a, p, high, n);
+    if (a->fill != MIRT_FILL_CONSTANT) {
+        low = 0;
+        high = n;
+    }
+    const int32_t line = (int32_t)a->line, c = (int32_t)a->c, last_x = (int32_t)a->w - 2, last_y = (int32_t)a->h - 2;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        int32_t x0 = (int32_t)p->x[i], y0 = (int32_t)p->y[i];
+        x0 = x0 > last_x ? last_x : x0;
+        y0 = y0 > last_y ? last_y : y0;
+        p->fx[i] = p->x[i] - (float)x0;
+        p->gx[i] = (float)x0 + 1 - p->x[i];
+        p->fy[i] = p->y[i] - (float)y0;
+        p->gy[i] = (float)y0 + 1 - p->y[i];
+        p->at[i] = y0 * line + x0 * c;
+        p->both[i] = (int32_t)(p->fx[i] * 16384 + 0.5f) * 65535 + 16384; /* fx << 16 | 16384 - fx */
+    }
+    for (int64_t i = 0; i < low; i++) p->at[i] = -1;
+    for (int64_t i = high; i < n; i++) p->at[i] = -1;
+}
+
+static void mirt__warp_row_nearest(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to) {
+    for (int64_t i = 0; i < n; i++) {
+        const float x = p->x[i], y = p->y[i];
+        int64_t c = a->c;
+        if (a->fill == MIRT_FILL_CONSTANT && !(x > -0.5f && y > -0.5f && x < (float)a->w - 0.5f && y < (float)a->h - 0.5f)) {
+            mirt__warp_pixel(a, x, y, to + i);
+            continue;
+        }
+        const int64_t at = mirt__warp_nearest(y) * a->line + mirt__warp_nearest(x) * c;
+        if (a->y_dtype == MIRT_UINT8) {
+            for (int64_t j = 0; j < c; j++) ((unsigned char *)a->y)[(to + i) * c + j] = ((const unsigned char *)a->x)[at + j];
+        } else if (a->x_dtype == MIRT_UINT8) {
+            for (int64_t j = 0; j < c; j++) ((mirt__real *)a->y)[(to + i) * c + j] = (mirt__real)((const unsigned char *)a->x)[at + j];
+        } else {
+            for (int64_t j = 0; j < c; j++) ((mirt__real *)a->y)[(to + i) * c + j] = ((const mirt__real *)a->x)[at + j];
+        }
+    }
+}
+
+#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+/* Pixels of up to four channels are vectors of four: what is too much is of the next pixel, and written over by it. */
+typedef float mirt__lanes __attribute__((vector_size(16)));
+
+static inline mirt__lanes mirt__lanes_of(const float *at) {
+    mirt__lanes v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+#ifdef MIRT__WARP_SSE2
+static inline __m128i mirt__lanes_load(const unsigned char *at) {
+    int32_t word;
+    memcpy(&word, at, sizeof word);
+    return _mm_cvtsi32_si128(word);
+}
+
+static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
+    const __m128i zero = _mm_setzero_si128();
+    return (mirt__lanes)_mm_cvtepi32_ps(_mm_unpacklo_epi16(_mm_unpacklo_epi8(mirt__lanes_load(at), zero), zero));
+}
+
+/* Between the pixels at `a` and `b`, times 2^14. */
+static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned char *b, int32_t both) {
+    const __m128i pairs = _mm_unpacklo_epi8(_mm_unpacklo_epi8(mirt__lanes_load(a), mirt__lanes_load(b)), _mm_setzero_si128());
+    return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
+}
+
+static inline void mirt__lanes_round(mirt__lanes v, unsigned char out[4]) {
+    const __m128i whole = _mm_cvttps_epi32((__m128)v), half = _mm_packs_epi32(whole, whole);
+    const int32_t word = _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
+    memcpy(out, &word, sizeof word);
+}
+#else
+static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
+    mirt__lanes v;
+    for (int j = 0; j < 4; j++) v[j] = (float)at[j];
+    return v;
+}
+
+static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned char *b, int32_t both) {
+    mirt__lanes v;
+    for (int j = 0; j < 4; j++) v[j] = (float)(a[j] * (both & 65535) + b[j] * (both >> 16));
+    return v;
+}
+
+static inline void mirt__lanes_round(mirt__lanes v, unsigned char out[4]) {
+    for (int j = 0; j < 4; j++) out[j] = (unsigned char)(int)v[j];
+}
+#endif
+
+#define MIRT__WARP_ROW(TX, TY, VALUE, STORE) \
+    const TX *const x = (const TX *)a->x; \
+    TY *y = (TY *)a->y + to * c; \
+    for (int64_t i = 0; i < n; i++, y += c) { \
+        if ((uint32_t)p->at[i] > safe) { \
+            mirt__warp_pixel(a, p->x[i], p->y[i], to + i); \
+            continue; \
+        } \
+        const TX *const at = x + p->at[i], *const below = at + a->line; \
+        const mirt__lanes v = VALUE; \
+        STORE \
+        memcpy(y, out, ((n - i) * c >= 4 ? 4 : (size_t)c) * sizeof *y); \
+    }
+
+static void mirt__warp_row_float(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    const int64_t c = a->c;
+    MIRT__WARP_ROW(float, float, p->gy[i] * (p->gx[i] * mirt__lanes_of(at) + p->fx[i] * mirt__lanes_of(at + c)) +
+                                 p->fy[i] * (p->gx[i] * mirt__lanes_of(below) + p->fx[i] * mirt__lanes_of(below + c)), const mirt__lanes *out = &v;)
+}
+
+static void mirt__warp_row_mixed(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    const int64_t c = a->c;
+    MIRT__WARP_ROW(unsigned char, float, p->gy[i] * (p->gx[i] * mirt__lanes_bytes(at) + p->fx[i] * mirt__lanes_bytes(at + c)) +
+                                         p->fy[i] * (p->gx[i] * mirt__lanes_bytes(below) + p->fx[i] * mirt__lanes_bytes(below + c)), const mirt__lanes *out = &v;)
+}
+
+static void mirt__warp_row_bytes(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    const int64_t c = a->c;
+    const float unit = 1.0f / 16384;
+    MIRT__WARP_ROW(unsigned char, unsigned char, p->gy[i] * unit * mirt__lanes_mix(at, at + c, p->both[i]) + p->fy[i] * unit * mirt__lanes_mix(below, below + c, p->both[i]) + 0.5f,
+                   unsigned char out[4]; mirt__lanes_round(v, out);)
+}
+#undef MIRT__WARP_ROW
+#endif
+
+MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
+    mirt__warp_piece p;
+    bool whole = true; /* every pixel is one of x */
+    mirt__warp w = *a;
+    for (int i = 0; i < 6; i++) whole = whole && a->m[i] == floorf(a->m[i]);
+    w.nearest = a->nearest || whole;
+#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+    /* The last place from where four channels of all four neighbours can be read. */
+    const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
+    const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0;
+#endif
+    for (int64_t oy = 0; oy < a->oh; oy++) {
+        for (int64_t ox = 0; ox < a->ow; ox += MIRT__WARP_PIECE) {
+            const int64_t n = a->ow - ox < MIRT__WARP_PIECE ? a->ow - ox : MIRT__WARP_PIECE, to = oy * a->ow + ox;
+            mirt__warp_places(a, oy, ox, n, &p);
+            if (w.nearest) {
+                mirt__warp_row_nearest(&w, &p, n, to);
+                continue;
+            }
+#if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+            if (lanes) {
+                if (a->y_dtype == MIRT_UINT8) mirt__warp_row_bytes(a, &p, n, to, (uint32_t)safe);
+                else if (a->x_dtype == MIRT_UINT8) mirt__warp_row_mixed(a, &p, n, to, (uint32_t)safe);
+                else mirt__warp_row_float(a, &p, n, to, (uint32_t)safe);
+                continue;
+            }
+#endif
+            for (int64_t i = 0; i < n; i++) mirt__warp_pixel(a, p.x[i], p.y[i], to + i);
+        }
+    }
+}
+
+/* >>values */
+
+/* Numbers are taken so many at a time, whole pixels: the channels' means, repeated. */
+static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
+
+static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
+    const int64_t side = mirt__augment_side(c);
+    double sum[MIRT__AUGMENT_CHANNELS] = {0};
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = count - i < side ? count - i : side;
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) sum[k] += (double)x[i + k];
+    }
+    for (int64_t k = c; k < side; k++) sum[k % c] += sum[k];
+    for (int64_t k = 0; k < side; k++) mean[k] = (mirt__real)(sum[k % c] / (double)(count / c));
+}
+
+/* x * factor + part, by channel, clipped. */
+static void mirt__augment_values(const mirt__transform *t, const double drawn[4], mirt__real *x) {
+    const int64_t c = t->kind == MIRT_RANDOM_CONTRAST ? t->c : 1, count = t->h * t->w * t->c, side = mirt__augment_side(c);
+    const double between = mirt__transform_between(t, 0, drawn[0]);
+    const mirt__real low = (mirt__real)t->range[0], high = (mirt__real)t->range[1];
+    mirt__real mean[MIRT__AUGMENT_CHANNELS], factor = 1, shift = 0;
+    if (t->kind == MIRT_RANDOM_CONTRAST) {
+        mirt__augment_means(x, count, c, mean);
+        factor = (mirt__real)(1 + between);
+    } else {
+        memset(mean, 0, sizeof mean);
+        shift = (mirt__real)(between * ((double)t->range[1] - (double)t->range[0]));
+    }
+    for (int64_t i = 0; i < count; i += side) {
+        const int64_t n = count - i < side ? count - i : side;
+        mirt__real *const at = x + i;
+        MIRT__INDEPENDENT
+        for (int64_t k = 0; k < n; k++) {
+            const mirt__real v = (at[k] - mean[k]) * factor + mean[k] + shift;
+            at[k] = v < low ? low : v > high ? high : v;
+        }
+    }
+}
+
+static void mirt__augment_to_real(const void *x, mirt_dtype dtype, mirt__real *y, int64_t count) {
+    const unsigned char *const bytes = (const unsigned char *)x;
+    if (dtype != MIRT_UINT8) {
+        memcpy(y, x, (size_t)count * sizeof *y);
+        return;
+    }
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = (mirt__real)bytes[i];
+}
+
+static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_t count) {
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        const mirt__real v = (x[i] < 0 ? 0 : x[i] > 255 ? 255 : x[i]) + (mirt__real)0.5;
+        y[i] = (unsigned char)(int32_t)v;
+    }
+}
+
+#include "optimize_end.inc"
+
+/* >>a list of transforms */
+
+/* Those that are done at once: values, or one warp. */
+typedef struct mirt__augment_pass {
+    int end; /* the first that is not of it */
+    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
+    mirt_fill_mode fill;
+    bool nearest, sized;
+    float value;
+} mirt__augment_pass;
+
+/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+static bool mirt__augment_joins(mirt__augment_pass *p, const mirt__transform *t) {
+    const bool fills = (mirt__transform_table[t->kind].reads & MIRT__READS_FILL) != 0, sized = t->kind == MIRT_RESIZING;
+    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
+    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    /* A resized image repeats its edges. */
+    const mirt_fill_mode fill = fills ? t->fill : p->fill;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if (fills) {
+        p->filled = true;
+        p->fill = t->fill;
+        p->value = t->value;
+    }
+    if (fills || sized) {
+        p->chosen = true;
+        p->nearest = t->nearest;
+    }
+    p->sized = p->sized || sized;
+    return true;
+}
+
+/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+static mirt__augment_pass mirt__augment_pass_of(const mirt__transform *t, int count, int first) {
+    mirt__augment_pass p;
+    memset(&p, 0, sizeof p);
+    p.fill = MIRT_FILL_NEAREST;
+    p.moves = mirt__transform_moves(t[first].kind);
+    p.end = first;
+    do p.end++;
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
+    if (!p.moves) return p;
+    mirt__augment_joins(&p, &t[first]);
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__augment_joins(&p, &t[p.end])) p.end++;
+    return p;
+}
+
+/* Numbers in the largest image that is neither the first nor the last; those of the last too where it is made of several. */
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    int64_t most = 0;
+    const bool direct = mirt__augment_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    for (int i = 0; i < count && !direct; i = mirt__augment_pass_of(t, count, i).end) {
+        const mirt__transform *last = &t[mirt__augment_pass_of(t, count, i).end - 1];
+        if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
+    }
+    return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
+}
+
+/* The pass of transforms [first, pass->end) from x to y, which is uint8 only where it is the last image. */
+static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__augment_pass *pass, const void *x, mirt_dtype dtype, void *y) {
+    const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
+    mirt__warp w;
+    double m[6], next[6], drawn[4];
+    int64_t begin[2] = {0, 0}, size[2];
+    size[0] = t->h;
+    size[1] = t->w;
+    if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
+    for (int k = first; k < pass->end; k++) {
+        mirt__transform_draw(&a->transform[k], a->seed, a->row, a->step, drawn);
+        mirt__transform_matrix(&a->transform[k], drawn, k == first ? m : next);
+        if (k > first) mirt__matrix_then(m, next);
+    }
+    for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
+    w.h = size[0];
+    w.w = size[1];
+    w.c = t->c;
+    w.line = t->w * t->c;
+    w.oh = last->oh;
+    w.ow = last->ow;
+    w.fill = pass->fill;
+    w.nearest = pass->nearest;
+    w.value = pass->value;
+    w.x_dtype = dtype;
+    w.y_dtype = y == a->y ? a->y_dtype : MIRT_FLOAT32;
+    w.x = (const char *)x + (size_t)(begin[0] * w.line + begin[1] * w.c) * (dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
+    w.y = y;
+    mirt__warp_image(&w);
+}
+
+MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
+    const mirt__transform *const t = a->transform, *const last = &t[a->count - 1];
+    const size_t half = mirt__augment_room(t, a->count, a->x_dtype, a->y_dtype) / 2;
+    mirt__real *real = NULL; /* the image so far, once it is float32 */
+    double drawn[4];
+    int turn = 0;
+    for (int i = 0, end; i < a->count; i = end) {
+        const mirt__augment_pass pass = mirt__augment_pass_of(t, a->count, i);
+        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y takes the result as it is */
+        end = pass.end;
+        for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);
+        if (pass.moves || !real) {
+            void *y = final ? a->y : (char *)a->room + (size_t)(turn++ & 1) * half;
+            const void *x = real ? real : a->x;
+            const mirt_dtype dtype = real ? MIRT_FLOAT32 : a->x_dtype;
+            if (pass.moves) mirt__augment_warp(a, i, &pass, x, dtype, y);
+            else mirt__augment_to_real(x, dtype, (mirt__real *)y, t[i].h * t[i].w * t[i].c);
+            real = (mirt__real *)y;
+        }
+        for (int k = i; k < end && !pass.moves; k++) {
+            mirt__transform_draw(&t[k], a->seed, a->row, a->step, drawn);
+            mirt__augment_values(&t[k], drawn, real);
+        }
+    }
+    if (half && a->y_dtype == MIRT_UINT8) mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
+}

@@ -1,0 +1,64 @@
+#ifndef MIRT__AUGMENT_H
+#define MIRT__AUGMENT_H
+/* Random transforms of single images, shared by layers and by stages of data sets. What a transform draws depends on its key,
+   and on two numbers that say whose image it is; neighbours that move pixels are one affine warp. No instruction set has a
+   version of its own. */
+
+#include "kernels.h"
+
+/* One transform of images (h, w, c) to images (oh, ow, c), checked. */
+typedef struct mirt__transform {
+    mirt_augmentation_kind kind;
+    mirt_flip_mode mode;
+    mirt_fill_mode fill;
+    bool nearest;       /* otherwise bilinear */
+    bool paired;        /* a zoom's width is drawn with its height */
+    bool crop;          /* of the part in the middle that has the new shape, where it has to be resized */
+    float value;        /* of what is filled with a constant */
+    float low[2], high[2]; /* of what is drawn: of the height, or of all; of the width */
+    float range[2];     /* of pixels */
+    int64_t h, w, c, oh, ow;
+    uint64_t key;
+} mirt__transform;
+
+/* Reads a description for images (h, w, c); false with the error set. The key is left 0. */
+MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
+/* Whether it moves pixels. */
+MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind);
+
+/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
+MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]);
+/* Whether a part in the middle, the window, is resized. */
+MIRT__LIB bool mirt__transform_fits(const mirt__transform *t);
+MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]);
+/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]);
+
+/* y[oy, ox] = x at that place, as ImageProjectiveTransformV3: between its four neighbours or the nearest. Pixels are
+   float32 (mirt__real) or uint8, y only where x is; then they are rounded to the nearest. h * line is below 2^31. */
+typedef struct mirt__warp {
+    float m[6];
+    int64_t h, w, c, oh, ow, line; /* line: numbers from one row of x to the next */
+    mirt_fill_mode fill;
+    bool nearest;
+    float value;
+    mirt_dtype x_dtype, y_dtype;
+    const void *x;
+    void *y;
+} mirt__warp;
+MIRT__LIB void mirt__warp_image(const mirt__warp *args);
+
+/* All transforms of one image, from x to y. `room`: mirt__augment_room bytes. */
+typedef struct mirt__augment {
+    const mirt__transform *transform;
+    int count;
+    uint64_t seed, row, step;
+    mirt_dtype x_dtype, y_dtype; /* float32 or uint8 */
+    const void *x;
+    void *y;
+    void *room;
+} mirt__augment;
+MIRT__LIB void mirt__augment_image(const mirt__augment *args);
+MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype, mirt_dtype y_dtype);
+
+#endif

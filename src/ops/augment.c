@@ -1,0 +1,90 @@
+#include "ops.h"
+/* a.data: the transforms of images that follow each other, a.key: what their keys are mixed with. Outside of training they are
+   left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No gradient passes. */
+
+static int mirt__augment_count(const mirt__node *node) { return (int)(node->a.bytes / sizeof(mirt__transform)); }
+
+static bool mirt__augment_shape(mirt__node *node) {
+    const mirt__transform *t = (const mirt__transform *)node->a.data, *last = &t[mirt__augment_count(node) - 1];
+    mirt_shape y = node->in[0]->shape;
+    y.dim[1] = last->oh;
+    y.dim[2] = last->ow;
+    return mirt__declare(node, MIRT_FLOAT32, &y);
+}
+
+static void mirt__augment_row(void *arg, int64_t row, int member) {
+    const mirt__call *call = (const mirt__call *)arg;
+    const mirt__node *node = call->node;
+    const mirt_tensor *x = node->in[0], *y = node->out[0];
+    mirt__augment a;
+    a.transform = (const mirt__transform *)node->a.data;
+    a.count = mirt__augment_count(node);
+    a.seed = call->run->seed ^ node->a.key;
+    a.row = (uint64_t)(call->run->first_row + row);
+    a.step = (uint64_t)call->run->step;
+    a.x_dtype = x->dtype;
+    a.y_dtype = MIRT_FLOAT32;
+    a.x = (const char *)call->in[0] + (size_t)row * mirt__tensor_bytes(x, 1);
+    a.y = (char *)call->out[0] + (size_t)row * mirt__tensor_bytes(y, 1);
+    a.room = (char *)call->where.scratch + (size_t)member * call->where.scratch_per_thread;
+    mirt__augment_image(&a);
+}
+
+static void mirt__augment_run(const mirt__call *call) {
+    mirt__call copy = *call;
+    mirt__team_for(call->where.team, call->rows, mirt__augment_row, &copy);
+}
+
+static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+    (void)rows;
+    out->scratch = mirt__augment_room((const mirt__transform *)node->a.data, mirt__augment_count(node), node->in[0]->dtype, MIRT_FLOAT32);
+}
+
+MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t) {
+    int64_t begin[4] = {0, 0, 0, 0}, size[4] = {-1, 0, 0, -1};
+    if (mirt__transform_fits(t) || t->kind == MIRT_RANDOM_CROP) {
+        mirt__transform_window(t, &begin[1], &size[1]);
+    } else {
+        const bool crops = t->kind == MIRT_CENTER_CROP;
+        begin[1] = crops ? (t->h - t->oh) / 2 : 0;
+        begin[2] = crops ? (t->w - t->ow) / 2 : 0;
+        size[1] = crops ? t->oh : t->h;
+        size[2] = crops ? t->ow : t->w;
+    }
+    if (size[1] != t->h || size[2] != t->w) x = mirt_slice(x, begin, size);
+    return size[1] == t->oh && size[2] == t->ow ? x : mirt__resize2d_op(x, (int)t->oh, (int)t->ow, !t->nearest);
+}
+
+static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+    const mirt__transform *t = (const mirt__transform *)node->a.data;
+    mirt_tensor *x = in[0];
+    if (mirt__in_training(node, mode)) {
+        if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
+        return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
+    }
+    for (int i = 0; x && i < mirt__augment_count(node); i++) {
+        if (t[i].kind == MIRT_RANDOM_CROP) x = mirt__fit_op(x, &t[i]);
+    }
+    return x;
+}
+
+MIRT__TABLE mirt__op mirt__op_augment = {"augment", mirt__augment_shape, NULL, mirt__augment_run, mirt__augment_workspace, NULL, false, 0, mirt__augment_lower};
+
+MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
+    mirt__graph *graph = x->node->graph;
+    mirt__attrs a = mirt__no_attrs();
+    const mirt__attrs *first = &x->node->a;
+    a.key = mirt__hash("augment");
+    /* What was copied from another model keeps the key it has there. */
+    const size_t before = x->node->id == MIRT__OP_augment && first->key == a.key && first->training == a.training ? first->bytes : 0;
+    mirt__transform *list = (mirt__transform *)mirt__pool_alloc(&graph->pool, before + sizeof *t);
+    if (!list) return NULL;
+    if (before) {
+        memcpy(list, first->data, before);
+        x = x->node->in[0];
+    }
+    memcpy((char *)list + before, t, sizeof *t);
+    a.data = list;
+    a.bytes = before + sizeof *t;
+    return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
+}

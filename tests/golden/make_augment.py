@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Writes augment.h: what float64 Keras layers make of images when what they draw is fixed, and what one affine warp by the product of
+several matrices makes of them."""
+import os
+
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers as L
+
+from formula import uniform
+
+keras.config.set_dtype_policy("float64") # of pixels; matrices are float32 in Keras, and RandomRotation knows no other floatx
+
+PROJECTIONS, FIRST = 4, 6
+HEAD = """#ifndef GOLDEN_AUGMENT_H
+#define GOLDEN_AUGMENT_H
+/* Made by make_augment.py with TensorFlow %s, Keras %s in float64; do not edit.
+   Include after mirrortrain.h. */
+#include "formula.h"
+
+/* x is golden_uniform(seed, i) / 2 + 1 / 2. y as its norm, its products with golden_uniform(1000 + k, i), and its first numbers. */
+#define GOLDEN_PROJECTIONS %d
+#define GOLDEN_FIRST %d
+typedef struct golden_augment {
+    const char *label;
+    mirt_shape shape, y_shape;
+    unsigned seed;
+    int count;
+    mirt_augmentation list[3];
+    double norm, product[GOLDEN_PROJECTIONS], first[GOLDEN_FIRST];
+} golden_augment;
+
+static const golden_augment golden_augments[] = {
+"""
+FILLS = ["reflect", "constant", "wrap", "nearest"]
+SHAPES = [(6, 5, 1), (5, 7, 3), (7, 4, 4), (4, 6, 5), (9, 140, 3), (1, 6, 3), (12, 1, 2)]
+
+
+def pair(v):
+    return "{%s, %s}" % tuple(("%.9gf" % x if "." in "%.9g" % x or "e" in "%.9g" % x else "%.9g.0f" % x) for x in v)
+
+
+def entry(kind, factor=(0, 0), height=(0, 0), width=(0, 0), fill="reflect", interpolation="bilinear", value=0, size=(0, 0), crop=False, value_range=(0, 0)):
+    return "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL}" % (
+        kind.upper(), pair(factor), pair(height), pair(width), fill.upper(), interpolation.upper(), value, size[0], size[1], str(crop).lower(), pair(value_range))
+
+
+# Each: the description in C, the layer, and which input pixel an output pixel is: a matrix of homogeneous x, y.
+def rotation(turns, **kw):
+    def matrix(h, w):
+        a, cx, cy = 2 * np.pi * turns, (w - 1) / 2, (h - 1) / 2
+        c, s = np.cos(a), np.sin(a)
+        return np.array([[c, -s, cx - c * cx + s * cy], [s, c, cy - s * cx - c * cy], [0, 0, 1]]), (h, w)
+    return entry("random_rotation", (turns, turns), **kw), L.RandomRotation((turns, turns), **keras_of(kw)), matrix
+
+
+def zoom(high, wide, **kw):
+    def matrix(h, w):
+        zy, zx = 1 + high, 1 + (high if wide is None else wide)
+        return np.array([[zx, 0, (w - 1) / 2 * (1 - zx)], [0, zy, (h - 1) / 2 * (1 - zy)], [0, 0, 1]]), (h, w)
+    return (entry("random_zoom", height=(high, high), width=(0, 0) if wide is None else (wide, wide), **kw),
+            L.RandomZoom((high, high), None if wide is None else (wide, wide), **keras_of(kw)), matrix)
+
+
+def translation(down, right, **kw):
+    def matrix(h, w):
+        return np.array([[1, 0, -right * w], [0, 1, -down * h], [0, 0, 1]]), (h, w)
+    return entry("random_translation", height=(down, down), width=(right, right), **kw), L.RandomTranslation((down, down), (right, right), **keras_of(kw)), matrix
+
+
+def center_crop(high, wide):
+    def matrix(h, w):
+        return np.array([[1, 0, (w - wide) // 2], [0, 1, (h - high) // 2], [0, 0, 1]]), (high, wide)
+    return entry("center_crop", size=(high, wide)), L.CenterCrop(high, wide), matrix
+
+
+def resizing(high, wide, interpolation="bilinear", crop=False):
+    def matrix(h, w):
+        return np.array([[w / wide, 0, w / wide / 2 - 0.5], [0, h / high, h / high / 2 - 0.5], [0, 0, 1]]), (high, wide)
+    return (entry("resizing", size=(high, wide), interpolation=interpolation, crop=crop),
+            L.Resizing(high, wide, interpolation=interpolation, crop_to_aspect_ratio=crop), matrix)
+
+
+def contrast(factor, value_range):
+    # between 1 - l and 1 + u: one number where l = -u, which RandomContrast does not take
+    def layer(x, training):
+        c = L.RandomContrast(0.5, value_range=value_range)
+        return c.transform_images(x, {"contrast_factor": tf.constant(1 + factor, tf.float64)}, training=True)
+    return (1 + factor, value_range), layer, None
+
+
+def brightness(factor, value_range):
+    return entry("random_brightness", (factor, factor), value_range=value_range), L.RandomBrightness((factor, factor), value_range=value_range), None
+
+
+def keras_of(kw):
+    names = {"fill": "fill_mode", "value": "fill_value", "interpolation": "interpolation"}
+    return {names[k]: v for k, v in kw.items()}
+
+
+CASES = []
+for i, fill in enumerate(FILLS):
+    for j, interpolation in enumerate(["bilinear", "nearest"]):
+        kw = dict(fill=fill, interpolation=interpolation, value=0.75 if fill == "constant" else 0)
+        for k, one in enumerate([rotation(0.07, **kw), rotation(-0.29, **kw), zoom(0.6, -0.45, **kw), zoom(-0.3, None, **kw), zoom(0.95, None, **kw), translation(0.31, -0.83, **kw)]):
+            CASES.append(([one], SHAPES[(3 * i + 2 * j + k) % len(SHAPES)]))
+for shape in SHAPES[:5]:
+    CASES.append(([rotation(-0.11)], shape))
+    CASES.append(([brightness(0.25, (0, 1))], shape))
+    CASES.append(([brightness(-0.5, (-0.25, 1.25))], shape))
+for size in [(4, 6), (9, 10), (2, 3), (7, 3)]:
+    CASES += [([resizing(*size)], (5, 7, 3)), ([resizing(*size, "nearest")], (6, 5, 1)), ([resizing(*size, crop=True)], (7, 4, 4)), ([center_crop(*size)], (5, 7, 3))]
+CASES += [
+    ([rotation(0.05), zoom(0.2, -0.1)], (9, 140, 3)),
+    ([zoom(-0.2, None), rotation(-0.17), translation(0.1, 0.2)], (6, 5, 1)),
+    ([translation(-0.4, 0.3, fill="wrap"), rotation(0.4, fill="wrap")], (7, 4, 4)),
+    ([rotation(0.04, fill="constant", value=0.5), zoom(0.5, 0.25, fill="constant", value=0.5)], (5, 7, 3)),
+    ([center_crop(4, 5), rotation(0.08)], (7, 9, 3)),
+    ([rotation(0.08), center_crop(4, 5)], (7, 9, 3)),
+    ([resizing(8, 11), rotation(-0.06), center_crop(7, 9)], (5, 7, 3)),
+    ([zoom(0.3, -0.3, fill="nearest"), resizing(4, 4)], (5, 7, 3)),
+]
+
+
+def one_warp(entries, x):
+    """As one layer would, by the product of the matrices."""
+    total, (h, w) = np.eye(3), x.shape[:2]
+    for _, _, matrix in entries:
+        m, (h, w) = matrix(h, w)
+        total = total @ m
+    filling = [layer for _, layer, _ in entries if hasattr(layer, "fill_value") and not isinstance(layer, L.Resizing)][0]
+    return tf.raw_ops.ImageProjectiveTransformV3(images=tf.constant(x[None]), transforms=tf.constant(total.ravel()[None, :8].astype(np.float32)), output_shape=[h, w],
+                                                 fill_value=filling.fill_value, interpolation="BILINEAR", fill_mode=filling.fill_mode.upper())[0]
+
+
+text = [HEAD % (tf.__version__, keras.__version__, PROJECTIONS, FIRST)]
+for number, (entries, shape) in enumerate(CASES):
+    seed = 20000 + number
+    x = uniform(seed, shape).astype(np.float64) / 2 + 0.5
+    y = np.asarray(entries[0][1](tf.constant(x[None]), training=True)[0] if len(entries) == 1 else one_warp(entries, x))
+    flat = y.ravel()
+    shapes = ["{3, {%d, %d, %d}}" % s for s in (shape, y.shape)]
+    text.append('    {"%s %d", %s, %s, %d, %d,\n     {%s},\n     %.12g, {%s}, {%s}},\n' % (
+        entries[0][0][6:].split(",")[0].lower(), number, *shapes, seed, len(entries), ",\n      ".join(e[0] for e in entries), np.sqrt(np.sum(flat * flat)),
+        ", ".join("%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS)),
+        ", ".join("%.12g" % v for v in list(flat[:FIRST]) + [0] * (FIRST - min(FIRST, len(flat))))))
+text.append("};\n\n")
+
+text.append("""/* RandomContrast by a factor, clipped to a range; of the shape, the seed and with the numbers as above. */
+typedef struct golden_contrast {
+    mirt_shape shape;
+    unsigned seed;
+    double factor;
+    float low, high;
+    double norm, product[GOLDEN_PROJECTIONS];
+} golden_contrast;
+
+static const golden_contrast golden_contrasts[] = {
+""")
+for number, (factor, value_range, shape) in enumerate([(0.5, (0, 1), (6, 5, 1)), (-0.25, (0, 1), (5, 7, 3)), (1.0, (-1, 2), (4, 6, 5)), (-1.0, (0, 255), (9, 140, 3))]):
+    seed = 30000 + number
+    x = uniform(seed, shape).astype(np.float64) / 2 + 0.5
+    flat = np.asarray(contrast(factor, value_range)[1](tf.constant(x[None]), True)[0]).ravel()
+    text.append('    {{3, {%d, %d, %d}}, %d, %.12g, %d, %d, %.12g, {%s}},\n' % (*shape, seed, 1 + factor, *value_range, np.sqrt(np.sum(flat * flat)),
+                ", ".join("%.12g" % np.dot(flat, uniform(1000 + k, flat.shape).astype(np.float64)) for k in range(PROJECTIONS))))
+text.append("};\n\n#endif\n")
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "augment.h"), "w") as f:
+    f.write("".join(text))
