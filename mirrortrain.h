@@ -459,9 +459,17 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
-/* Keeps every sample in memory, all read when the first epoch begins. Comes before mirt_batch.
+/* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
+typedef struct mirt_cache_desc {
+    uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
+    const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if it holds samples
+                              of these shapes, this number, and this source as far as that is known; otherwise, or damaged at its
+                              head, it is written anew. A map counts by its name. */
+} mirt_cache_desc;
+/* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
+MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
@@ -493,11 +501,17 @@ typedef struct mirt_map_desc {
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
+/* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
+MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch);
+/* Threads that make the samples of costly stages (images, maps) for each batch and cache stage of this data set: 1 to
+   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number changes
+   a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
+MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
 /* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
    many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
-   MIRT_AUTOTUNE: 2. Also MIRT_E_THREAD. tf.data: prefetch. */
+   MIRT_AUTOTUNE: 2, and more if the consumer has to wait. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
 /* Samples in one epoch, and batches (steps, behind mirt_accumulate); -1: without an end; 0 for NULL, and
    batches before mirt_batch. */
@@ -18438,6 +18452,7 @@ typedef struct mirt__slot {
 
 /* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
 typedef struct mirt__work mirt__work;
+typedef struct mirt__crew mirt__crew; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
@@ -18456,7 +18471,7 @@ typedef struct mirt__stage {
     /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
        reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
-    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
+    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be MIRT__SKIPPED: again. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
@@ -18483,6 +18498,13 @@ struct mirt_dataset {
     int64_t current;  /* index of the sample last given, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
     mirt__work *work; /* for samples made one by one */
+    mirt__crew *crew; /* for samples made in parallel */
+    int workers;      /* threads that make samples; 0: as the stall says */
+    bool fed;         /* the consumer did not wait lately */
+    uint64_t identity; /* of what samples are made of and how, for files of them; 0 where the source has none */
+    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
+       at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
+    mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
     char **names;     /* of classes; NULL: those of the stage before */
     int num_names;
 };
@@ -18505,6 +18527,11 @@ MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt
 /* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* the first half of that */
+/* The stage that names the classes, or NULL. */
+MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset);
+/* What is known of a data set's identity, and one thing more. */
+MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more);
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
@@ -18527,7 +18554,9 @@ MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset);
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows);
+MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
+/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the order of calls. */
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 
 /* Samples in memory: arrays, caches, drawn digits. */
 typedef struct mirt__block_dataset {
@@ -18560,6 +18589,31 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *gunzip);
 /* Fewer than `size` bytes come only at the end, whose checksum and length have then been checked. */
 MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *gunzip, unsigned char *out, size_t size, size_t *got);
 MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
+
+#endif
+
+/* >>section data/workers.h */
+
+#ifndef MIRT__WORKERS_H
+#define MIRT__WORKERS_H
+/* Threads that make the samples of a reachable data set. */
+
+/* For samples of `source`, as many threads as its `workers` says, when it begins. */
+MIRT__LIB mirt__crew *mirt__crew_create(mirt_dataset *source);
+/* Waits for samples under way and drops the rest. */
+MIRT__LIB void mirt__crew_destroy(mirt__crew *crew);
+/* Before an epoch: drops what was asked for, and starts threads of which the number was given. */
+MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew);
+MIRT__LIB void mirt__crew_drop(mirt__crew *crew);
+
+/* Samples [first, first + count) are wanted in `slot`, whose memory stays until this is finished or dropped. False: too much is
+   asked for already. `ahead`: the one who asks does not wait for it yet. */
+MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t first, int64_t count, bool ahead);
+MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew);
+/* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places, the
+   index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
+MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows);
+#define MIRT__NO_INDEX INT64_MIN
 
 #endif
 
@@ -18609,6 +18663,299 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
     return block;
 }
 
+/* >>the crew */
+
+#define MIRT__CREW_JOBS 16
+#define MIRT__CREW_MOST 256
+
+/* Samples [first, first + count) on their way into the slot; threads claim a few at a time, in ascending order. */
+typedef struct mirt__crew_job {
+    mirt__slot slot;
+    int64_t first, count; /* after a failure `count` is what was claimed until then */
+    int64_t claimed, done, skipped;
+    int64_t failed; /* the first sample that did */
+    mirt_status status;
+    char error[512];
+} mirt__crew_job;
+
+#ifdef MIRRORTRAIN_NO_THREADS
+#define MIRT__CREW_CALL(call) ((void)0)
+#else
+#include <pthread.h>
+#define MIRT__CREW_CALL(call) call
+typedef struct mirt__crew_thread {
+    mirt__crew *crew;
+    mirt__work *work;
+    pthread_t thread;
+} mirt__crew_thread;
+#endif
+
+/* Jobs are a ring, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
+struct mirt__crew {
+    mirt_dataset *source;
+    mirt__work *work; /* of the one who asks, who makes samples himself as long as there are no threads */
+    mirt__crew_job job[MIRT__CREW_JOBS];
+    int64_t asked, finished;
+    double seconds, longest; /* that samples took; that of the longest claim, which may have waited for a core */
+    int64_t samples;
+    bool ahead;            /* jobs are asked for before they are needed */
+    bool bound;            /* there will be no more threads */
+    int threads, waiting;
+#ifndef MIRRORTRAIN_NO_THREADS
+    mirt__crew_thread thread[MIRT__CREW_MOST];
+    pthread_mutex_t mutex;
+    pthread_cond_t to_threads, to_asker;
+    int made; /* of these three, in this order */
+    bool quit;
+#endif
+};
+
+static mirt__crew_job *mirt__crew_job_at(mirt__crew *crew, int64_t number) {
+    return &crew->job[number % MIRT__CREW_JOBS];
+}
+
+/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that failed, or `end`. */
+static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row, int64_t end, int64_t *skipped,
+                               mirt_status *status) {
+    const mirt__data_spec *spec = &source->spec;
+    void *field[MIRT__MAX_FIELDS];
+    for (; row < end; row++) {
+        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)job->slot.field[f] + (size_t)row * spec->field[f].bytes;
+        *status = source->stage->make(source, job->first + row, work, field, &job->slot.index[row]);
+        if (*status == MIRT__SKIPPED) {
+            job->slot.index[row] = MIRT__NO_INDEX;
+            ++*skipped;
+        } else if (*status != MIRT_OK) {
+            return row;
+        }
+    }
+    *status = MIRT_OK;
+    return end;
+}
+
+/* Seconds a sample takes; 0 as long as that is not known. */
+static double mirt__crew_pace(const mirt__crew *crew) {
+    const int64_t few = 4;
+    return crew->samples < few ? 0 : (crew->seconds - crew->longest) / (double)(crew->samples - 1);
+}
+
+static void mirt__crew_measure(mirt__crew *crew, double seconds, int64_t samples) {
+    const int64_t many = 4096;
+    crew->seconds += seconds;
+    crew->samples += samples;
+    if (seconds > crew->longest) crew->longest = seconds;
+    if (crew->samples < many) return;
+    crew->samples /= 2;
+    crew->seconds /= 2;
+    crew->longest = 0;
+}
+
+/* Claims some samples of a job and makes them; called and left with the mutex locked. */
+static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *work) {
+    const double least = 20e-6; /* seconds for which it is worth coming */
+    int64_t row = job->claimed, rows = 1, skipped = 0, fair = (job->count - row) / (4 * (crew->threads + 1));
+    mirt_status status;
+    const double pace = mirt__crew_pace(crew);
+    if (pace > 0 && pace < least) rows = (int64_t)(least / pace);
+    if (rows > fair) rows = fair > 1 ? fair : 1;
+    job->claimed += rows;
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    double began = mirt__now();
+    int64_t end = mirt__crew_make(crew->source, job, work, row, row + rows, &skipped, &status);
+    double seconds = mirt__now() - began;
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    mirt__crew_measure(crew, seconds, rows);
+    job->done += rows;
+    job->skipped += skipped;
+    if (status != MIRT_OK) {
+        if (job->status == MIRT_OK || end < job->failed) {
+            job->failed = end;
+            job->status = status;
+            snprintf(job->error, sizeof job->error, "%s", mirt_last_error());
+        }
+        job->count = job->claimed;
+    }
+    MIRT__CREW_CALL(if (job->done == job->count && crew->waiting) pthread_cond_signal(&crew->to_asker));
+}
+
+static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
+    for (int64_t i = crew->finished; i < crew->asked; i++) {
+        mirt__crew_job *job = mirt__crew_job_at(crew, i);
+        if (job->claimed < job->count) return job;
+    }
+    return NULL;
+}
+
+#ifndef MIRRORTRAIN_NO_THREADS
+
+static void *mirt__crew_main(void *arg) {
+    mirt__crew_thread *thread = (mirt__crew_thread *)arg;
+    mirt__crew *crew = thread->crew;
+    pthread_mutex_lock(&crew->mutex);
+    while (!crew->quit) {
+        mirt__crew_job *job = mirt__crew_unclaimed(crew);
+        if (job) mirt__crew_step(crew, job, thread->work);
+        else pthread_cond_wait(&crew->to_threads, &crew->mutex);
+    }
+    pthread_mutex_unlock(&crew->mutex);
+    return NULL;
+}
+
+/* As many threads in all, by the one who asks, with the mutex locked. */
+static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
+    while (crew->threads < threads) {
+        mirt__crew_thread *thread = &crew->thread[crew->threads];
+        thread->crew = crew;
+        if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
+        int code = pthread_create(&thread->thread, NULL, mirt__crew_main, thread);
+        if (code) return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1, threads, strerror(code));
+        crew->threads++;
+    }
+    return MIRT_OK;
+}
+
+/* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
+static void mirt__crew_tune(mirt__crew *crew, int64_t samples) {
+    const double worth = 100e-6, left = (double)samples * mirt__crew_pace(crew);
+    int most = mirt__cpu_cores(), threads = crew->threads;
+    if (crew->bound || (crew->ahead && crew->source->fed)) return;
+    if (most > MIRT__CREW_MOST) most = MIRT__CREW_MOST;
+    if (left < worth * most) most = (int)(left / worth);
+    if (crew->ahead && most > 2 * threads) most = threads ? 2 * threads : 2;
+    if (most < 2 || most <= threads) return;
+    if (mirt__crew_hire(crew, most) != MIRT_OK) crew->bound = true;
+}
+
+MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
+    if (!crew) return;
+    if (crew->made == 3) {
+        mirt__crew_drop(crew);
+        pthread_mutex_lock(&crew->mutex);
+        crew->quit = true;
+        pthread_cond_broadcast(&crew->to_threads);
+        pthread_mutex_unlock(&crew->mutex);
+        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread, NULL);
+    }
+    for (int i = 0; i < MIRT__CREW_MOST; i++) mirt__work_destroy(crew->thread[i].work);
+    if (crew->made > 2) pthread_cond_destroy(&crew->to_asker);
+    if (crew->made > 1) pthread_cond_destroy(&crew->to_threads);
+    if (crew->made > 0) pthread_mutex_destroy(&crew->mutex);
+    mirt__work_destroy(crew->work);
+    mirt__free(crew);
+}
+
+static mirt_status mirt__crew_init(mirt__crew *crew) {
+    int code = pthread_mutex_init(&crew->mutex, NULL);
+    if (!code && ++crew->made) code = pthread_cond_init(&crew->to_threads, NULL);
+    if (!code && ++crew->made) code = pthread_cond_init(&crew->to_asker, NULL);
+    if (!code) crew->made++;
+    return code ? mirt__fail(MIRT_E_THREAD, "worker threads cannot be had: %s", strerror(code)) : MIRT_OK;
+}
+
+#else
+
+static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) { return (void)crew, (void)threads, MIRT_OK; }
+static void mirt__crew_tune(mirt__crew *crew, int64_t samples) { (void)crew, (void)samples; }
+static mirt_status mirt__crew_init(mirt__crew *crew) { return (void)crew, MIRT_OK; }
+
+MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
+    if (crew) mirt__work_destroy(crew->work);
+    mirt__free(crew);
+}
+
+#endif
+
+MIRT__LIB mirt__crew *mirt__crew_create(mirt_dataset *source) {
+    mirt__crew *crew = (mirt__crew *)mirt__calloc(1, sizeof(mirt__crew));
+    if (!crew) return NULL;
+    crew->source = source;
+    if ((crew->work = mirt__work_create()) && mirt__crew_init(crew) == MIRT_OK) return crew;
+    mirt__crew_destroy(crew);
+    return NULL;
+}
+
+MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    for (int64_t i = crew->finished; i < crew->asked; i++) {
+        mirt__crew_job *job = mirt__crew_job_at(crew, i);
+        job->count = job->claimed;
+    }
+    crew->waiting++;
+    for (; crew->finished < crew->asked; crew->finished++)
+        MIRT__CREW_CALL(while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
+                            pthread_cond_wait(&crew->to_asker, &crew->mutex));
+    crew->waiting--;
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+}
+
+MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew) {
+    int workers = crew->source->workers;
+    mirt__crew_drop(crew);
+    if (workers == 0) return MIRT_OK;
+    crew->bound = true;
+    if (workers == 1) return MIRT_OK;
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    mirt_status status = mirt__crew_hire(crew, workers);
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    return status;
+}
+
+MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew) {
+    return crew->asked > crew->finished;
+}
+
+MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t first, int64_t count, bool ahead) {
+    if (crew->asked - crew->finished == MIRT__CREW_JOBS) return false;
+    mirt__crew_job *job = mirt__crew_job_at(crew, crew->asked);
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    memset(job, 0, sizeof *job);
+    job->slot = *slot;
+    job->first = first;
+    job->count = count;
+    crew->asked++;
+    crew->ahead = ahead;
+    MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    return true;
+}
+
+/* Moves the samples together that were not skipped; returns how many they are. */
+static int64_t mirt__crew_close_up(const mirt__data_spec *spec, const mirt__slot *slot, int64_t count) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (slot->index[i] == MIRT__NO_INDEX) continue;
+        for (int f = 0; f < spec->num_fields && rows < i; f++) {
+            size_t bytes = spec->field[f].bytes;
+            memcpy((char *)slot->field[f] + (size_t)rows * bytes, (const char *)slot->field[f] + (size_t)i * bytes, bytes);
+        }
+        slot->index[rows++] = slot->index[i];
+    }
+    return rows;
+}
+
+MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows) {
+    mirt__crew_job *job = mirt__crew_job_at(crew, crew->finished);
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    bool alone = crew->threads == 0;
+    while (!crew->threads && job->claimed < job->count) {
+        mirt__crew_step(crew, job, crew->work);
+        mirt__crew_tune(crew, job->count - job->claimed);
+    }
+    crew->waiting++;
+    MIRT__CREW_CALL(while (job->done < job->count) pthread_cond_wait(&crew->to_asker, &crew->mutex));
+    crew->waiting--;
+    crew->finished++;
+    if (!alone || job->count == 1) mirt__crew_tune(crew, job->count);
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    *rows = 0;
+    if (job->status != MIRT_OK) {
+        mirt__crew_drop(crew); /* nobody will want the rest */
+        return mirt__fail(job->status, "%s", job->error);
+    }
+    *rows = job->skipped && !gaps ? mirt__crew_close_up(&crew->source->spec, &job->slot, job->count) : job->count;
+    return MIRT_OK;
+}
+
 /* >>section data/dataset.c */
 
 /* What all stages share, and the stages that hold their samples in memory. */
@@ -18641,6 +18988,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     }
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
+        mirt__crew_destroy(dataset->crew);
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
         mirt__work_destroy(dataset->work);
@@ -18666,15 +19014,34 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
         dataset->skips = source->skips;
+        dataset->identity = source->identity;
+        dataset->workers = source->workers;
         dataset->varies = source->varies;
         dataset->samples = source->samples;
     }
     return dataset;
 }
 
+MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
+    const int most = 256;
+    if (!dataset) return mirt__fail_missing("mirt_dataset_workers", "data set");
+    if ((workers < 1 || workers > most) && workers != MIRT_AUTOTUNE)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers, most);
+    for (mirt_dataset *d = dataset; d; d = d->source)
+        if (d->crew) return mirt__fail(MIRT_E_STATE, "mirt_dataset_workers comes before the first epoch: the threads are at work");
+    for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;
+    return MIRT_OK;
+}
+
+MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more) {
+    const uint64_t prime = 0x9E3779B97F4A7C15u;
+    identity = (identity ^ more) * prime;
+    return identity ^ identity >> 29;
+}
+
 /* >>class names: of the last stage that has any */
 
-static mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
+MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     while (dataset && !dataset->names) dataset = dataset->source;
     return dataset;
 }
@@ -18820,9 +19187,11 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
 }
 
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
-    if (source->lent) return source->stage->fill(source, slot);
     mirt__batch batch;
-    mirt_status status = mirt__dataset_next(source, &batch);
+    mirt_status status = MIRT__SKIPPED;
+    while (source->lent && status == MIRT__SKIPPED) status = source->stage->fill(source, slot);
+    if (source->lent) return status;
+    status = mirt__dataset_next(source, &batch);
     if (status != MIRT_OK) return status;
     slot->rows = batch.rows;
     if (batch.rows) mirt__slot_put(slot, &source->spec, 0, batch.field, batch.index, batch.rows);
@@ -18833,11 +19202,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
-    if (dataset->position >= dataset->spec.samples) return MIRT_OK;
     mirt__sample sample;
-    mirt_status status = dataset->stage->at(dataset, dataset->position, &sample);
-    if (status != MIRT_OK) return status;
-    dataset->position++;
+    mirt_status status = MIRT__SKIPPED;
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples) status = dataset->stage->at(dataset, dataset->position++, &sample);
+    if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
     dataset->current = sample.index;
     for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
     out->rows = 1;
@@ -18845,12 +19213,14 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
     return MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
+    if (!dataset->stage->fill || dataset->lent || dataset->slot.block) return MIRT_OK;
+    return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
+}
+
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (dataset->stage->fill && !dataset->lent && !dataset->slot.block) {
-        mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
-        if (status != MIRT_OK) return status;
-    }
-    return dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : MIRT_OK;
+    mirt_status status = mirt__dataset_begin_slot(dataset);
+    return status == MIRT_OK && dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : status;
 }
 
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
@@ -18864,7 +19234,7 @@ MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot 
 }
 
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
-    return dataset->stage->at || dataset->stage->make;
+    return dataset->stage->at || (dataset->stage->make && !dataset->run);
 }
 
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
@@ -18885,15 +19255,17 @@ MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt
 
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
-    mirt_status status = dataset->stage->fill(dataset, &dataset->slot);
+    mirt_status status;
+    do status = dataset->stage->fill(dataset, &dataset->slot);
+    while (status == MIRT__SKIPPED);
     if (status == MIRT_OK && dataset->slot.rows) mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
     return status;
 }
 
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
     const int64_t stream_buffer = 1024;
-    if (!shuffle) return mirt__batch_over(dataset, batch, true);
-    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false);
+    if (!shuffle) return mirt__batch_over(dataset, batch, true, false);
+    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false, false);
 }
 
 /* >>samples in memory */
@@ -19001,65 +19373,263 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
     return mirt_arrays_of(&data);
 }
 
-/* Pulls one whole epoch of the stage before into the slot. */
-static mirt_status mirt__cache_load(mirt_dataset *cache) {
-    mirt__batch sample;
-    mirt_status status;
-    for (int64_t i = 0; i < cache->spec.samples; i++) {
-        status = mirt__dataset_next(cache->source, &sample);
-        if (status != MIRT_OK) return status;
-        if (sample.rows == 0)
-            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)i,
-                              (long long)cache->spec.samples);
-        mirt__slot_put(&cache->slot, &cache->spec, i, sample.field, sample.index, 1);
-    }
-    /* Once more past the last sample: files check their ends only there. */
-    return mirt__dataset_next(cache->source, &sample);
+/* >>section data/cache.c */
+
+/* Samples kept from the first epoch on: in memory, or in a file that the next run finds again. */
+
+typedef struct mirt__cache_dataset {
+    mirt__block_dataset block;
+    char *path; /* NULL: in memory */
+    int fd;
+    uint64_t start; /* of the first record in the file */
+    size_t record;  /* bytes: the fields, mirt__cache_tail */
+    unsigned char *checked; /* [samples], atomic: records whose checksum was right */
+} mirt__cache_dataset;
+
+/* What stands behind the fields of a record; `crc` is of all before it. */
+typedef struct mirt__cache_tail {
+    int64_t index; /* MIRT__NO_INDEX: skipped */
+    uint32_t crc, zero;
+} mirt__cache_tail;
+
+/* The file's first bytes, in this machine's order; a file that begins otherwise is written anew. */
+typedef struct mirt__cache_head {
+    char magic[8];
+    uint64_t identity, samples, record;
+    int64_t field[MIRT__MAX_FIELDS][2 + MIRT_MAX_RANK]; /* dtype, rank, dimensions */
+    uint32_t num_fields, crc;
+} mirt__cache_head;
+
+static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
+    size_t bytes = 0;
+    for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
+    return bytes;
 }
 
-static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (dataset->slot.block) return MIRT_OK;
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
-    if (status == MIRT_OK) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
-    if (status != MIRT_OK) return status;
-    status = mirt__cache_load(dataset);
-    if (status != MIRT_OK) {
-        mirt__aligned_free(dataset->slot.block);
-        dataset->slot.block = NULL;
-        return status;
-    }
-    mirt__block_from_slot((mirt__block_dataset *)dataset);
-    /* The stages before have done their work: their buffers and files are not needed again. The
-       last names are kept by the stage that has them, or else by this one. */
+/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the stage
+   that has them, or else by this one. */
+static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt_dataset *named = mirt__names_of(dataset);
     if (named && named != dataset) {
         dataset->names = named->names;
         dataset->num_names = named->num_names;
         named->names = NULL;
     }
+    mirt__crew_destroy(dataset->crew);
+    dataset->crew = NULL;
     mirt__dataset_give_up(dataset->source, dataset->borrows);
     dataset->source = NULL;
+}
+
+/* Samples [first, first + count) of the epoch the source is in, to the slot's first rows. */
+static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64_t first, int64_t count) {
+    mirt__batch sample;
+    mirt_status status;
+    int64_t rows;
+    if (cache->crew) {
+        mirt__crew_ask(cache->crew, slot, first, count, false);
+        return mirt__crew_finish(cache->crew, true, &rows);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        status = mirt__dataset_next(cache->source, &sample);
+        if (status != MIRT_OK) return status;
+        if (sample.rows == 0)
+            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)(first + i),
+                              (long long)cache->spec.samples);
+        mirt__slot_put(slot, &cache->spec, i, sample.field, sample.index, 1);
+    }
+    /* Once more past the last sample: files check their ends only there. */
+    return first + count == cache->spec.samples ? mirt__dataset_next(cache->source, &sample) : MIRT_OK;
+}
+
+static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
+    mirt_dataset *source = cache->source;
+    if (source->stage->make && !source->run) {
+        if (!cache->crew && !(cache->crew = mirt__crew_create(source))) return mirt_last_status();
+        if (mirt__crew_begin(cache->crew) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__dataset_begin(source, seed, epoch);
+}
+
+/* >>in memory */
+
+static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (!dataset->source) return MIRT_OK;
+    mirt_status status = mirt__cache_source(dataset, seed, epoch);
+    if (status == MIRT_OK && !dataset->slot.block) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
+    if (status == MIRT_OK) status = mirt__cache_pull(dataset, &dataset->slot, 0, dataset->spec.samples);
+    if (status != MIRT_OK) {
+        mirt__aligned_free(dataset->slot.block);
+        dataset->slot.block = NULL;
+        return status;
+    }
+    mirt__block_from_slot((mirt__block_dataset *)dataset);
+    mirt__cache_leave(dataset);
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
+static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    mirt_status status = mirt__block_at(dataset, i, out);
+    return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
+}
 
-MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL};
+
+/* >>in a file */
+
+static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int64_t epoch, mirt__cache_head *head) {
+    const mirt__data_spec *spec = &dataset->spec;
+    memset(head, 0, sizeof *head);
+    memcpy(head->magic, "MIRTdat1", sizeof head->magic);
+    head->identity = dataset->identity;
+    if (dataset->shuffles) head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
+    head->samples = (uint64_t)spec->samples;
+    head->record = ((const mirt__cache_dataset *)dataset)->record;
+    head->num_fields = (uint32_t)spec->num_fields;
+    for (int f = 0; f < spec->num_fields; f++) {
+        head->field[f][0] = (int64_t)spec->field[f].dtype;
+        head->field[f][1] = spec->field[f].shape.rank;
+        for (int i = 0; i < spec->field[f].shape.rank; i++) head->field[f][2 + i] = spec->field[f].shape.dim[i];
+    }
+    head->crc = mirt__crc32c(0, head, offsetof(mirt__cache_head, crc));
+}
+
+/* Whether the file holds these samples; then it stays open. */
+static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head *head) {
+    mirt__cache_head found;
+    uint64_t size;
+    if (mirt__file_open(cache->path, &cache->fd, &size) != MIRT_OK) return false;
+    bool fits = mirt__file_read_at(cache->fd, 0, &found, sizeof found) == (int64_t)sizeof found && memcmp(&found, head, sizeof found) == 0 &&
+                size == sizeof *head + head->samples * head->record;
+    if (!fits) mirt__file_close(&cache->fd);
+    return fits;
+}
+
+static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot, int64_t count) {
+    const mirt__data_spec *spec = &cache->block.base.spec;
+    for (int64_t row = 0; row < count; row++) {
+        mirt__cache_tail tail;
+        memset(&tail, 0, sizeof tail);
+        tail.index = slot->index[row];
+        for (int f = 0; f < spec->num_fields; f++) {
+            size_t bytes = spec->field[f].bytes;
+            char *field = (char *)slot->field[f] + (size_t)row * bytes;
+            if (tail.index == MIRT__NO_INDEX) memset(field, 0, bytes);
+            tail.crc = mirt__crc32c(tail.crc, field, bytes);
+            if (mirt__file_append(writer, field, bytes) != MIRT_OK) return mirt_last_status();
+        }
+        tail.crc = mirt__crc32c(tail.crc, &tail.index, sizeof tail.index);
+        if (mirt__file_append(writer, &tail, sizeof tail) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot, int64_t rows) {
+    mirt__file_writer writer;
+    mirt_dataset *dataset = &cache->block.base;
+    mirt_status status = mirt__file_begin(&writer, cache->path);
+    if (status != MIRT_OK) return status;
+    status = mirt__file_append(&writer, head, sizeof *head);
+    for (int64_t first = 0; first < dataset->spec.samples && status == MIRT_OK; first += rows) {
+        int64_t left = dataset->spec.samples - first, count = rows < left ? rows : left;
+        status = mirt__cache_pull(dataset, slot, first, count);
+        if (status == MIRT_OK) status = mirt__cache_append(cache, &writer, slot, count);
+    }
+    if (status == MIRT_OK) return mirt__file_commit(&writer);
+    mirt__file_abort(&writer);
+    return status;
+}
+
+static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    const size_t buffer = (size_t)16 << 20;
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
+    mirt__cache_head head;
+    mirt__slot slot;
+    mirt_status status = mirt__dataset_begin_slot(dataset);
+    if (status != MIRT_OK || !dataset->source) return status;
+    if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1))) return MIRT_E_NOMEM;
+    mirt__cache_head_of(dataset, seed, epoch, &head);
+    if (!mirt__cache_fits(cache, &head)) {
+        int64_t rows = (int64_t)(buffer / cache->record) + 1;
+        memset(&slot, 0, sizeof slot);
+        if (rows > dataset->spec.samples) rows = dataset->spec.samples;
+        status = mirt__cache_source(dataset, seed, epoch);
+        if (status == MIRT_OK) status = mirt__slot_create(&slot, &dataset->spec, rows, true);
+        if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
+        mirt__aligned_free(slot.block);
+        if (status == MIRT_OK && !mirt__cache_fits(cache, &head)) status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
+        if (status != MIRT_OK) return status;
+    }
+    mirt__cache_leave(dataset);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
+    mirt__cache_tail tail;
+    const size_t fields = cache->record - sizeof tail, size = field ? cache->record : sizeof tail;
+    uint64_t at = sizeof(mirt__cache_head) + (uint64_t)i * cache->record + (field ? 0 : fields);
+    unsigned char *record = (unsigned char *)mirt__work_room(work, dataset, size);
+    if (!record) return MIRT_E_NOMEM;
+    int64_t got = mirt__file_read_at(cache->fd, at, record, size);
+    if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
+    memcpy(&tail, record + size - sizeof tail, sizeof tail);
+    if ((size_t)got < size ||
+        (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
+        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
+    if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
+    if (tail.index == MIRT__NO_INDEX) return MIRT__SKIPPED;
+    *index = tail.index;
+    for (int f = 0; field && f < dataset->spec.num_fields; f++) {
+        memcpy(field[f], record, dataset->spec.field[f].bytes);
+        record += dataset->spec.field[f].bytes;
+    }
+    return MIRT_OK;
+}
+
+static void mirt__cache_file_release(mirt_dataset *dataset) {
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
+    mirt__file_close(&cache->fd);
+    mirt__free(cache->checked);
+    mirt__free(cache->path);
+}
+
+static const mirt__stage mirt__cache_file_stage = {mirt__cache_file_begin, mirt__dataset_next_filled, NULL, mirt__cache_file_make,
+                                                   mirt__dataset_fill_made, mirt__cache_file_release, NULL};
+
+/* >>both */
+
+static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
+    if (dataset->spec.batch) return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+    if (dataset->spec.samples < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
+    if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
+    uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
+    if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
+    return mirt__fail(MIRT_E_NOMEM, "mirt_cache_with: %lld samples take %.1f MiB, above the budget of %.1f MiB", (long long)dataset->spec.samples,
+                      (double)needed / 1048576, (double)desc->budget_bytes / 1048576);
+}
+
+MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
+    mirt_cache_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
     if (!dataset) return NULL;
     if (dataset->contiguous) return dataset; /* in memory already */
-    if (dataset->spec.batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (dataset->spec.samples < 0) {
-        mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);
-    if (!cache) return NULL;
-    cache->contiguous = true;
-    if (cache->varies == 1) cache->varies = 0;
-    return cache;
+    if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset), desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
+    if (!stage) return NULL;
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
+    cache->fd = -1;
+    cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
+    stage->contiguous = !desc->file && !stage->skips;
+    if (stage->varies == 1) stage->varies = 0;
+    if (desc->file && !(cache->path = mirt__strdup(desc->file))) return mirt__dataset_give_up(stage, false);
+    return stage;
+}
+
+MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
+    return mirt_cache_with(dataset, NULL);
 }
 
 /* >>section data/shuffle.c */
@@ -19207,6 +19777,11 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
 
 /* Groups samples into batches: copies them together, or points at them where they lie in order. */
 
+typedef struct mirt__batch_dataset {
+    mirt_dataset base;
+    bool drop; /* a last batch that is not full */
+} mirt__batch_dataset;
+
 /* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
 #if defined(__GNUC__)
@@ -19226,20 +19801,16 @@ static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
     if (rows > left) rows = left;
     for (int64_t i = 0; i < rows; i++) {
         mirt__sample sample;
-        mirt_status status;
-        if (i + ahead < rows) {
-            status = source->stage->at(source, dataset->position + ahead, &sample);
-            if (status != MIRT_OK) return status;
+        if (i + ahead < rows && source->stage->at(source, dataset->position + ahead, &sample) == MIRT_OK)
             mirt__batch_foresee(&sample, dataset->spec.field[0].bytes);
-        }
-        status = source->stage->at(source, dataset->position, &sample);
-        if (status != MIRT_OK) return status;
-        mirt__slot_put(out, &dataset->spec, out->rows++, sample.field, &sample.index, 1);
-        dataset->position++;
+        mirt_status status = source->stage->at(source, dataset->position++, &sample);
+        if (status == MIRT_OK) mirt__slot_put(out, &dataset->spec, out->rows++, sample.field, &sample.index, 1);
+        else if (status != MIRT__SKIPPED) return status;
     }
-    return MIRT_OK;
+    return rows > 0 && out->rows == 0 ? MIRT__SKIPPED : MIRT_OK;
 }
 
+/* From a stream. */
 static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     while (out->rows < dataset->spec.batch) {
         mirt__batch one;
@@ -19248,27 +19819,28 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
         if (one.rows == 0) break;
         mirt__slot_put(out, &dataset->spec, out->rows++, one.field, one.index, 1);
     }
+    if (((const mirt__batch_dataset *)dataset)->drop && out->rows < dataset->spec.batch) out->rows = 0;
     return MIRT_OK;
 }
 
-/* From a stage that makes its samples. */
-static mirt_status mirt__batch_make(mirt_dataset *dataset, mirt__slot *out) {
-    const mirt__data_spec *spec = &dataset->spec;
-    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
-    for (int64_t tried = 0; dataset->position < spec->samples && tried < spec->batch;) {
-        void *field[MIRT__MAX_FIELDS];
-        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)out->field[f] + (size_t)out->rows * spec->field[f].bytes;
-        mirt_status status = dataset->source->stage->make(dataset->source, dataset->position++, dataset->work, field, out->index + out->rows);
-        if (status == MIRT_OK) out->rows++;
-        else if (status != MIRT__SKIPPED) return status;
-        if (++tried == spec->batch && out->rows == 0) tried = 0; /* a batch that lost all its rows is passed over */
-    }
-    return MIRT_OK;
+/* The workers begin on the next batch; false if there is none, or too much is asked for already. */
+static bool mirt__batch_want(mirt_dataset *dataset, const mirt__slot *slot, bool ahead) {
+    int64_t left = dataset->spec.samples - dataset->position, rows = dataset->spec.batch < left ? dataset->spec.batch : left;
+    if (rows <= 0 || !mirt__crew_ask(dataset->crew, slot, dataset->position, rows, ahead)) return false;
+    dataset->position += rows;
+    return true;
+}
+
+/* From a stage that makes its samples, in threads. A batch that loses all its rows is MIRT__SKIPPED. */
+static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
+    if (!mirt__crew_asked(dataset->crew) && !mirt__batch_want(dataset, out, false)) return MIRT_OK;
+    mirt_status status = mirt__crew_finish(dataset->crew, false, &out->rows);
+    return status == MIRT_OK && out->rows == 0 ? MIRT__SKIPPED : status;
 }
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     out->rows = 0;
-    if (dataset->source->stage->make) return mirt__batch_make(dataset, out);
+    if (dataset->crew) return mirt__batch_made(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
@@ -19293,25 +19865,42 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
+static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (dataset->source->stage->make) {
+        if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
+        mirt_status status = mirt__crew_begin(dataset->crew);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__dataset_begin_filled(dataset, seed, epoch);
+}
+
 static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
     if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
+static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
 
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows) {
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
+    return dataset->stage == &mirt__batch_stage && dataset->crew && mirt__batch_want(dataset, slot, true);
+}
+
+MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop) {
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
     if (batch < 1 || batch > INT32_MAX)
         status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch, (int)INT32_MAX);
     if (source->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples", (long long)source->spec.batch);
+    int64_t samples = source->spec.samples;
+    if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples", (long long)batch, (long long)samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt_dataset), &mirt__batch_stage, source, borrows);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
     if (!dataset) return NULL;
-    int64_t samples = dataset->spec.samples;
+    ((mirt__batch_dataset *)dataset)->drop = drop;
+    if (drop && samples >= 0) dataset->spec.samples = samples -= samples % batch;
     dataset->spec.batch = batch;
     dataset->samples = source;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
@@ -19322,7 +19911,11 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
-    return mirt__batch_over(dataset, batch, false);
+    return mirt__batch_over(dataset, batch, false, false);
+}
+
+MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch) {
+    return mirt__batch_over(dataset, batch, false, true);
 }
 
 /* >>section data/stages.c */
@@ -19400,6 +19993,7 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
     window->first = first;
+    dataset->identity = mirt__identity_with(dataset->identity, (uint64_t)first);
     window->count = count;
     dataset->contiguous = source->contiguous;
     dataset->pointing = source->pointing;
@@ -19546,6 +20140,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
     map->keeps_x = desc->shape.rank == 0;
     map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
     if (!map->name) return MIRT_E_NOMEM;
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
     if (!map->keeps_x) {
         spec.field[0].dtype = desc->dtype;
         spec.field[0].shape = desc->shape;
@@ -19882,42 +20477,96 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
 
 #include <pthread.h>
 
-/* The worker fills slots in a ring while the consumer holds the one it was given last. Slot
-   contents belong to whoever the counters say; everything else is guarded by the mutex. */
+/* A slot is in one list, or held by the consumer, or filled by the worker. */
+typedef struct mirt__berth {
+    mirt__slot slot;
+    struct mirt__berth *next;
+} mirt__berth;
+
+typedef struct mirt__berth_list {
+    mirt__berth *first, *last;
+} mirt__berth_list;
+
+static void mirt__berth_push(mirt__berth_list *list, mirt__berth *ahead) {
+    ahead->next = NULL;
+    if (list->first) list->last->next = ahead;
+    else list->first = ahead;
+    list->last = ahead;
+}
+
+static mirt__berth *mirt__berth_pop(mirt__berth_list *list) {
+    mirt__berth *ahead = list->first;
+    list->first = ahead->next;
+    return ahead;
+}
+
+/* Everything but the memory of slots is guarded by the mutex. */
 typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
-    int slots; /* depth and the one the consumer holds */
-    mirt__slot *slot;
+    int slots, most; /* depth and the one the consumer holds, now and at most */
+    mirt__berth *slot;
+    mirt__berth *held; /* by the consumer until its next call */
+    mirt__berth_list free, asked, filled; /* asked: workers of the stage before are at them already */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
     pthread_t thread;
     bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
-    int64_t filled, taken; /* slots in this epoch; the consumer holds number taken - 1 */
+    double waited; /* seconds, by the consumer since the worker began on the last batch */
+    bool full;     /* there has been no free slot since the last time that there were more of them */
     bool busy;             /* the worker runs through an epoch */
     bool cancel, quit;     /* wishes to the worker */
     mirt_status status;    /* why the epoch ended; MIRT_OK at its regular end */
     char error[512];
 } mirt__prefetch_dataset;
 
+/* A consumer that waited although there were times without a free slot gets more of them, up to some memory. */
+static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
+    const size_t most_bytes = (size_t)256 << 20;
+    const mirt__data_spec *spec = &prefetch->base.spec;
+    size_t bytes = 0;
+    for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes;
+    bytes *= (size_t)mirt__data_most_rows(spec);
+    for (int wanted = 2 * prefetch->slots - 1; prefetch->slots < wanted && prefetch->slots < prefetch->most; prefetch->slots++) {
+        mirt__berth *ahead = &prefetch->slot[prefetch->slots];
+        if (bytes > most_bytes / (size_t)(prefetch->slots + 1)) return;
+        if (mirt__slot_create(&ahead->slot, spec, mirt__data_most_rows(spec), true) != MIRT_OK) return;
+        mirt__berth_push(&prefetch->free, ahead);
+    }
+}
+
+/* Lets the stages before know whether the consumer had to wait. */
+static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
+    const double least = 1e-4;
+    bool fed = prefetch->waited < least;
+    if (!fed && prefetch->full) mirt__prefetch_deepen(prefetch);
+    if (!fed) prefetch->full = false;
+    prefetch->waited = 0;
+    for (mirt_dataset *d = prefetch->base.source; d; d = d->source) d->fed = fed;
+}
+
 /* Runs through one epoch; called and left with the mutex locked. */
 static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
+    mirt_dataset *source = prefetch->base.source;
     for (;;) {
-        /* One slot stays free of work: the consumer reads it until its next call. */
-        while (!prefetch->cancel && prefetch->filled - prefetch->taken >= prefetch->slots - 1)
+        while (!prefetch->cancel && !prefetch->free.first && !prefetch->asked.first) {
+            prefetch->full = true;
             pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
-        if (prefetch->cancel) return;
-        mirt__slot *slot = &prefetch->slot[prefetch->filled % prefetch->slots];
-        pthread_mutex_unlock(&prefetch->mutex);
-        mirt_status status = mirt__slot_pull(slot, prefetch->base.source);
-        pthread_mutex_lock(&prefetch->mutex);
-        if (status != MIRT_OK) {
-            prefetch->status = status;
-            snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
-            return;
         }
-        if (slot->rows == 0) return;
-        prefetch->filled++;
-        pthread_cond_signal(&prefetch->to_consumer);
+        if (prefetch->cancel) return;
+        mirt__prefetch_tell(prefetch);
+        while (prefetch->free.first && mirt__batch_ask(source, &prefetch->free.first->slot))
+            mirt__berth_push(&prefetch->asked, mirt__berth_pop(&prefetch->free));
+        mirt__berth *ahead = mirt__berth_pop(prefetch->asked.first ? &prefetch->asked : &prefetch->free);
+        pthread_mutex_unlock(&prefetch->mutex);
+        mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot) : mirt__slot_pull(&ahead->slot, source);
+        pthread_mutex_lock(&prefetch->mutex);
+        bool any = status == MIRT_OK && ahead->slot.rows > 0;
+        mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
+        if (any) pthread_cond_signal(&prefetch->to_consumer);
+        if (any || status == MIRT__SKIPPED) continue;
+        prefetch->status = status;
+        if (status != MIRT_OK) snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
+        return;
     }
 }
 
@@ -19953,8 +20602,10 @@ static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, in
     /* The worker being idle, the stages before are ours: what they have to say comes at once. */
     mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
     pthread_mutex_lock(&prefetch->mutex);
-    prefetch->filled = 0;
-    prefetch->taken = 0;
+    memset(&prefetch->free, 0, sizeof prefetch->free);
+    prefetch->asked = prefetch->filled = prefetch->free;
+    for (int i = 0; i < prefetch->slots; i++) mirt__berth_push(&prefetch->free, &prefetch->slot[i]);
+    prefetch->held = NULL;
     prefetch->status = MIRT_OK;
     prefetch->busy = status == MIRT_OK;
     pthread_cond_signal(&prefetch->to_worker);
@@ -19966,15 +20617,21 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&prefetch->mutex);
-    while (prefetch->busy && prefetch->filled == prefetch->taken)
-        pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
-    mirt__slot *slot = NULL;
-    if (prefetch->filled > prefetch->taken) slot = &prefetch->slot[prefetch->taken++ % prefetch->slots];
+    if (prefetch->held) {
+        mirt__berth_push(&prefetch->free, prefetch->held);
+        pthread_cond_signal(&prefetch->to_worker);
+    }
+    if (prefetch->busy && !prefetch->filled.first) {
+        double began = mirt__now();
+        while (prefetch->busy && !prefetch->filled.first) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+        prefetch->waited += mirt__now() - began;
+    }
+    prefetch->held = prefetch->filled.first ? mirt__berth_pop(&prefetch->filled) : NULL;
+    mirt__berth *held = prefetch->held;
     mirt_status status = prefetch->status;
-    pthread_cond_signal(&prefetch->to_worker);
     pthread_mutex_unlock(&prefetch->mutex);
-    if (!slot) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
-    mirt__slot_give(slot, &dataset->spec, 0, slot->rows, out);
+    if (!held) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
+    mirt__slot_give(&held->slot, &dataset->spec, 0, held->slot.rows, out);
     return MIRT_OK;
 }
 
@@ -19988,10 +20645,12 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         pthread_mutex_unlock(&prefetch->mutex);
         pthread_join(prefetch->thread, NULL);
     }
+    /* Its workers may be at slots of this stage. */
+    if (dataset->source->crew) mirt__crew_drop(dataset->source->crew);
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
     if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
-    for (int i = 0; prefetch->slot && i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].block);
+    for (int i = 0; prefetch->slot && i < prefetch->most; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
     mirt__free(prefetch->slot);
 }
 
@@ -20001,10 +20660,10 @@ static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__pre
 static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
     const mirt__data_spec *spec = &prefetch->base.spec;
     mirt_status status = MIRT_OK;
-    prefetch->slot = (mirt__slot *)mirt__calloc((size_t)prefetch->slots, sizeof(mirt__slot));
+    prefetch->slot = (mirt__berth *)mirt__calloc((size_t)prefetch->most, sizeof(mirt__berth));
     if (!prefetch->slot) return MIRT_E_NOMEM;
     for (int i = 0; i < prefetch->slots && status == MIRT_OK; i++)
-        status = mirt__slot_create(&prefetch->slot[i], spec, mirt__data_most_rows(spec), true);
+        status = mirt__slot_create(&prefetch->slot[i].slot, spec, mirt__data_most_rows(spec), true);
     return status;
 }
 
@@ -20035,6 +20694,8 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
     prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
+    prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
+    prefetch->waited = 1; /* a first epoch begins with waiting */
     dataset->lent = dataset->stage->fill != NULL;
     if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
         return mirt__dataset_give_up(stage, false);

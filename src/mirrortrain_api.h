@@ -215,9 +215,17 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
-/* Keeps every sample in memory, all read when the first epoch begins. Comes before mirt_batch.
+/* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
+typedef struct mirt_cache_desc {
+    uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
+    const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if it holds samples
+                              of these shapes, this number, and this source as far as that is known; otherwise, or damaged at its
+                              head, it is written anew. A map counts by its name. */
+} mirt_cache_desc;
+/* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
+MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
 /* A new order every epoch, keyed by (strategy seed, epoch). Where the stage before has random
    access (arrays, images, cache, a part or a map of these) it is a full permutation whatever `buffer`; otherwise a
    buffer of that many samples. Comes before mirt_batch. tf.data: shuffle. */
@@ -249,11 +257,17 @@ typedef struct mirt_map_desc {
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc);
 /* Groups samples into *global* batches; the last may be smaller. tf.data: batch. */
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch);
+/* The same without a last batch that is not full. tf.data: batch(drop_remainder=True). */
+MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch);
+/* Threads that make the samples of costly stages (images, maps) for each batch and cache stage of this data set: 1 to
+   256, or MIRT_AUTOTUNE, the default: what the time lost in waiting asks for, at most a thread a core. No number changes
+   a sample or its place. Comes before the first epoch (MIRT_E_STATE). tf.data: num_parallel_calls. */
+MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers);
 /* Joins `batches` batches into one step: equal in bits to one batch that many times as large with that
    many times the replicas. Comes after mirt_batch. Keras: gradient_accumulation_steps. */
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches);
 /* Prepares up to `depth` batches ahead in a worker thread, unless there is nothing to prepare.
-   MIRT_AUTOTUNE: 2. Also MIRT_E_THREAD. tf.data: prefetch. */
+   MIRT_AUTOTUNE: 2, and more if the consumer has to wait. Also MIRT_E_THREAD. tf.data: prefetch. */
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
 /* Samples in one epoch, and batches (steps, behind mirt_accumulate); -1: without an end; 0 for NULL, and
    batches before mirt_batch. */

@@ -1,6 +1,11 @@
 /* Groups samples into batches: copies them together, or points at them where they lie in order. */
 
-#include "data.h"
+#include "workers.h"
+
+typedef struct mirt__batch_dataset {
+    mirt_dataset base;
+    bool drop; /* a last batch that is not full */
+} mirt__batch_dataset;
 
 /* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
@@ -21,20 +26,16 @@ static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
     if (rows > left) rows = left;
     for (int64_t i = 0; i < rows; i++) {
         mirt__sample sample;
-        mirt_status status;
-        if (i + ahead < rows) {
-            status = source->stage->at(source, dataset->position + ahead, &sample);
-            if (status != MIRT_OK) return status;
+        if (i + ahead < rows && source->stage->at(source, dataset->position + ahead, &sample) == MIRT_OK)
             mirt__batch_foresee(&sample, dataset->spec.field[0].bytes);
-        }
-        status = source->stage->at(source, dataset->position, &sample);
-        if (status != MIRT_OK) return status;
-        mirt__slot_put(out, &dataset->spec, out->rows++, sample.field, &sample.index, 1);
-        dataset->position++;
+        mirt_status status = source->stage->at(source, dataset->position++, &sample);
+        if (status == MIRT_OK) mirt__slot_put(out, &dataset->spec, out->rows++, sample.field, &sample.index, 1);
+        else if (status != MIRT__SKIPPED) return status;
     }
-    return MIRT_OK;
+    return rows > 0 && out->rows == 0 ? MIRT__SKIPPED : MIRT_OK;
 }
 
+/* From a stream. */
 static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     while (out->rows < dataset->spec.batch) {
         mirt__batch one;
@@ -43,27 +44,28 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
         if (one.rows == 0) break;
         mirt__slot_put(out, &dataset->spec, out->rows++, one.field, one.index, 1);
     }
+    if (((const mirt__batch_dataset *)dataset)->drop && out->rows < dataset->spec.batch) out->rows = 0;
     return MIRT_OK;
 }
 
-/* From a stage that makes its samples. */
-static mirt_status mirt__batch_make(mirt_dataset *dataset, mirt__slot *out) {
-    const mirt__data_spec *spec = &dataset->spec;
-    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
-    for (int64_t tried = 0; dataset->position < spec->samples && tried < spec->batch;) {
-        void *field[MIRT__MAX_FIELDS];
-        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)out->field[f] + (size_t)out->rows * spec->field[f].bytes;
-        mirt_status status = dataset->source->stage->make(dataset->source, dataset->position++, dataset->work, field, out->index + out->rows);
-        if (status == MIRT_OK) out->rows++;
-        else if (status != MIRT__SKIPPED) return status;
-        if (++tried == spec->batch && out->rows == 0) tried = 0; /* a batch that lost all its rows is passed over */
-    }
-    return MIRT_OK;
+/* The workers begin on the next batch; false if there is none, or too much is asked for already. */
+static bool mirt__batch_want(mirt_dataset *dataset, const mirt__slot *slot, bool ahead) {
+    int64_t left = dataset->spec.samples - dataset->position, rows = dataset->spec.batch < left ? dataset->spec.batch : left;
+    if (rows <= 0 || !mirt__crew_ask(dataset->crew, slot, dataset->position, rows, ahead)) return false;
+    dataset->position += rows;
+    return true;
+}
+
+/* From a stage that makes its samples, in threads. A batch that loses all its rows is MIRT__SKIPPED. */
+static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
+    if (!mirt__crew_asked(dataset->crew) && !mirt__batch_want(dataset, out, false)) return MIRT_OK;
+    mirt_status status = mirt__crew_finish(dataset->crew, false, &out->rows);
+    return status == MIRT_OK && out->rows == 0 ? MIRT__SKIPPED : status;
 }
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     out->rows = 0;
-    if (dataset->source->stage->make) return mirt__batch_make(dataset, out);
+    if (dataset->crew) return mirt__batch_made(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
@@ -88,25 +90,42 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
+static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (dataset->source->stage->make) {
+        if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
+        mirt_status status = mirt__crew_begin(dataset->crew);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__dataset_begin_filled(dataset, seed, epoch);
+}
+
 static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
     if (dataset->batches >= 0 && batches >= dataset->batches) return dataset->spec.samples;
     return batches > INT64_MAX / dataset->spec.batch ? INT64_MAX : batches * dataset->spec.batch;
 }
 
-static const mirt__stage mirt__batch_stage = {mirt__dataset_begin_filled, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
+static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
 
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows) {
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
+    return dataset->stage == &mirt__batch_stage && dataset->crew && mirt__batch_want(dataset, slot, true);
+}
+
+MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop) {
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
     if (batch < 1 || batch > INT32_MAX)
         status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch, (int)INT32_MAX);
     if (source->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples", (long long)source->spec.batch);
+    int64_t samples = source->spec.samples;
+    if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples", (long long)batch, (long long)samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt_dataset), &mirt__batch_stage, source, borrows);
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
     if (!dataset) return NULL;
-    int64_t samples = dataset->spec.samples;
+    ((mirt__batch_dataset *)dataset)->drop = drop;
+    if (drop && samples >= 0) dataset->spec.samples = samples -= samples % batch;
     dataset->spec.batch = batch;
     dataset->samples = source;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
@@ -117,5 +136,9 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
-    return mirt__batch_over(dataset, batch, false);
+    return mirt__batch_over(dataset, batch, false, false);
+}
+
+MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch) {
+    return mirt__batch_over(dataset, batch, false, true);
 }

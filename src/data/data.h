@@ -65,6 +65,7 @@ typedef struct mirt__slot {
 
 /* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
 typedef struct mirt__work mirt__work;
+typedef struct mirt__crew mirt__crew; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
@@ -83,7 +84,7 @@ typedef struct mirt__stage {
     /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
        reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
-    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. */
+    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be MIRT__SKIPPED: again. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
@@ -110,6 +111,13 @@ struct mirt_dataset {
     int64_t current;  /* index of the sample last given, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
     mirt__work *work; /* for samples made one by one */
+    mirt__crew *crew; /* for samples made in parallel */
+    int workers;      /* threads that make samples; 0: as the stall says */
+    bool fed;         /* the consumer did not wait lately */
+    uint64_t identity; /* of what samples are made of and how, for files of them; 0 where the source has none */
+    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
+       at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
+    mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
     char **names;     /* of classes; NULL: those of the stage before */
     int num_names;
 };
@@ -132,6 +140,11 @@ MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt
 /* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* the first half of that */
+/* The stage that names the classes, or NULL. */
+MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset);
+/* What is known of a data set's identity, and one thing more. */
+MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more);
 /* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
@@ -154,7 +167,9 @@ MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset);
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
-MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows);
+MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
+/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the order of calls. */
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 
 /* Samples in memory: arrays, caches, drawn digits. */
 typedef struct mirt__block_dataset {

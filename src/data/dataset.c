@@ -1,6 +1,6 @@
 /* What all stages share, and the stages that hold their samples in memory. */
 
-#include "data.h"
+#include "workers.h"
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset) {
     return &dataset->spec;
@@ -30,6 +30,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     }
     while (dataset) {
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
+        mirt__crew_destroy(dataset->crew);
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
         mirt__work_destroy(dataset->work);
@@ -55,15 +56,34 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
         dataset->batches = source->batches;
         dataset->shuffles = source->shuffles;
         dataset->skips = source->skips;
+        dataset->identity = source->identity;
+        dataset->workers = source->workers;
         dataset->varies = source->varies;
         dataset->samples = source->samples;
     }
     return dataset;
 }
 
+MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
+    const int most = 256;
+    if (!dataset) return mirt__fail_missing("mirt_dataset_workers", "data set");
+    if ((workers < 1 || workers > most) && workers != MIRT_AUTOTUNE)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers, most);
+    for (mirt_dataset *d = dataset; d; d = d->source)
+        if (d->crew) return mirt__fail(MIRT_E_STATE, "mirt_dataset_workers comes before the first epoch: the threads are at work");
+    for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;
+    return MIRT_OK;
+}
+
+MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more) {
+    const uint64_t prime = 0x9E3779B97F4A7C15u;
+    identity = (identity ^ more) * prime;
+    return identity ^ identity >> 29;
+}
+
 /* >>class names: of the last stage that has any */
 
-static mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
+MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     while (dataset && !dataset->names) dataset = dataset->source;
     return dataset;
 }
@@ -209,9 +229,11 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
 }
 
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
-    if (source->lent) return source->stage->fill(source, slot);
     mirt__batch batch;
-    mirt_status status = mirt__dataset_next(source, &batch);
+    mirt_status status = MIRT__SKIPPED;
+    while (source->lent && status == MIRT__SKIPPED) status = source->stage->fill(source, slot);
+    if (source->lent) return status;
+    status = mirt__dataset_next(source, &batch);
     if (status != MIRT_OK) return status;
     slot->rows = batch.rows;
     if (batch.rows) mirt__slot_put(slot, &source->spec, 0, batch.field, batch.index, batch.rows);
@@ -222,11 +244,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
 
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
-    if (dataset->position >= dataset->spec.samples) return MIRT_OK;
     mirt__sample sample;
-    mirt_status status = dataset->stage->at(dataset, dataset->position, &sample);
-    if (status != MIRT_OK) return status;
-    dataset->position++;
+    mirt_status status = MIRT__SKIPPED;
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples) status = dataset->stage->at(dataset, dataset->position++, &sample);
+    if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
     dataset->current = sample.index;
     for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
     out->rows = 1;
@@ -234,12 +255,14 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
     return MIRT_OK;
 }
 
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset) {
+    if (!dataset->stage->fill || dataset->lent || dataset->slot.block) return MIRT_OK;
+    return mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
+}
+
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (dataset->stage->fill && !dataset->lent && !dataset->slot.block) {
-        mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), true);
-        if (status != MIRT_OK) return status;
-    }
-    return dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : MIRT_OK;
+    mirt_status status = mirt__dataset_begin_slot(dataset);
+    return status == MIRT_OK && dataset->source ? mirt__dataset_begin(dataset->source, seed, epoch) : status;
 }
 
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
@@ -253,7 +276,7 @@ MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot 
 }
 
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
-    return dataset->stage->at || dataset->stage->make;
+    return dataset->stage->at || (dataset->stage->make && !dataset->run);
 }
 
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
@@ -274,15 +297,17 @@ MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt
 
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
-    mirt_status status = dataset->stage->fill(dataset, &dataset->slot);
+    mirt_status status;
+    do status = dataset->stage->fill(dataset, &dataset->slot);
+    while (status == MIRT__SKIPPED);
     if (status == MIRT_OK && dataset->slot.rows) mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
     return status;
 }
 
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
     const int64_t stream_buffer = 1024;
-    if (!shuffle) return mirt__batch_over(dataset, batch, true);
-    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false);
+    if (!shuffle) return mirt__batch_over(dataset, batch, true, false);
+    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false, false);
 }
 
 /* >>samples in memory */
@@ -388,65 +413,4 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
     data.x[0] = x;
     data.y[0] = y;
     return mirt_arrays_of(&data);
-}
-
-/* Pulls one whole epoch of the stage before into the slot. */
-static mirt_status mirt__cache_load(mirt_dataset *cache) {
-    mirt__batch sample;
-    mirt_status status;
-    for (int64_t i = 0; i < cache->spec.samples; i++) {
-        status = mirt__dataset_next(cache->source, &sample);
-        if (status != MIRT_OK) return status;
-        if (sample.rows == 0)
-            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)i,
-                              (long long)cache->spec.samples);
-        mirt__slot_put(&cache->slot, &cache->spec, i, sample.field, sample.index, 1);
-    }
-    /* Once more past the last sample: files check their ends only there. */
-    return mirt__dataset_next(cache->source, &sample);
-}
-
-static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (dataset->slot.block) return MIRT_OK;
-    mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
-    if (status == MIRT_OK) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
-    if (status != MIRT_OK) return status;
-    status = mirt__cache_load(dataset);
-    if (status != MIRT_OK) {
-        mirt__aligned_free(dataset->slot.block);
-        dataset->slot.block = NULL;
-        return status;
-    }
-    mirt__block_from_slot((mirt__block_dataset *)dataset);
-    /* The stages before have done their work: their buffers and files are not needed again. The
-       last names are kept by the stage that has them, or else by this one. */
-    mirt_dataset *named = mirt__names_of(dataset);
-    if (named && named != dataset) {
-        dataset->names = named->names;
-        dataset->num_names = named->num_names;
-        named->names = NULL;
-    }
-    mirt__dataset_give_up(dataset->source, dataset->borrows);
-    dataset->source = NULL;
-    return MIRT_OK;
-}
-
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
-
-MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
-    if (!dataset) return NULL;
-    if (dataset->contiguous) return dataset; /* in memory already */
-    if (dataset->spec.batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (dataset->spec.samples < 0) {
-        mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    mirt_dataset *cache = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__cache_stage, dataset, false);
-    if (!cache) return NULL;
-    cache->contiguous = true;
-    if (cache->varies == 1) cache->varies = 0;
-    return cache;
 }

@@ -1,6 +1,6 @@
 /* Prepares batches ahead of their use in a worker thread. */
 
-#include "data.h"
+#include "workers.h"
 
 static mirt_status mirt__prefetch_check(int depth) {
     const int most = 4096;
@@ -18,42 +18,96 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
 
 #include <pthread.h>
 
-/* The worker fills slots in a ring while the consumer holds the one it was given last. Slot
-   contents belong to whoever the counters say; everything else is guarded by the mutex. */
+/* A slot is in one list, or held by the consumer, or filled by the worker. */
+typedef struct mirt__berth {
+    mirt__slot slot;
+    struct mirt__berth *next;
+} mirt__berth;
+
+typedef struct mirt__berth_list {
+    mirt__berth *first, *last;
+} mirt__berth_list;
+
+static void mirt__berth_push(mirt__berth_list *list, mirt__berth *ahead) {
+    ahead->next = NULL;
+    if (list->first) list->last->next = ahead;
+    else list->first = ahead;
+    list->last = ahead;
+}
+
+static mirt__berth *mirt__berth_pop(mirt__berth_list *list) {
+    mirt__berth *ahead = list->first;
+    list->first = ahead->next;
+    return ahead;
+}
+
+/* Everything but the memory of slots is guarded by the mutex. */
 typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
-    int slots; /* depth and the one the consumer holds */
-    mirt__slot *slot;
+    int slots, most; /* depth and the one the consumer holds, now and at most */
+    mirt__berth *slot;
+    mirt__berth *held; /* by the consumer until its next call */
+    mirt__berth_list free, asked, filled; /* asked: workers of the stage before are at them already */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
     pthread_t thread;
     bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
-    int64_t filled, taken; /* slots in this epoch; the consumer holds number taken - 1 */
+    double waited; /* seconds, by the consumer since the worker began on the last batch */
+    bool full;     /* there has been no free slot since the last time that there were more of them */
     bool busy;             /* the worker runs through an epoch */
     bool cancel, quit;     /* wishes to the worker */
     mirt_status status;    /* why the epoch ended; MIRT_OK at its regular end */
     char error[512];
 } mirt__prefetch_dataset;
 
+/* A consumer that waited although there were times without a free slot gets more of them, up to some memory. */
+static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
+    const size_t most_bytes = (size_t)256 << 20;
+    const mirt__data_spec *spec = &prefetch->base.spec;
+    size_t bytes = 0;
+    for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes;
+    bytes *= (size_t)mirt__data_most_rows(spec);
+    for (int wanted = 2 * prefetch->slots - 1; prefetch->slots < wanted && prefetch->slots < prefetch->most; prefetch->slots++) {
+        mirt__berth *ahead = &prefetch->slot[prefetch->slots];
+        if (bytes > most_bytes / (size_t)(prefetch->slots + 1)) return;
+        if (mirt__slot_create(&ahead->slot, spec, mirt__data_most_rows(spec), true) != MIRT_OK) return;
+        mirt__berth_push(&prefetch->free, ahead);
+    }
+}
+
+/* Lets the stages before know whether the consumer had to wait. */
+static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
+    const double least = 1e-4;
+    bool fed = prefetch->waited < least;
+    if (!fed && prefetch->full) mirt__prefetch_deepen(prefetch);
+    if (!fed) prefetch->full = false;
+    prefetch->waited = 0;
+    for (mirt_dataset *d = prefetch->base.source; d; d = d->source) d->fed = fed;
+}
+
 /* Runs through one epoch; called and left with the mutex locked. */
 static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
+    mirt_dataset *source = prefetch->base.source;
     for (;;) {
-        /* One slot stays free of work: the consumer reads it until its next call. */
-        while (!prefetch->cancel && prefetch->filled - prefetch->taken >= prefetch->slots - 1)
+        while (!prefetch->cancel && !prefetch->free.first && !prefetch->asked.first) {
+            prefetch->full = true;
             pthread_cond_wait(&prefetch->to_worker, &prefetch->mutex);
-        if (prefetch->cancel) return;
-        mirt__slot *slot = &prefetch->slot[prefetch->filled % prefetch->slots];
-        pthread_mutex_unlock(&prefetch->mutex);
-        mirt_status status = mirt__slot_pull(slot, prefetch->base.source);
-        pthread_mutex_lock(&prefetch->mutex);
-        if (status != MIRT_OK) {
-            prefetch->status = status;
-            snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
-            return;
         }
-        if (slot->rows == 0) return;
-        prefetch->filled++;
-        pthread_cond_signal(&prefetch->to_consumer);
+        if (prefetch->cancel) return;
+        mirt__prefetch_tell(prefetch);
+        while (prefetch->free.first && mirt__batch_ask(source, &prefetch->free.first->slot))
+            mirt__berth_push(&prefetch->asked, mirt__berth_pop(&prefetch->free));
+        mirt__berth *ahead = mirt__berth_pop(prefetch->asked.first ? &prefetch->asked : &prefetch->free);
+        pthread_mutex_unlock(&prefetch->mutex);
+        mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot) : mirt__slot_pull(&ahead->slot, source);
+        pthread_mutex_lock(&prefetch->mutex);
+        bool any = status == MIRT_OK && ahead->slot.rows > 0;
+        mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
+        if (any) pthread_cond_signal(&prefetch->to_consumer);
+        if (any || status == MIRT__SKIPPED) continue;
+        prefetch->status = status;
+        if (status != MIRT_OK) snprintf(prefetch->error, sizeof prefetch->error, "%s", mirt_last_error());
+        return;
     }
 }
 
@@ -89,8 +143,10 @@ static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, in
     /* The worker being idle, the stages before are ours: what they have to say comes at once. */
     mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
     pthread_mutex_lock(&prefetch->mutex);
-    prefetch->filled = 0;
-    prefetch->taken = 0;
+    memset(&prefetch->free, 0, sizeof prefetch->free);
+    prefetch->asked = prefetch->filled = prefetch->free;
+    for (int i = 0; i < prefetch->slots; i++) mirt__berth_push(&prefetch->free, &prefetch->slot[i]);
+    prefetch->held = NULL;
     prefetch->status = MIRT_OK;
     prefetch->busy = status == MIRT_OK;
     pthread_cond_signal(&prefetch->to_worker);
@@ -102,15 +158,21 @@ static mirt_status mirt__prefetch_next(mirt_dataset *dataset, mirt__batch *out) 
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&prefetch->mutex);
-    while (prefetch->busy && prefetch->filled == prefetch->taken)
-        pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
-    mirt__slot *slot = NULL;
-    if (prefetch->filled > prefetch->taken) slot = &prefetch->slot[prefetch->taken++ % prefetch->slots];
+    if (prefetch->held) {
+        mirt__berth_push(&prefetch->free, prefetch->held);
+        pthread_cond_signal(&prefetch->to_worker);
+    }
+    if (prefetch->busy && !prefetch->filled.first) {
+        double began = mirt__now();
+        while (prefetch->busy && !prefetch->filled.first) pthread_cond_wait(&prefetch->to_consumer, &prefetch->mutex);
+        prefetch->waited += mirt__now() - began;
+    }
+    prefetch->held = prefetch->filled.first ? mirt__berth_pop(&prefetch->filled) : NULL;
+    mirt__berth *held = prefetch->held;
     mirt_status status = prefetch->status;
-    pthread_cond_signal(&prefetch->to_worker);
     pthread_mutex_unlock(&prefetch->mutex);
-    if (!slot) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
-    mirt__slot_give(slot, &dataset->spec, 0, slot->rows, out);
+    if (!held) return status == MIRT_OK ? MIRT_OK : mirt__fail(status, "%s", prefetch->error);
+    mirt__slot_give(&held->slot, &dataset->spec, 0, held->slot.rows, out);
     return MIRT_OK;
 }
 
@@ -124,10 +186,12 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         pthread_mutex_unlock(&prefetch->mutex);
         pthread_join(prefetch->thread, NULL);
     }
+    /* Its workers may be at slots of this stage. */
+    if (dataset->source->crew) mirt__crew_drop(dataset->source->crew);
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
     if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);
-    for (int i = 0; prefetch->slot && i < prefetch->slots; i++) mirt__aligned_free(prefetch->slot[i].block);
+    for (int i = 0; prefetch->slot && i < prefetch->most; i++) mirt__aligned_free(prefetch->slot[i].slot.block);
     mirt__free(prefetch->slot);
 }
 
@@ -137,10 +201,10 @@ static const mirt__stage mirt__prefetch_stage = {mirt__prefetch_begin, mirt__pre
 static mirt_status mirt__prefetch_create_slots(mirt__prefetch_dataset *prefetch) {
     const mirt__data_spec *spec = &prefetch->base.spec;
     mirt_status status = MIRT_OK;
-    prefetch->slot = (mirt__slot *)mirt__calloc((size_t)prefetch->slots, sizeof(mirt__slot));
+    prefetch->slot = (mirt__berth *)mirt__calloc((size_t)prefetch->most, sizeof(mirt__berth));
     if (!prefetch->slot) return MIRT_E_NOMEM;
     for (int i = 0; i < prefetch->slots && status == MIRT_OK; i++)
-        status = mirt__slot_create(&prefetch->slot[i], spec, mirt__data_most_rows(spec), true);
+        status = mirt__slot_create(&prefetch->slot[i].slot, spec, mirt__data_most_rows(spec), true);
     return status;
 }
 
@@ -171,6 +235,8 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
     prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
+    prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
+    prefetch->waited = 1; /* a first epoch begins with waiting */
     dataset->lent = dataset->stage->fill != NULL;
     if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
         return mirt__dataset_give_up(stage, false);

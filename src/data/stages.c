@@ -73,6 +73,7 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
     window->first = first;
+    dataset->identity = mirt__identity_with(dataset->identity, (uint64_t)first);
     window->count = count;
     dataset->contiguous = source->contiguous;
     dataset->pointing = source->pointing;
@@ -219,6 +220,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
     map->keeps_x = desc->shape.rank == 0;
     map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
     if (!map->name) return MIRT_E_NOMEM;
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
     if (!map->keeps_x) {
         spec.field[0].dtype = desc->dtype;
         spec.field[0].shape = desc->shape;

@@ -1,6 +1,7 @@
 /* Threads that make samples, and the memory of each. */
 
-#include "data.h"
+#include "../base/team.h"
+#include "workers.h"
 
 /* >>the room of stages */
 
@@ -42,4 +43,297 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
     room->block = block;
     room->bytes = bytes;
     return block;
+}
+
+/* >>the crew */
+
+#define MIRT__CREW_JOBS 16
+#define MIRT__CREW_MOST 256
+
+/* Samples [first, first + count) on their way into the slot; threads claim a few at a time, in ascending order. */
+typedef struct mirt__crew_job {
+    mirt__slot slot;
+    int64_t first, count; /* after a failure `count` is what was claimed until then */
+    int64_t claimed, done, skipped;
+    int64_t failed; /* the first sample that did */
+    mirt_status status;
+    char error[512];
+} mirt__crew_job;
+
+#ifdef MIRRORTRAIN_NO_THREADS
+#define MIRT__CREW_CALL(call) ((void)0)
+#else
+#include <pthread.h>
+#define MIRT__CREW_CALL(call) call
+typedef struct mirt__crew_thread {
+    mirt__crew *crew;
+    mirt__work *work;
+    pthread_t thread;
+} mirt__crew_thread;
+#endif
+
+/* Jobs are a ring, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
+struct mirt__crew {
+    mirt_dataset *source;
+    mirt__work *work; /* of the one who asks, who makes samples himself as long as there are no threads */
+    mirt__crew_job job[MIRT__CREW_JOBS];
+    int64_t asked, finished;
+    double seconds, longest; /* that samples took; that of the longest claim, which may have waited for a core */
+    int64_t samples;
+    bool ahead;            /* jobs are asked for before they are needed */
+    bool bound;            /* there will be no more threads */
+    int threads, waiting;
+#ifndef MIRRORTRAIN_NO_THREADS
+    mirt__crew_thread thread[MIRT__CREW_MOST];
+    pthread_mutex_t mutex;
+    pthread_cond_t to_threads, to_asker;
+    int made; /* of these three, in this order */
+    bool quit;
+#endif
+};
+
+static mirt__crew_job *mirt__crew_job_at(mirt__crew *crew, int64_t number) {
+    return &crew->job[number % MIRT__CREW_JOBS];
+}
+
+/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that failed, or `end`. */
+static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row, int64_t end, int64_t *skipped,
+                               mirt_status *status) {
+    const mirt__data_spec *spec = &source->spec;
+    void *field[MIRT__MAX_FIELDS];
+    for (; row < end; row++) {
+        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)job->slot.field[f] + (size_t)row * spec->field[f].bytes;
+        *status = source->stage->make(source, job->first + row, work, field, &job->slot.index[row]);
+        if (*status == MIRT__SKIPPED) {
+            job->slot.index[row] = MIRT__NO_INDEX;
+            ++*skipped;
+        } else if (*status != MIRT_OK) {
+            return row;
+        }
+    }
+    *status = MIRT_OK;
+    return end;
+}
+
+/* Seconds a sample takes; 0 as long as that is not known. */
+static double mirt__crew_pace(const mirt__crew *crew) {
+    const int64_t few = 4;
+    return crew->samples < few ? 0 : (crew->seconds - crew->longest) / (double)(crew->samples - 1);
+}
+
+static void mirt__crew_measure(mirt__crew *crew, double seconds, int64_t samples) {
+    const int64_t many = 4096;
+    crew->seconds += seconds;
+    crew->samples += samples;
+    if (seconds > crew->longest) crew->longest = seconds;
+    if (crew->samples < many) return;
+    crew->samples /= 2;
+    crew->seconds /= 2;
+    crew->longest = 0;
+}
+
+/* Claims some samples of a job and makes them; called and left with the mutex locked. */
+static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *work) {
+    const double least = 20e-6; /* seconds for which it is worth coming */
+    int64_t row = job->claimed, rows = 1, skipped = 0, fair = (job->count - row) / (4 * (crew->threads + 1));
+    mirt_status status;
+    const double pace = mirt__crew_pace(crew);
+    if (pace > 0 && pace < least) rows = (int64_t)(least / pace);
+    if (rows > fair) rows = fair > 1 ? fair : 1;
+    job->claimed += rows;
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    double began = mirt__now();
+    int64_t end = mirt__crew_make(crew->source, job, work, row, row + rows, &skipped, &status);
+    double seconds = mirt__now() - began;
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    mirt__crew_measure(crew, seconds, rows);
+    job->done += rows;
+    job->skipped += skipped;
+    if (status != MIRT_OK) {
+        if (job->status == MIRT_OK || end < job->failed) {
+            job->failed = end;
+            job->status = status;
+            snprintf(job->error, sizeof job->error, "%s", mirt_last_error());
+        }
+        job->count = job->claimed;
+    }
+    MIRT__CREW_CALL(if (job->done == job->count && crew->waiting) pthread_cond_signal(&crew->to_asker));
+}
+
+static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
+    for (int64_t i = crew->finished; i < crew->asked; i++) {
+        mirt__crew_job *job = mirt__crew_job_at(crew, i);
+        if (job->claimed < job->count) return job;
+    }
+    return NULL;
+}
+
+#ifndef MIRRORTRAIN_NO_THREADS
+
+static void *mirt__crew_main(void *arg) {
+    mirt__crew_thread *thread = (mirt__crew_thread *)arg;
+    mirt__crew *crew = thread->crew;
+    pthread_mutex_lock(&crew->mutex);
+    while (!crew->quit) {
+        mirt__crew_job *job = mirt__crew_unclaimed(crew);
+        if (job) mirt__crew_step(crew, job, thread->work);
+        else pthread_cond_wait(&crew->to_threads, &crew->mutex);
+    }
+    pthread_mutex_unlock(&crew->mutex);
+    return NULL;
+}
+
+/* As many threads in all, by the one who asks, with the mutex locked. */
+static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
+    while (crew->threads < threads) {
+        mirt__crew_thread *thread = &crew->thread[crew->threads];
+        thread->crew = crew;
+        if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
+        int code = pthread_create(&thread->thread, NULL, mirt__crew_main, thread);
+        if (code) return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1, threads, strerror(code));
+        crew->threads++;
+    }
+    return MIRT_OK;
+}
+
+/* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
+static void mirt__crew_tune(mirt__crew *crew, int64_t samples) {
+    const double worth = 100e-6, left = (double)samples * mirt__crew_pace(crew);
+    int most = mirt__cpu_cores(), threads = crew->threads;
+    if (crew->bound || (crew->ahead && crew->source->fed)) return;
+    if (most > MIRT__CREW_MOST) most = MIRT__CREW_MOST;
+    if (left < worth * most) most = (int)(left / worth);
+    if (crew->ahead && most > 2 * threads) most = threads ? 2 * threads : 2;
+    if (most < 2 || most <= threads) return;
+    if (mirt__crew_hire(crew, most) != MIRT_OK) crew->bound = true;
+}
+
+MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
+    if (!crew) return;
+    if (crew->made == 3) {
+        mirt__crew_drop(crew);
+        pthread_mutex_lock(&crew->mutex);
+        crew->quit = true;
+        pthread_cond_broadcast(&crew->to_threads);
+        pthread_mutex_unlock(&crew->mutex);
+        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread, NULL);
+    }
+    for (int i = 0; i < MIRT__CREW_MOST; i++) mirt__work_destroy(crew->thread[i].work);
+    if (crew->made > 2) pthread_cond_destroy(&crew->to_asker);
+    if (crew->made > 1) pthread_cond_destroy(&crew->to_threads);
+    if (crew->made > 0) pthread_mutex_destroy(&crew->mutex);
+    mirt__work_destroy(crew->work);
+    mirt__free(crew);
+}
+
+static mirt_status mirt__crew_init(mirt__crew *crew) {
+    int code = pthread_mutex_init(&crew->mutex, NULL);
+    if (!code && ++crew->made) code = pthread_cond_init(&crew->to_threads, NULL);
+    if (!code && ++crew->made) code = pthread_cond_init(&crew->to_asker, NULL);
+    if (!code) crew->made++;
+    return code ? mirt__fail(MIRT_E_THREAD, "worker threads cannot be had: %s", strerror(code)) : MIRT_OK;
+}
+
+#else
+
+static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) { return (void)crew, (void)threads, MIRT_OK; }
+static void mirt__crew_tune(mirt__crew *crew, int64_t samples) { (void)crew, (void)samples; }
+static mirt_status mirt__crew_init(mirt__crew *crew) { return (void)crew, MIRT_OK; }
+
+MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
+    if (crew) mirt__work_destroy(crew->work);
+    mirt__free(crew);
+}
+
+#endif
+
+MIRT__LIB mirt__crew *mirt__crew_create(mirt_dataset *source) {
+    mirt__crew *crew = (mirt__crew *)mirt__calloc(1, sizeof(mirt__crew));
+    if (!crew) return NULL;
+    crew->source = source;
+    if ((crew->work = mirt__work_create()) && mirt__crew_init(crew) == MIRT_OK) return crew;
+    mirt__crew_destroy(crew);
+    return NULL;
+}
+
+MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    for (int64_t i = crew->finished; i < crew->asked; i++) {
+        mirt__crew_job *job = mirt__crew_job_at(crew, i);
+        job->count = job->claimed;
+    }
+    crew->waiting++;
+    for (; crew->finished < crew->asked; crew->finished++)
+        MIRT__CREW_CALL(while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
+                            pthread_cond_wait(&crew->to_asker, &crew->mutex));
+    crew->waiting--;
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+}
+
+MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew) {
+    int workers = crew->source->workers;
+    mirt__crew_drop(crew);
+    if (workers == 0) return MIRT_OK;
+    crew->bound = true;
+    if (workers == 1) return MIRT_OK;
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    mirt_status status = mirt__crew_hire(crew, workers);
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    return status;
+}
+
+MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew) {
+    return crew->asked > crew->finished;
+}
+
+MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t first, int64_t count, bool ahead) {
+    if (crew->asked - crew->finished == MIRT__CREW_JOBS) return false;
+    mirt__crew_job *job = mirt__crew_job_at(crew, crew->asked);
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    memset(job, 0, sizeof *job);
+    job->slot = *slot;
+    job->first = first;
+    job->count = count;
+    crew->asked++;
+    crew->ahead = ahead;
+    MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    return true;
+}
+
+/* Moves the samples together that were not skipped; returns how many they are. */
+static int64_t mirt__crew_close_up(const mirt__data_spec *spec, const mirt__slot *slot, int64_t count) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (slot->index[i] == MIRT__NO_INDEX) continue;
+        for (int f = 0; f < spec->num_fields && rows < i; f++) {
+            size_t bytes = spec->field[f].bytes;
+            memcpy((char *)slot->field[f] + (size_t)rows * bytes, (const char *)slot->field[f] + (size_t)i * bytes, bytes);
+        }
+        slot->index[rows++] = slot->index[i];
+    }
+    return rows;
+}
+
+MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows) {
+    mirt__crew_job *job = mirt__crew_job_at(crew, crew->finished);
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    bool alone = crew->threads == 0;
+    while (!crew->threads && job->claimed < job->count) {
+        mirt__crew_step(crew, job, crew->work);
+        mirt__crew_tune(crew, job->count - job->claimed);
+    }
+    crew->waiting++;
+    MIRT__CREW_CALL(while (job->done < job->count) pthread_cond_wait(&crew->to_asker, &crew->mutex));
+    crew->waiting--;
+    crew->finished++;
+    if (!alone || job->count == 1) mirt__crew_tune(crew, job->count);
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    *rows = 0;
+    if (job->status != MIRT_OK) {
+        mirt__crew_drop(crew); /* nobody will want the rest */
+        return mirt__fail(job->status, "%s", job->error);
+    }
+    *rows = job->skipped && !gaps ? mirt__crew_close_up(&crew->source->spec, &job->slot, job->count) : job->count;
+    return MIRT_OK;
 }

@@ -1,0 +1,260 @@
+/* Samples kept from the first epoch on: in memory, or in a file that the next run finds again. */
+
+#include "../base/digest.h"
+#include "../base/file.h"
+#include "workers.h"
+
+typedef struct mirt__cache_dataset {
+    mirt__block_dataset block;
+    char *path; /* NULL: in memory */
+    int fd;
+    uint64_t start; /* of the first record in the file */
+    size_t record;  /* bytes: the fields, mirt__cache_tail */
+    unsigned char *checked; /* [samples], atomic: records whose checksum was right */
+} mirt__cache_dataset;
+
+/* What stands behind the fields of a record; `crc` is of all before it. */
+typedef struct mirt__cache_tail {
+    int64_t index; /* MIRT__NO_INDEX: skipped */
+    uint32_t crc, zero;
+} mirt__cache_tail;
+
+/* The file's first bytes, in this machine's order; a file that begins otherwise is written anew. */
+typedef struct mirt__cache_head {
+    char magic[8];
+    uint64_t identity, samples, record;
+    int64_t field[MIRT__MAX_FIELDS][2 + MIRT_MAX_RANK]; /* dtype, rank, dimensions */
+    uint32_t num_fields, crc;
+} mirt__cache_head;
+
+static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
+    size_t bytes = 0;
+    for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
+    return bytes;
+}
+
+/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the stage
+   that has them, or else by this one. */
+static void mirt__cache_leave(mirt_dataset *dataset) {
+    mirt_dataset *named = mirt__names_of(dataset);
+    if (named && named != dataset) {
+        dataset->names = named->names;
+        dataset->num_names = named->num_names;
+        named->names = NULL;
+    }
+    mirt__crew_destroy(dataset->crew);
+    dataset->crew = NULL;
+    mirt__dataset_give_up(dataset->source, dataset->borrows);
+    dataset->source = NULL;
+}
+
+/* Samples [first, first + count) of the epoch the source is in, to the slot's first rows. */
+static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64_t first, int64_t count) {
+    mirt__batch sample;
+    mirt_status status;
+    int64_t rows;
+    if (cache->crew) {
+        mirt__crew_ask(cache->crew, slot, first, count, false);
+        return mirt__crew_finish(cache->crew, true, &rows);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        status = mirt__dataset_next(cache->source, &sample);
+        if (status != MIRT_OK) return status;
+        if (sample.rows == 0)
+            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)(first + i),
+                              (long long)cache->spec.samples);
+        mirt__slot_put(slot, &cache->spec, i, sample.field, sample.index, 1);
+    }
+    /* Once more past the last sample: files check their ends only there. */
+    return first + count == cache->spec.samples ? mirt__dataset_next(cache->source, &sample) : MIRT_OK;
+}
+
+static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
+    mirt_dataset *source = cache->source;
+    if (source->stage->make && !source->run) {
+        if (!cache->crew && !(cache->crew = mirt__crew_create(source))) return mirt_last_status();
+        if (mirt__crew_begin(cache->crew) != MIRT_OK) return mirt_last_status();
+    }
+    return mirt__dataset_begin(source, seed, epoch);
+}
+
+/* >>in memory */
+
+static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (!dataset->source) return MIRT_OK;
+    mirt_status status = mirt__cache_source(dataset, seed, epoch);
+    if (status == MIRT_OK && !dataset->slot.block) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
+    if (status == MIRT_OK) status = mirt__cache_pull(dataset, &dataset->slot, 0, dataset->spec.samples);
+    if (status != MIRT_OK) {
+        mirt__aligned_free(dataset->slot.block);
+        dataset->slot.block = NULL;
+        return status;
+    }
+    mirt__block_from_slot((mirt__block_dataset *)dataset);
+    mirt__cache_leave(dataset);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
+    mirt_status status = mirt__block_at(dataset, i, out);
+    return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
+}
+
+static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL};
+
+/* >>in a file */
+
+static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int64_t epoch, mirt__cache_head *head) {
+    const mirt__data_spec *spec = &dataset->spec;
+    memset(head, 0, sizeof *head);
+    memcpy(head->magic, "MIRTdat1", sizeof head->magic);
+    head->identity = dataset->identity;
+    if (dataset->shuffles) head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
+    head->samples = (uint64_t)spec->samples;
+    head->record = ((const mirt__cache_dataset *)dataset)->record;
+    head->num_fields = (uint32_t)spec->num_fields;
+    for (int f = 0; f < spec->num_fields; f++) {
+        head->field[f][0] = (int64_t)spec->field[f].dtype;
+        head->field[f][1] = spec->field[f].shape.rank;
+        for (int i = 0; i < spec->field[f].shape.rank; i++) head->field[f][2 + i] = spec->field[f].shape.dim[i];
+    }
+    head->crc = mirt__crc32c(0, head, offsetof(mirt__cache_head, crc));
+}
+
+/* Whether the file holds these samples; then it stays open. */
+static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head *head) {
+    mirt__cache_head found;
+    uint64_t size;
+    if (mirt__file_open(cache->path, &cache->fd, &size) != MIRT_OK) return false;
+    bool fits = mirt__file_read_at(cache->fd, 0, &found, sizeof found) == (int64_t)sizeof found && memcmp(&found, head, sizeof found) == 0 &&
+                size == sizeof *head + head->samples * head->record;
+    if (!fits) mirt__file_close(&cache->fd);
+    return fits;
+}
+
+static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot, int64_t count) {
+    const mirt__data_spec *spec = &cache->block.base.spec;
+    for (int64_t row = 0; row < count; row++) {
+        mirt__cache_tail tail;
+        memset(&tail, 0, sizeof tail);
+        tail.index = slot->index[row];
+        for (int f = 0; f < spec->num_fields; f++) {
+            size_t bytes = spec->field[f].bytes;
+            char *field = (char *)slot->field[f] + (size_t)row * bytes;
+            if (tail.index == MIRT__NO_INDEX) memset(field, 0, bytes);
+            tail.crc = mirt__crc32c(tail.crc, field, bytes);
+            if (mirt__file_append(writer, field, bytes) != MIRT_OK) return mirt_last_status();
+        }
+        tail.crc = mirt__crc32c(tail.crc, &tail.index, sizeof tail.index);
+        if (mirt__file_append(writer, &tail, sizeof tail) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot, int64_t rows) {
+    mirt__file_writer writer;
+    mirt_dataset *dataset = &cache->block.base;
+    mirt_status status = mirt__file_begin(&writer, cache->path);
+    if (status != MIRT_OK) return status;
+    status = mirt__file_append(&writer, head, sizeof *head);
+    for (int64_t first = 0; first < dataset->spec.samples && status == MIRT_OK; first += rows) {
+        int64_t left = dataset->spec.samples - first, count = rows < left ? rows : left;
+        status = mirt__cache_pull(dataset, slot, first, count);
+        if (status == MIRT_OK) status = mirt__cache_append(cache, &writer, slot, count);
+    }
+    if (status == MIRT_OK) return mirt__file_commit(&writer);
+    mirt__file_abort(&writer);
+    return status;
+}
+
+static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    const size_t buffer = (size_t)16 << 20;
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
+    mirt__cache_head head;
+    mirt__slot slot;
+    mirt_status status = mirt__dataset_begin_slot(dataset);
+    if (status != MIRT_OK || !dataset->source) return status;
+    if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1))) return MIRT_E_NOMEM;
+    mirt__cache_head_of(dataset, seed, epoch, &head);
+    if (!mirt__cache_fits(cache, &head)) {
+        int64_t rows = (int64_t)(buffer / cache->record) + 1;
+        memset(&slot, 0, sizeof slot);
+        if (rows > dataset->spec.samples) rows = dataset->spec.samples;
+        status = mirt__cache_source(dataset, seed, epoch);
+        if (status == MIRT_OK) status = mirt__slot_create(&slot, &dataset->spec, rows, true);
+        if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
+        mirt__aligned_free(slot.block);
+        if (status == MIRT_OK && !mirt__cache_fits(cache, &head)) status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
+        if (status != MIRT_OK) return status;
+    }
+    mirt__cache_leave(dataset);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
+    mirt__cache_tail tail;
+    const size_t fields = cache->record - sizeof tail, size = field ? cache->record : sizeof tail;
+    uint64_t at = sizeof(mirt__cache_head) + (uint64_t)i * cache->record + (field ? 0 : fields);
+    unsigned char *record = (unsigned char *)mirt__work_room(work, dataset, size);
+    if (!record) return MIRT_E_NOMEM;
+    int64_t got = mirt__file_read_at(cache->fd, at, record, size);
+    if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
+    memcpy(&tail, record + size - sizeof tail, sizeof tail);
+    if ((size_t)got < size ||
+        (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
+        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
+    if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
+    if (tail.index == MIRT__NO_INDEX) return MIRT__SKIPPED;
+    *index = tail.index;
+    for (int f = 0; field && f < dataset->spec.num_fields; f++) {
+        memcpy(field[f], record, dataset->spec.field[f].bytes);
+        record += dataset->spec.field[f].bytes;
+    }
+    return MIRT_OK;
+}
+
+static void mirt__cache_file_release(mirt_dataset *dataset) {
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
+    mirt__file_close(&cache->fd);
+    mirt__free(cache->checked);
+    mirt__free(cache->path);
+}
+
+static const mirt__stage mirt__cache_file_stage = {mirt__cache_file_begin, mirt__dataset_next_filled, NULL, mirt__cache_file_make,
+                                                   mirt__dataset_fill_made, mirt__cache_file_release, NULL};
+
+/* >>both */
+
+static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
+    if (dataset->spec.batch) return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+    if (dataset->spec.samples < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
+    if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
+    uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
+    if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
+    return mirt__fail(MIRT_E_NOMEM, "mirt_cache_with: %lld samples take %.1f MiB, above the budget of %.1f MiB", (long long)dataset->spec.samples,
+                      (double)needed / 1048576, (double)desc->budget_bytes / 1048576);
+}
+
+MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
+    mirt_cache_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
+    if (!dataset) return NULL;
+    if (dataset->contiguous) return dataset; /* in memory already */
+    if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset), desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
+    if (!stage) return NULL;
+    mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
+    cache->fd = -1;
+    cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
+    stage->contiguous = !desc->file && !stage->skips;
+    if (stage->varies == 1) stage->varies = 0;
+    if (desc->file && !(cache->path = mirt__strdup(desc->file))) return mirt__dataset_give_up(stage, false);
+    return stage;
+}
+
+MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
+    return mirt_cache_with(dataset, NULL);
+}
