@@ -165,14 +165,19 @@ static mirt__conv conv_plan(job *j) {
     j->shared = mirt__conv_shared(&c);
     return c;
 }
-static int64_t conv_kernel_count(const mirt__conv *c) { return c->kh * c->kw * (c->ci / c->groups) * c->co; }
 static fill conv_fill(const job *j) { return j->s[C_GRID] ? GRID : UNIT; }
+/* x, of rows that may be cut or not. */
+static void conv_input_x(job *j, const mirt__conv *c, bool by_row) {
+    const int64_t image = c->h * c->w * c->ci;
+    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), by_row ? image : 0, c->rows * image);
+}
+static int64_t conv_kernel_count(const mirt__conv *c) { return c->kh * c->kw * (c->ci / c->groups) * c->co; }
 /* On bytes the sums are exact too: eight bits by three. */
 static double conv_roundings(const job *j, int64_t k) { return j->s[C_GRID] ? 0 : (double)k + 4; }
 
 static void conv_forward_plan(job *j) {
     mirt__conv c = conv_plan(j);
-    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), c.h * c.w * c.ci, c.rows * c.h * c.w * c.ci);
+    conv_input_x(j, &c, true);
     input(j, conv_fill(j), conv_kernel_count(&c));
     input(j, conv_fill(j), j->s[C_BIAS] ? c.co : 0);
     double roundings = conv_roundings(j, conv_kernel_count(&c) / c.co);
@@ -215,7 +220,7 @@ static void conv_input_grad_run(const job *j, const mirt__kernels *k, const mirt
 static void conv_weight_grad_plan(job *j) {
     mirt__conv c = conv_plan(j);
     double roundings = conv_roundings(j, c.rows * c.oh * c.ow);
-    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), 0, c.rows * c.h * c.w * c.ci);
+    conv_input_x(j, &c, false);
     input(j, conv_fill(j), c.rows * c.oh * c.ow * c.co);
     output(j, roundings, conv_kernel_count(&c));
     output(j, roundings, j->s[C_BIAS] ? c.co : 0);
@@ -252,7 +257,7 @@ static const int32_t conv_pool_shapes[][MAX_NUMBERS] = {
 static void conv_pool_plan(job *j) {
     mirt__conv c = conv_plan(j);
     int64_t pooled = c.oh / 2 * (c.ow / 2) * c.co;
-    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), c.h * c.w * c.ci, c.rows * c.h * c.w * c.ci);
+    conv_input_x(j, &c, true);
     input(j, conv_fill(j), conv_kernel_count(&c));
     input(j, conv_fill(j), j->s[C_BIAS] ? c.co : 0);
     row_output(j, conv_roundings(j, conv_kernel_count(&c) / c.co), pooled);
@@ -276,7 +281,7 @@ static void conv_pool_weight_grad_plan(job *j) {
     mirt__conv c = conv_plan(j);
     int64_t pooled = c.rows * (c.oh / 2) * (c.ow / 2) * c.co;
     double roundings = conv_roundings(j, c.rows * (c.oh / 2) * (c.ow / 2));
-    add_buffer(j, IN, reader_dtype(j->s[C_READER]), conv_fill(j), 0, c.rows * c.h * c.w * c.ci);
+    conv_input_x(j, &c, false);
     input(j, conv_fill(j), pooled);
     add_buffer(j, IN, MIRT_UINT8, BYTES, 0, pooled);
     uint8_t *which = (uint8_t *)j->buffer[2].initial;
@@ -347,11 +352,20 @@ static void max_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__
 static void average_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->average_pool, 0, 1, -1, where); }
 static void average_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->average_pool_grad, 0, 1, -1, where); }
 
-static void max_pool_plan(job *j) {
+/* The images before pooling and after; of a gradient the other way round. */
+static mirt__pool2d pool_plan(job *j, fill how, bool back) {
     j->count = j->rows = j->s[P_ROWS];
-    mirt__pool2d p = pool_of(j);
-    row_input(j, GRID, p.h * p.w * p.c);
-    row_output(j, 0, p.oh * p.ow * p.c);
+    const mirt__pool2d p = pool_of(j);
+    const int64_t x = p.h * p.w * p.c, y = p.oh * p.ow * p.c;
+    row_input(j, how, back ? y : x);
+    row_output(j, 0, back ? x : y);
+    return p;
+}
+static void average_pool_plan(job *j) { pool_plan(j, UNIT, false); }
+static void average_pool_grad_plan(job *j) { pool_plan(j, UNIT, true); }
+
+static void max_pool_plan(job *j) {
+    const mirt__pool2d p = pool_plan(j, GRID, false);
     const bool wide = mirt__pool_wide((int64_t)p.kh * p.kw);
     add_buffer(j, OUT, wide ? MIRT_INT32 : MIRT_UINT8, wide ? WORDS : BYTES, p.oh * p.ow * p.c, p.rows * p.oh * p.ow * p.c);
 }
@@ -361,20 +375,6 @@ static void max_pool_grad_plan(job *j) {
     prepare(j, max_pool_run);
     mirt__pool2d p = pool_of(j);
     j->buffer[1].role = j->buffer[2].role = IN;
-    row_input(j, UNIT, p.oh * p.ow * p.c);
-    row_output(j, 0, p.h * p.w * p.c);
-}
-
-static void average_pool_plan(job *j) {
-    j->count = j->rows = j->s[P_ROWS];
-    mirt__pool2d p = pool_of(j);
-    row_input(j, UNIT, p.h * p.w * p.c);
-    row_output(j, 0, p.oh * p.ow * p.c);
-}
-
-static void average_pool_grad_plan(job *j) {
-    j->count = j->rows = j->s[P_ROWS];
-    mirt__pool2d p = pool_of(j);
     row_input(j, UNIT, p.oh * p.ow * p.c);
     row_output(j, 0, p.h * p.w * p.c);
 }
