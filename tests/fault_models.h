@@ -2,6 +2,7 @@
 #define FAULT_MODELS_H
 /* What test_faults.c makes while memory fails: strategies, and models that between them have every layer and operation. Each
    step returns MIRT_OK or the error. */
+#include "mirror_util.h"
 
 enum { SIDE = 6, CLASSES = 3 };
 
@@ -12,19 +13,8 @@ typedef struct world {
     mirt_dataset *train, *validation;
 } world;
 
-static mirt_strategy *strategy_of(const char *devices, int replicas, int thread_count) {
-    mirt_strategy_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.devices = devices;
-    desc.replicas = replicas;
-    desc.threads = thread_count;
-    desc.seed = 7;
-    desc.silent = true;
-    return mirt_strategy_create(&desc);
-}
-
 static mirt_status make_strategy(world *w) {
-    w->strategy = strategy_of("2", 4, 1);
+    w->strategy = strategy_of(2, 4, 1);
     return w->strategy ? MIRT_OK : mirt_last_status();
 }
 
@@ -41,7 +31,7 @@ static mirt_status make_central_storage(world *w) {
 }
 
 static mirt_status make_large_strategy(world *w) {
-    w->strategy = strategy_of("2", 4, 2);
+    w->strategy = strategy_of(2, 4, 2);
     return w->strategy ? MIRT_OK : mirt_last_status();
 }
 
