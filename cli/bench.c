@@ -33,7 +33,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The most memory this process was given, in bytes. */
+/* The most memory this process was given, in bytes. Usage is the second choice: it counts what was there before exec, too. */
 static double peak_memory(void) {
     char line[256];
     double kilobytes = 0;

@@ -17,6 +17,7 @@ static void counting_free(void *pointer);
 #include "tap.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -276,16 +277,14 @@ static mirt_model *conv_net(mirt_strategy *s) {
     return mirt_compile(m, &compile) == MIRT_OK ? m : NULL;
 }
 
-/* The most memory this process had, in bytes; 0 where that is not known. */
+/* The most memory this process had, in bytes; 0 where that is not known in bytes. */
 static double peak_memory(void) {
-    char line[256];
-    double kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "VmHWM: %lf kB", &kilobytes) == 1) break;
-    }
-    if (file) fclose(file);
-    return kilobytes * 1024;
+#ifdef __linux__
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss * 1024 : 0;
+#else
+    return 0;
+#endif
 }
 
 typedef struct grown {
