@@ -15022,6 +15022,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -15034,7 +15035,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 static int64_t mirt__fast_min(int64_t a, int64_t b) {
@@ -15353,6 +15354,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -15365,7 +15367,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 #define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
@@ -15755,6 +15757,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -15767,7 +15770,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__norm_job {
@@ -15970,6 +15973,7 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -15982,7 +15986,7 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__max_job {
@@ -16093,6 +16097,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16105,7 +16110,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 #define MIRT__LINE 64 /* bytes */
@@ -16341,6 +16346,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16353,7 +16359,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 #define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
@@ -16556,6 +16562,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16568,7 +16575,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__conv_job {
@@ -16952,6 +16959,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16964,7 +16972,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 struct mirt__grad_job {
@@ -17322,6 +17330,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 
 #ifndef MIRT__REAL_DOUBLE
 
+/* Of the drivers of kernels: O3 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -17334,7 +17343,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
+#pragma GCC optimize("O2,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__pool_job {

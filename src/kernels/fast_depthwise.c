@@ -5,10 +5,7 @@
 
 #ifndef MIRT__REAL_DOUBLE
 
-#include "optimize_begin.inc"
-#if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
-#endif
+#include "optimize_drivers.inc"
 
 #define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
 #define MIRT__DEPTH_STREAM 2e6   /* floats of an output that are more than the caches keep */

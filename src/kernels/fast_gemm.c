@@ -4,10 +4,7 @@
 
 #ifndef MIRT__REAL_DOUBLE
 
-#include "optimize_begin.inc"
-#if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
-#endif
+#include "optimize_drivers.inc"
 
 static int64_t mirt__fast_min(int64_t a, int64_t b) {
     return a < b ? a : b;

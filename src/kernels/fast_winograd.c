@@ -6,10 +6,7 @@
 
 #ifndef MIRT__REAL_DOUBLE
 
-#include "optimize_begin.inc"
-#if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize") /* O3 only takes longer */
-#endif
+#include "optimize_drivers.inc"
 
 #define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
 
