@@ -3724,6 +3724,7 @@ typedef struct mirt__tile {
     int64_t ahead_step;
 } mirt__tile;
 typedef void (*mirt__tile_fn)(const mirt__tile *tile);
+#define MIRT__HALF_KIND 3 /* of two vectors, the second one's upper half without columns */
 
 /* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
@@ -3839,7 +3840,7 @@ typedef struct mirt__words {
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
     int pool_vectors;         /* vectors of channels in pool_row */
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors, or MIRT__HALF_KIND][rows - 1]; NULL: use narrower ones */
     /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
@@ -8091,6 +8092,9 @@ MIRT__INLINE void mirt__store_some_avx512(float *p, __m512 x, int64_t count) {
     _mm512_mask_storeu_ps(p, mirt__first_avx512(count), x);
 }
 MIRT__INLINE __m512 mirt__fma_avx512(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+#define MIRT__HALF_PRODUCT(x, b, sum) \
+    _mm512_castps256_ps512(_mm256_fmadd_ps(_mm512_castps512_ps256(x), _mm512_castps512_ps256(b), _mm512_castps512_ps256(sum)))
+#define MIRT__HALF_WHOLE(x) _mm512_zextps256_ps512(_mm512_castps512_ps256(x))
 MIRT__INLINE __m512 mirt__add_avx512(__m512 a, __m512 b) { return _mm512_add_ps(a, b); }
 MIRT__INLINE __m512 mirt__sub_avx512(__m512 a, __m512 b) { return _mm512_sub_ps(a, b); }
 MIRT__INLINE __m512 mirt__mul_avx512(__m512 a, __m512 b) { return _mm512_mul_ps(a, b); }
@@ -8224,7 +8228,9 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
+   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
+   may be a half. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -8257,7 +8263,13 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#else
 #define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) s##i##j
+#endif
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -8269,8 +8281,9 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
+    (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
@@ -8296,7 +8309,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -8321,13 +8334,23 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 #if MIRT__VECTORS == 4
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__HALF_TILE(rows) \
+    static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
+MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
+#define MIRT__HALF_NAMES \
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+#else
+#define MIRT__HALF_NAMES NULL
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
     {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)},
 #else
-    {NULL}
+    {NULL},
 #endif
+    {MIRT__HALF_NAMES}
 };
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
@@ -8351,6 +8374,11 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
+#undef MIRT__STORED
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__HALF_TILE
+#undef MIRT__HALF_NAMES
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -8806,20 +8834,22 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
+   that are normalized, without bias, and before silu without `add`. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
+                                              const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
-    d.add = e->add;
+    d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    d.half = f->dtype == MIRT__BFLOAT16;
-    d.bias = forward && f->bias;
-    d.norm = forward && f->mean;
+    d.half = !frozen && f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && !frozen && f->bias;
+    d.norm = forward && (frozen || f->mean);
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
@@ -8883,8 +8913,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 
 /* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
     MIRT__VEC za = a.beta, zb = a.beta;
@@ -8914,29 +8945,31 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
+                                      const MIRT__K(how) how, const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
-        if (i == 0 && f->fresh) k.shift = x;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
     MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
-#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
-        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
@@ -8948,16 +8981,24 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
+        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_silu)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
+        if (frozen && !e->add) {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
+            for (; j < columns; j += MIRT__LANES) {
+                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+            }
+            return;
+        }
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
-    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -9642,7 +9683,9 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__TALL
 #define MIRT__P(name) mirt__word_##name
 #define MIRT__PRODUCT(x, b, sum) _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
+   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
+   may be a half. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -9675,7 +9718,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#else
 #define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) s##i##j
+#endif
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -9687,8 +9736,9 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
+    (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
@@ -9714,7 +9764,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -9739,13 +9789,23 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 #if MIRT__VECTORS == 4
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__HALF_TILE(rows) \
+    static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
+MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
+#define MIRT__HALF_NAMES \
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+#else
+#define MIRT__HALF_NAMES NULL
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
     {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)},
 #else
-    {NULL}
+    {NULL},
 #endif
+    {MIRT__HALF_NAMES}
 };
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
@@ -9769,6 +9829,11 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
+#undef MIRT__STORED
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__HALF_TILE
+#undef MIRT__HALF_NAMES
 #undef MIRT__P
 
 #define MIRT__WORD_BUFFER 1024 /* floats read at a time */
@@ -10443,7 +10508,9 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
+   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
+   may be a half. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -10476,7 +10543,13 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#else
 #define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) s##i##j
+#endif
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -10488,8 +10561,9 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
+    (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
@@ -10515,7 +10589,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -10540,13 +10614,23 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 #if MIRT__VECTORS == 4
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__HALF_TILE(rows) \
+    static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
+MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
+#define MIRT__HALF_NAMES \
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+#else
+#define MIRT__HALF_NAMES NULL
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
     {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)},
 #else
-    {NULL}
+    {NULL},
 #endif
+    {MIRT__HALF_NAMES}
 };
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
@@ -10570,6 +10654,11 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
+#undef MIRT__STORED
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__HALF_TILE
+#undef MIRT__HALF_NAMES
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -11025,20 +11114,22 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
+   that are normalized, without bias, and before silu without `add`. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
+                                              const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
-    d.add = e->add;
+    d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    d.half = f->dtype == MIRT__BFLOAT16;
-    d.bias = forward && f->bias;
-    d.norm = forward && f->mean;
+    d.half = !frozen && f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && !frozen && f->bias;
+    d.norm = forward && (frozen || f->mean);
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
@@ -11102,8 +11193,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 
 /* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
     MIRT__VEC za = a.beta, zb = a.beta;
@@ -11133,29 +11225,31 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
+                                      const MIRT__K(how) how, const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
-        if (i == 0 && f->fresh) k.shift = x;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
     MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
-#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
-        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
@@ -11167,16 +11261,24 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
+        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_silu)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
+        if (frozen && !e->add) {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
+            for (; j < columns; j += MIRT__LANES) {
+                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+            }
+            return;
+        }
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
-    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -12005,7 +12107,9 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
+   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
+   may be a half. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -12038,7 +12142,13 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#else
 #define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) s##i##j
+#endif
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -12050,8 +12160,9 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
+    (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
@@ -12077,7 +12188,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -12102,13 +12213,23 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 #if MIRT__VECTORS == 4
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__HALF_TILE(rows) \
+    static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
+MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
+#define MIRT__HALF_NAMES \
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+#else
+#define MIRT__HALF_NAMES NULL
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
     {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)},
 #else
-    {NULL}
+    {NULL},
 #endif
+    {MIRT__HALF_NAMES}
 };
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
@@ -12132,6 +12253,11 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
+#undef MIRT__STORED
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__HALF_TILE
+#undef MIRT__HALF_NAMES
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -12587,20 +12713,22 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
+   that are normalized, without bias, and before silu without `add`. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
+                                              const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
-    d.add = e->add;
+    d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    d.half = f->dtype == MIRT__BFLOAT16;
-    d.bias = forward && f->bias;
-    d.norm = forward && f->mean;
+    d.half = !frozen && f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && !frozen && f->bias;
+    d.norm = forward && (frozen || f->mean);
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
@@ -12664,8 +12792,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 
 /* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
     MIRT__VEC za = a.beta, zb = a.beta;
@@ -12695,29 +12824,31 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
+                                      const MIRT__K(how) how, const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
-        if (i == 0 && f->fresh) k.shift = x;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
     MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
-#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
-        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
@@ -12729,16 +12860,24 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
+        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_silu)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
+        if (frozen && !e->add) {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
+            for (; j < columns; j += MIRT__LANES) {
+                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+            }
+            return;
+        }
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
-    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -13577,7 +13716,9 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. */
+/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
+   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
+   may be a half. */
 /* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
    and `vectors` the unused ones vanish. */
 #if MIRT__VECTORS == 4
@@ -13610,7 +13751,13 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
     if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#else
 #define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) s##i##j
+#endif
 #define MIRT__STEP(i) \
     if (rows > i) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
@@ -13622,8 +13769,9 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, s##i##j);
-MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors) {
+    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
+    (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
     MIRT__EACH_LOW_ROW(MIRT__ROW_OF_A)
     MIRT__EACH(MIRT__CLEAR)
@@ -13649,7 +13797,7 @@ MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const
 }
 
 #define MIRT__TILE(rows, vectors) \
-    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors); }
+    static void MIRT__P(tile_##rows##_##vectors)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, vectors, false); }
 #define MIRT__TILES(vectors) MIRT__TILE(1, vectors) MIRT__TILE(2, vectors) MIRT__TILE(3, vectors) MIRT__TILE(4, vectors)
 #define MIRT__TILE_NAMES(vectors) \
     MIRT__P(tile_1_##vectors), MIRT__P(tile_2_##vectors), MIRT__P(tile_3_##vectors), MIRT__P(tile_4_##vectors)
@@ -13674,13 +13822,23 @@ MIRT__TILE(11, 2) MIRT__TILE(12, 2) MIRT__TILE(13, 2) MIRT__TILE(14, 2)
 #if MIRT__VECTORS == 4
 MIRT__TILES(4) MIRT__MORE_TILES(4)
 #endif
-static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
+#ifdef MIRT__HALF_PRODUCT
+#define MIRT__HALF_TILE(rows) \
+    static void MIRT__P(tile_##rows##_half)(const mirt__tile *tile) { MIRT__P(tile_of)(tile, rows, 2, true); }
+MIRT__HALF_TILE(1) MIRT__HALF_TILE(2) MIRT__HALF_TILE(3) MIRT__HALF_TILE(4) MIRT__HALF_TILE(5) MIRT__HALF_TILE(6)
+#define MIRT__HALF_NAMES \
+    MIRT__P(tile_1_half), MIRT__P(tile_2_half), MIRT__P(tile_3_half), MIRT__P(tile_4_half), MIRT__P(tile_5_half), MIRT__P(tile_6_half)
+#else
+#define MIRT__HALF_NAMES NULL
+#endif
+static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] = {
     {MIRT__TILE_NAMES(1) MIRT__MORE_NAMES(1)}, {MIRT__TILE_NAMES(2) MIRT__MORE_NAMES(2) MIRT__LOW_NAMES},
 #if MIRT__VECTORS == 4
-    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)}
+    {MIRT__TILE_NAMES(4) MIRT__MORE_NAMES(4)},
 #else
-    {NULL}
+    {NULL},
 #endif
+    {MIRT__HALF_NAMES}
 };
 #undef MIRT__EACH_VECTOR
 #undef MIRT__EACH_ROW
@@ -13704,6 +13862,11 @@ static const mirt__tile_fn MIRT__P(tiles)[3][MIRT__TILE_ROWS] = {
 #undef MIRT__LOW_NAMES
 #undef MIRT__TALL
 #undef MIRT__PRODUCT
+#undef MIRT__STORED
+#undef MIRT__HALF_PRODUCT
+#undef MIRT__HALF_WHOLE
+#undef MIRT__HALF_TILE
+#undef MIRT__HALF_NAMES
 #undef MIRT__P
 
 MIRT__INLINE MIRT__VEC MIRT__K(load_up_to)(const float *p, int64_t n) {
@@ -14159,20 +14322,22 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope. */
-MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums) {
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
+   that are normalized, without bias, and before silu without `add`. */
+MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
+                                              const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
-    d.add = e->add;
+    d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
     d.mask = backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
     d.bend = MIRT__K(bend_of)(e->activation);
     d.slope_bend = MIRT__K(bend_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
-    d.half = f->dtype == MIRT__BFLOAT16;
-    d.bias = forward && f->bias;
-    d.norm = forward && f->mean;
+    d.half = !frozen && f->dtype == MIRT__BFLOAT16;
+    d.bias = forward && !frozen && f->bias;
+    d.norm = forward && (frozen || f->mean);
     d.activate = forward;
     d.gradient = sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
@@ -14236,8 +14401,9 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
 
 /* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
-                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums);
+                                      const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
+                                      const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, forward, backward, sums, how, frozen);
     const int64_t n = MIRT__LANES;
     MIRT__K(column) a = MIRT__K(column_of)(f, &d, j, n, true), b = MIRT__K(column_of)(f, &d, j + n, n, true);
     MIRT__VEC za = a.beta, zb = a.beta;
@@ -14267,29 +14433,31 @@ MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c,
     MIRT__K(column_sums)(f, &d, &a, j, n, true);
     MIRT__K(column_sums)(f, &d, &b, j + n, n, true);
 }
-MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole) {
-    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, true, f->epilogue->sums);
+MIRT__INLINE void MIRT__K(finish_one)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, int64_t n, const bool whole,
+                                      const MIRT__K(how) how, const bool frozen) {
+    const MIRT__K(duty) d = MIRT__K(finish_of)(f, true, !frozen, frozen ? MIRT__SUMS_NONE : f->epilogue->sums, how, frozen);
     MIRT__K(column) k = MIRT__K(column_of)(f, &d, j, n, whole);
     MIRT__VEC z = k.beta;
     for (int64_t i = 0; i < rows; i++) {
         const int64_t place = at[i] + j;
-        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, MIRT__K(by_any), whole);
-        if (i == 0 && f->fresh) k.shift = x;
+        const MIRT__VEC x = MIRT__K(column_value)(&d, &k, MIRT__K(load_part)(c[i] + j, n, whole), place, &z, n, how, whole);
+        if (!frozen && i == 0 && f->fresh) k.shift = x;
         MIRT__K(column_add)(&d, &k, x, z);
         MIRT__K(store_as)(f->y, place, x, d.half, n, whole);
     }
     MIRT__K(column_sums)(f, &d, &k, j, n, whole);
 }
 
-#define MIRT__FINISH_COLUMNS(forward, backward, sums, how) \
+#define MIRT__FINISH_COLUMNS(forward, backward, sums, how, frozen) \
     for (; j + 2 * MIRT__LANES <= columns; j += 2 * MIRT__LANES) { \
-        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how); \
+        MIRT__K(finish_two)(f, c, at, rows, j, stream, forward, backward, sums, how, frozen); \
     }
 static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t columns) {
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
     const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
@@ -14301,16 +14469,24 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     if (MIRT__COMPACT) {
         /* all by the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
-        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping))
+        MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping))
+        if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
+        else MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_silu)) {
-        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu))
+        if (frozen && !e->add) {
+            MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), true)
+            for (; j < columns; j += MIRT__LANES) {
+                MIRT__K(finish_one)(f, c, at, rows, j, columns - j < MIRT__LANES ? columns - j : MIRT__LANES, false, MIRT__K(by_silu), true);
+            }
+            return;
+        }
+        MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_silu), false)
     }
-    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true);
-    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false);
+    for (; j + MIRT__LANES <= columns; j += MIRT__LANES) MIRT__K(finish_one)(f, c, at, rows, j, MIRT__LANES, true, MIRT__K(by_any), false);
+    if (j < columns) MIRT__K(finish_one)(f, c, at, rows, j, columns - j, false, MIRT__K(by_any), false);
 }
 #undef MIRT__FINISH_COLUMNS
 
@@ -16278,6 +16454,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
         /* No vector may be without a column. */
         while (((int64_t)lanes << kind) - lanes >= columns - j || !s->tile[kind][0]) kind--;
         wide = (int64_t)lanes << kind;
+        if (kind == 1 && 2 * (columns - j) <= 3 * lanes && s->tile[MIRT__HALF_KIND][0]) kind = MIRT__HALF_KIND;
         tile.column = j;
         tile.fresh = s->fresh;
         const int64_t *place = at;
@@ -16900,9 +17077,10 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
     mirt__conv_sets(&job);
     if (v->blocks > 0) {
-        const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
-        job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
-        if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
+        /* The more tasks the evener the shares; but every one of a block reads its strip, if it has one. */
+        const int64_t threads = mirt__team_size(where->team), wanted = (job.direct ? 8 : 3) * threads;
+        job.splits = threads > 1 && v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
+        if (job.splits > job.panels) job.splits = job.panels;
         int64_t tasks = v->blocks * job.splits;
         if (beside) {
             const mirt__both_view chunks = mirt__both_view_of(s);

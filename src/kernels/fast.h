@@ -19,6 +19,7 @@ typedef struct mirt__tile {
     int64_t ahead_step;
 } mirt__tile;
 typedef void (*mirt__tile_fn)(const mirt__tile *tile);
+#define MIRT__HALF_KIND 3 /* of two vectors, the second one's upper half without columns */
 
 /* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
@@ -134,7 +135,7 @@ typedef struct mirt__words {
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
     int pool_vectors;         /* vectors of channels in pool_row */
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors][rows - 1]; NULL: use narrower ones */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors, or MIRT__HALF_KIND][rows - 1]; NULL: use narrower ones */
     /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */

@@ -329,9 +329,10 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
     mirt__conv_sets(&job);
     if (v->blocks > 0) {
-        const int64_t wanted = 3 * (int64_t)mirt__team_size(where->team);
-        job.splits = v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
-        if (job.splits > job.panels || wanted == 3) job.splits = wanted == 3 ? 1 : job.panels;
+        /* The more tasks the evener the shares; but every one of a block reads its strip, if it has one. */
+        const int64_t threads = mirt__team_size(where->team), wanted = (job.direct ? 8 : 3) * threads;
+        job.splits = threads > 1 && v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
+        if (job.splits > job.panels) job.splits = job.panels;
         int64_t tasks = v->blocks * job.splits;
         if (beside) {
             const mirt__both_view chunks = mirt__both_view_of(s);

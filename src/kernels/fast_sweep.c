@@ -171,6 +171,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
         /* No vector may be without a column. */
         while (((int64_t)lanes << kind) - lanes >= columns - j || !s->tile[kind][0]) kind--;
         wide = (int64_t)lanes << kind;
+        if (kind == 1 && 2 * (columns - j) <= 3 * lanes && s->tile[MIRT__HALF_KIND][0]) kind = MIRT__HALF_KIND;
         tile.column = j;
         tile.fresh = s->fresh;
         const int64_t *place = at;
