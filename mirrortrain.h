@@ -9284,7 +9284,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -11564,7 +11564,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -13163,7 +13163,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -14772,7 +14772,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, count);
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -15547,6 +15547,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #endif
 
 #define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
+#define MIRT__DEPTH_BLOCK 4096 /* of a row of outputs, which stay in L1 from their sums on until they are finished: some channels */
 #define MIRT__DEPTH_STREAM 2e6   /* floats of an output that are more than the caches keep */
 
 typedef struct mirt__depth_job {
@@ -15558,9 +15559,11 @@ typedef struct mirt__depth_job {
     const float *kernel;
     mirt__finishing out; /* of y or dx */
     bool finish;         /* there is more to do than to store floats */
+    bool direct;         /* x is read where it lies, without a ring */
     float *dkernel, *db; /* NULL: not wanted */
     float *parts, *sums, *columns;
     int64_t tree_parts;
+    int64_t together; /* units of a forward task: what one asks for at its end the next one reads */
 } mirt__depth_job;
 
 /* The rows of an image around the one at work: row r lies at place r % rows. */
@@ -15610,21 +15613,22 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
     }
 }
 
-/* `pixels` pixels of a row, number `at` of the whole output on, in `row`; sum: of their chunk. */
-static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, float *sum, bool fresh) {
-    const int64_t c = job->s->co, step = mirt__depth_piece(c);
-    mirt__finishing f = job->out;
+/* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum: of their
+   chunk. */
+static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first, int64_t n, float *sum, bool fresh) {
+    const int64_t c = job->s->co, step = mirt__depth_piece(n);
+    mirt__finishing f = mirt__finishing_at(&job->out, first);
     float *from[MIRT__DEPTH_PIECE];
     int64_t to[MIRT__DEPTH_PIECE];
     f.sum = sum;
     for (int64_t x = 0; x < pixels; x += step) {
         const int64_t count = pixels - x < step ? pixels - x : step;
         for (int64_t i = 0; i < count; i++) {
-            from[i] = row + (x + i) * c;
-            to[i] = (at + x + i) * c;
+            from[i] = row + (x + i) * n;
+            to[i] = (at + x + i) * c + first;
         }
         f.fresh = fresh && x == 0;
-        job->simd->finish_rows(&f, from, to, count, c);
+        job->simd->finish_rows(&f, from, to, count, n);
     }
 }
 
@@ -15635,12 +15639,12 @@ static int64_t mirt__depth_sum_floats(const mirt__depth_job *job) {
 }
 
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
-static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t line, int64_t sum_rows,
-                                   int64_t pieces, float *sum) {
+static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first, int64_t n, int64_t line,
+                                   int64_t sum_rows, int64_t pieces, float *sum) {
     const int64_t floats = mirt__depth_sum_floats(job), most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
-        mirt__depth_finish(job, row + x * job->s->co, at + x, pixels, sum ? sum + (line / sum_rows * pieces + piece) * floats : NULL,
+        mirt__depth_finish(job, row + x * n, at + x, pixels, first, n, sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
                            line % sum_rows == 0);
     }
 }
@@ -15663,6 +15667,48 @@ static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring 
     }
 }
 
+/* Channels [first, first + n) of output row oy, whose pixels go `step` apart. */
+static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first, int64_t n, float *y, int64_t step,
+                                 mirt__soon *soon) {
+    mirt__taps_row row;
+    mirt__depth_taps(job, x, oy, &row);
+    for (int t = 0; t < row.taps; t++) {
+        row.x[t] += first;
+        row.k[t] += first;
+    }
+    row.n = n;
+    row.y = y;
+    row.y_step = step;
+    row.soon = soon;
+    job->simd->taps_row(&row);
+}
+
+/* Likewise from x itself: outputs that see all columns of the kernel together, each of the others with those it sees. */
+static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n, float *y, int64_t step, mirt__soon *soon) {
+    const mirt__conv *s = job->s;
+    mirt__taps_row row;
+    row.n = n;
+    row.x_step = s->stride_w * s->ci;
+    row.y_step = step;
+    row.soon = soon;
+    for (int64_t ox = 0; ox < s->ow; ox += row.count) {
+        const int64_t left = ox * s->stride_w - s->pad_left, all = (s->w - 1 - (int64_t)(s->kw - 1) * s->dilation_w - left) / s->stride_w + 1;
+        row.count = left < 0 || left + (int64_t)(s->kw - 1) * s->dilation_w >= s->w ? 1 : all < s->ow - ox ? all : s->ow - ox;
+        row.y = y + ox * step;
+        row.taps = 0;
+        for (int ky = 0; ky < s->kh; ky++) {
+            const int64_t line = oy * s->stride_h - s->pad_top + (int64_t)ky * s->dilation_h;
+            for (int kx = 0; line >= 0 && line < s->h && kx < s->kw; kx++) {
+                const int64_t column = left + (int64_t)kx * s->dilation_w;
+                if (column < 0 || column >= s->w) continue;
+                row.x[row.taps] = (const float *)job->x.from.data + ((image * s->h + line) * s->w + column) * s->ci + first;
+                row.k[row.taps++] = job->kernel + ((int64_t)ky * s->kw + kx) * s->ci + first;
+            }
+        }
+        job->simd->taps_row(&row);
+    }
+}
+
 /* A thread's scratch: the rings of x and dy, and a row. */
 static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__depth_ring *x, mirt__depth_ring *dy) {
     const mirt__conv *s = job->s;
@@ -15681,30 +15727,38 @@ static void mirt__depth_settle(const mirt__depth_job *job) {
     if (job->out.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static void mirt__depth_forward_task(void *arg, int64_t unit, int member) {
-    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, int member) {
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
     const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__depth_sum_floats(job);
+    const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32, block = !job->finish || channels > c ? c : channels < 32 ? 32 : channels;
     mirt__depth_ring x, dy;
-    mirt__taps_row row;
     mirt__soon soon;
     float *spare = mirt__depth_scratch(job, member, &x, &dy);
-    mirt__depth_open(&x);
+    if (!job->direct) mirt__depth_open(&x);
     for (int64_t y = first; y < end; y++) {
         const int64_t top = y * s->stride_h - s->pad_top, at = (image * s->oh + y) * s->ow;
-        mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
-        mirt__depth_taps(job, &x, y, &row);
+        if (job->direct) x.next = top + cut->x_rows; /* beyond the image: of the next one */
+        else mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
         soon.next = 0;
         mirt__depth_ask(job, &soon, &x, image, s->stride_h);
-        row.soon = &soon;
-        row.y = job->finish ? spare : (float *)job->out.y + at * s->co;
-        job->simd->taps_row(&row);
-        if (job->finish) mirt__depth_finish_row(job, row.y, at, s->ow, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
+        for (int64_t j = 0; j < c; j += block) {
+            const int64_t n = c - j < block ? c - j : block, step = job->finish ? n : c;
+            float *to = job->finish ? spare : (float *)job->out.y + at * c;
+            if (job->direct) mirt__depth_direct_row(job, image, y, j, n, to, step, &soon);
+            else mirt__depth_ring_row(job, &x, y, j, n, to, step, &soon);
+            if (job->finish) mirt__depth_finish_row(job, to, at, s->ow, j, n, y, cut->sum_rows, cut->sum_pieces, job->sums ? job->sums + image * sums : NULL);
+        }
     }
     mirt__depth_settle(job);
+}
+
+static void mirt__depth_forward_task(void *arg, int64_t task, int member) {
+    const mirt__depth_job *job = (const mirt__depth_job *)arg;
+    const int64_t units = job->s->rows * job->cut.blocks, first = task * job->together, left = units - first;
+    for (int64_t i = 0; i < job->together && i < left; i++) mirt__depth_forward_unit(job, first + i, member);
 }
 
 /* The output that input place `at` reaches through a tap; -1 when there is none. */
@@ -15782,7 +15836,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
             const int64_t at = (image * s->h + line) * s->w;
             float *dx = job->finish ? spare : (float *)job->out.y + at * s->ci;
             mirt__depth_back_row(job, &dy, line, dx, &soon);
-            if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
+            if (job->finish) mirt__depth_finish_row(job, dx, at, s->w, 0, s->ci, line - top_line, cut->grad_rows, cut->grad_pieces, sums);
         }
     }
 }
@@ -15857,9 +15911,13 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
+    const mirt__reader *x = &args->x;
+    job.direct = x->dtype == MIRT_FLOAT32 && !x->affine && !x->norm && !x->gate && !x->back;
     job.kernel = args->kernel;
     mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype, args->s.oh * args->s.ow);
-    mirt__team_for(where->team, args->s.rows * job.cut.blocks, mirt__depth_forward_task, &job);
+    const int64_t units = args->s.rows * job.cut.blocks, share = units / (2 * mirt__team_size(where->team));
+    job.together = share > 1 ? share : 1;
+    mirt__team_for(where->team, (units + job.together - 1) / job.together, mirt__depth_forward_task, &job);
     mirt__depth_sums(&job);
 }
 
@@ -15915,6 +15973,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 #undef MIRT__DEPTH_PIECE
 #undef MIRT__DEPTH_STREAM
+#undef MIRT__DEPTH_BLOCK
 #undef MIRT__DEPTH_RANGE
 
 #if defined(__clang__)
