@@ -261,9 +261,16 @@ static double bench_layer(const layer *l, int64_t rows, bool half) {
     weight.dy = input.dy;
     weight.dkernel = dk;
     scratch(mirt__conv_scratch(&s), mirt__conv_shared(&s));
-    const double time[3] = {best(call_forward, &forward), l->ci > 3 ? best(call_input_grad, &input) : 0, best(call_weight_grad, &weight)};
+    double time[3] = {best(call_forward, &forward), l->ci > 3 ? best(call_input_grad, &input) : 0, best(call_weight_grad, &weight)};
     printf("%dx%d/%d %4d to %4d, %3d x %d:", l->kernel, l->kernel, l->in / l->out, l->ci, l->co, l->out, l->times);
     for (int i = 0; i < 3; i++) printf(" %8.4f ms %6.1f", time[i] / (double)rows * 1e3, time[i] > 0 ? flops / time[i] * 1e-9 : 0);
+    if (mirt__both_applies(&s)) {
+        input.x = &weight.x;
+        input.dkernel = dk;
+        time[1] = best(call_input_grad, &input);
+        time[2] = 0;
+        printf(" %8.4f ms %6.1f", time[1] / (double)rows * 1e3, 2 * flops / time[1] * 1e-9);
+    }
     printf("\n");
     mirt__aligned_free(x);
     mirt__aligned_free(dx);
@@ -277,7 +284,7 @@ static double bench_layer(const layer *l, int64_t rows, bool half) {
 
 static void bench_network(const layer *layers, bool half) {
     double all = 0;
-    printf("forward, input gradient, weight gradient: ms an image and GFLOP/s\n");
+    printf("forward, input gradient, weight gradient, [both in one pass]: ms an image and GFLOP/s\n");
     for (const layer *l = layers; l->kernel > 0; l++) all += bench_layer(l, 8, half);
     printf("all convolutions of an image: %.2f ms\n", all);
 }
