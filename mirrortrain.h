@@ -3199,6 +3199,17 @@ typedef enum mirt__binary_kind {
     MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
 } mirt__binary_kind;
 
+/* What there is to know of an activation: the one place where a new one is described. */
+typedef struct mirt__activation_class {
+    const char *name;
+    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
+    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
+    float scale;            /* of both, unless a node says another one */
+} mirt__activation_class;
+/* NULL when there is no such activation. */
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
+
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
     mirt__unary_kind kind;
@@ -4540,6 +4551,30 @@ MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool
     return b;
 }
 
+/* >>section kernels/activations.c */
+
+/* The table of activations. */
+
+static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
+    {"linear", false, MIRT__COPY, MIRT__ADD, 0},
+    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD, 0},
+    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
+    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD, 0},
+    {"softmax", false, MIRT__COPY, MIRT__ADD, 0},
+    {"relu6", true, MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
+    {"leaky_relu", false, MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f},
+    {"elu", false, MIRT__ACT_ELU, MIRT__ELU_GRAD, 1},
+    {"gelu", false, MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
+    {"silu", false, MIRT__ACT_SILU, MIRT__SILU_GRAD, 0},
+    {"hard_sigmoid", false, MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
+    {"hard_swish", false, MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0},
+    {"softplus", false, MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0},
+};
+
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
+    return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
+}
+
 /* >>section kernels/reference.c */
 
 /* The table of reference kernels. */
@@ -4669,16 +4704,9 @@ static mirt__real mirt__ref_grad_of(mirt__binary_kind kind, mirt__real x, mirt__
 }
 
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
-    switch (kind) {
-    case MIRT_LEAKY_RELU: return mirt__ref_grad_of(MIRT__LEAKY_RELU_GRAD, x, (mirt__real)0.2f, 0);
-    case MIRT_ELU: return mirt__ref_grad_of(MIRT__ELU_GRAD, x, 1, 0);
-    case MIRT_GELU: return mirt__ref_grad_of(MIRT__GELU_GRAD, x, 0, 0);
-    case MIRT_SILU: return mirt__ref_grad_of(MIRT__SILU_GRAD, x, 0, 0);
-    case MIRT_HARD_SIGMOID: return mirt__ref_grad_of(MIRT__HARD_SIGMOID_GRAD, x, 0, 0);
-    case MIRT_HARD_SWISH: return mirt__ref_grad_of(MIRT__HARD_SWISH_GRAD, x, 0, 0);
-    case MIRT_SOFTPLUS: return mirt__ref_grad_of(MIRT__SOFTPLUS_GRAD, x, 0, 0);
-    default: return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
-    }
+    const mirt__activation_class *c = mirt__activation_get(kind);
+    if (c->fused || c->unary == MIRT__COPY) return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
+    return mirt__ref_grad_of(c->grad, x, (mirt__real)c->scale, 0);
 }
 
 static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
@@ -5848,25 +5876,12 @@ static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curv
 
 #undef MIRT__BINARY_CASE
 
-/* An activation's kernels; the gradient's second operand is the output of the first four, the input of the others. */
-typedef struct mirt__activation_kernels {
-    mirt__unary_kind unary;
-    mirt__binary_kind grad;
-    float scale;
-} mirt__activation_kernels;
-static const mirt__activation_kernels mirt__activation_kernel_table[MIRT__ACTIVATION_COUNT] = {
-    {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU, MIRT__RELU_GRAD, 0}, {MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
-    {MIRT__ACT_TANH, MIRT__TANH_GRAD, 0}, {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
-    {MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f}, {MIRT__ACT_ELU, MIRT__ELU_GRAD, 1}, {MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
-    {MIRT__ACT_SILU, MIRT__SILU_GRAD, 0}, {MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
-    {MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0}, {MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0}};
-
 MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {
     mirt__unary u;
     const mirt__common_curved curved = {&u, curves};
     memset(&u, 0, sizeof u);
-    u.kind = mirt__activation_kernel_table[kind].unary;
-    u.scale = mirt__activation_kernel_table[kind].scale;
+    u.kind = mirt__activation_get(kind)->unary;
+    u.scale = mirt__activation_get(kind)->scale;
     u.x = u.y = x;
     mirt__common_unary_range(&curved, 0, count, NULL);
 }
@@ -5874,8 +5889,8 @@ MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation
 MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
-    b.kind = mirt__activation_kernel_table[kind].grad;
-    b.scale = mirt__activation_kernel_table[kind].scale;
+    b.kind = mirt__activation_get(kind)->grad;
+    b.scale = mirt__activation_get(kind)->scale;
     if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(curves, kind, u, count);
     mirt__common_binary_dense(&b, curves, dy, u, u, count);
 }
@@ -24628,16 +24643,6 @@ MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt
 /* A leaf with the values of `array`, copied. */
 MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
 MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
-/* What there is to know of an activation: the one place where a new one is described. */
-typedef struct mirt__activation_class {
-    const char *name;
-    bool fused; /* its gradient needs its output alone: epilogues compute both */
-    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
-    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
-    float scale;            /* default of a.scale */
-} mirt__activation_class;
-/* NULL when there is no such activation. */
-MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
 /* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others. */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
@@ -25095,29 +25100,9 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
 }
 
-static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
-    {"linear", false, MIRT__COPY, MIRT__ADD, 0},
-    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD, 0},
-    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
-    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD, 0},
-    {"softmax", false, MIRT__COPY, MIRT__ADD, 0},
-    {"relu6", true, MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
-    {"leaky_relu", false, MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f},
-    {"elu", false, MIRT__ACT_ELU, MIRT__ELU_GRAD, 1},
-    {"gelu", false, MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
-    {"silu", false, MIRT__ACT_SILU, MIRT__SILU_GRAD, 0},
-    {"hard_sigmoid", false, MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
-    {"hard_swish", false, MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0},
-    {"softplus", false, MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0},
-};
-
-MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
-    return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
-}
-
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
-        const mirt__activation_class *c = &mirt__activation_table[i];
+        const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
         if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
@@ -25125,7 +25110,8 @@ MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
 
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].fused && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
+        const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
+        if (c->fused && c->grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }

@@ -174,25 +174,12 @@ static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curv
 
 #undef MIRT__BINARY_CASE
 
-/* An activation's kernels; the gradient's second operand is the output of the first four, the input of the others. */
-typedef struct mirt__activation_kernels {
-    mirt__unary_kind unary;
-    mirt__binary_kind grad;
-    float scale;
-} mirt__activation_kernels;
-static const mirt__activation_kernels mirt__activation_kernel_table[MIRT__ACTIVATION_COUNT] = {
-    {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU, MIRT__RELU_GRAD, 0}, {MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
-    {MIRT__ACT_TANH, MIRT__TANH_GRAD, 0}, {MIRT__COPY, MIRT__ADD, 0}, {MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
-    {MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f}, {MIRT__ACT_ELU, MIRT__ELU_GRAD, 1}, {MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
-    {MIRT__ACT_SILU, MIRT__SILU_GRAD, 0}, {MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
-    {MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0}, {MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0}};
-
 MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {
     mirt__unary u;
     const mirt__common_curved curved = {&u, curves};
     memset(&u, 0, sizeof u);
-    u.kind = mirt__activation_kernel_table[kind].unary;
-    u.scale = mirt__activation_kernel_table[kind].scale;
+    u.kind = mirt__activation_get(kind)->unary;
+    u.scale = mirt__activation_get(kind)->scale;
     u.x = u.y = x;
     mirt__common_unary_range(&curved, 0, count, NULL);
 }
@@ -200,8 +187,8 @@ MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation
 MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_kind kind, const float *dy, float *u, int64_t count) {
     mirt__binary b;
     memset(&b, 0, sizeof b);
-    b.kind = mirt__activation_kernel_table[kind].grad;
-    b.scale = mirt__activation_kernel_table[kind].scale;
+    b.kind = mirt__activation_get(kind)->grad;
+    b.scale = mirt__activation_get(kind)->scale;
     if (kind == MIRT_SIGMOID || kind == MIRT_TANH) mirt__common_activate(curves, kind, u, count);
     mirt__common_binary_dense(&b, curves, dy, u, u, count);
 }

@@ -188,6 +188,17 @@ typedef enum mirt__binary_kind {
     MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
 } mirt__binary_kind;
 
+/* What there is to know of an activation: the one place where a new one is described. */
+typedef struct mirt__activation_class {
+    const char *name;
+    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
+    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
+    float scale;            /* of both, unless a node says another one */
+} mirt__activation_class;
+/* NULL when there is no such activation. */
+MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
+
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
     mirt__unary_kind kind;

@@ -83,16 +83,9 @@ static mirt__real mirt__ref_grad_of(mirt__binary_kind kind, mirt__real x, mirt__
 }
 
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
-    switch (kind) {
-    case MIRT_LEAKY_RELU: return mirt__ref_grad_of(MIRT__LEAKY_RELU_GRAD, x, (mirt__real)0.2f, 0);
-    case MIRT_ELU: return mirt__ref_grad_of(MIRT__ELU_GRAD, x, 1, 0);
-    case MIRT_GELU: return mirt__ref_grad_of(MIRT__GELU_GRAD, x, 0, 0);
-    case MIRT_SILU: return mirt__ref_grad_of(MIRT__SILU_GRAD, x, 0, 0);
-    case MIRT_HARD_SIGMOID: return mirt__ref_grad_of(MIRT__HARD_SIGMOID_GRAD, x, 0, 0);
-    case MIRT_HARD_SWISH: return mirt__ref_grad_of(MIRT__HARD_SWISH_GRAD, x, 0, 0);
-    case MIRT_SOFTPLUS: return mirt__ref_grad_of(MIRT__SOFTPLUS_GRAD, x, 0, 0);
-    default: return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
-    }
+    const mirt__activation_class *c = mirt__activation_get(kind);
+    if (c->fused || c->unary == MIRT__COPY) return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
+    return mirt__ref_grad_of(c->grad, x, (mirt__real)c->scale, 0);
 }
 
 static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {

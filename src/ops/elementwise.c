@@ -237,29 +237,9 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     return mirt__record(x->node->graph, MIRT__OP_bias_add, NULL, in, 2);
 }
 
-static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
-    {"linear", false, MIRT__COPY, MIRT__ADD, 0},
-    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD, 0},
-    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
-    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD, 0},
-    {"softmax", false, MIRT__COPY, MIRT__ADD, 0},
-    {"relu6", true, MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
-    {"leaky_relu", false, MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f},
-    {"elu", false, MIRT__ACT_ELU, MIRT__ELU_GRAD, 1},
-    {"gelu", false, MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
-    {"silu", false, MIRT__ACT_SILU, MIRT__SILU_GRAD, 0},
-    {"hard_sigmoid", false, MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
-    {"hard_swish", false, MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0},
-    {"softplus", false, MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0},
-};
-
-MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
-    return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
-}
-
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
-        const mirt__activation_class *c = &mirt__activation_table[i];
+        const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
         if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
@@ -267,7 +247,8 @@ MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
 
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_binary && i < MIRT__ACTIVATION_COUNT; i++) {
-        if (mirt__activation_table[i].fused && mirt__activation_table[i].grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
+        const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
+        if (c->fused && c->grad == (mirt__binary_kind)node->a.kind) return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }

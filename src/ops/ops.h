@@ -44,16 +44,6 @@ MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt
 /* A leaf with the values of `array`, copied. */
 MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
 MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
-/* What there is to know of an activation: the one place where a new one is described. */
-typedef struct mirt__activation_class {
-    const char *name;
-    bool fused; /* its gradient needs its output alone: epilogues compute both */
-    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
-    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
-    float scale;            /* default of a.scale */
-} mirt__activation_class;
-/* NULL when there is no such activation. */
-MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
 /* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others. */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
