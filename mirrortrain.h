@@ -459,6 +459,25 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
+/* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order, dense.
+   MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run (MIRT_E_CALLBACK), which names it. */
+typedef int (*mirt_generator_fn)(void *const *out, int64_t index, void *user);
+#define MIRT_END_OF_DATA (-1)
+typedef struct mirt_generator_desc {
+    mirt_generator_fn fn; /* called with 0, 1, 2, ... */
+    int (*begin)(int64_t epoch, void *user); /* before a pass; may be NULL; not 0 is an error */
+    void *user;
+    mirt_array x[MIRT_MAX_INPUTS];  /* [num_x] dtype and shape of one sample, rank 0 for a number; data is not read */
+    mirt_array y[MIRT_MAX_OUTPUTS]; /* [num_y] */
+    int num_x, num_y;
+    bool weights;         /* samples have a float32 weight */
+    int64_t samples;      /* in a pass; 0: a stream, whose length nobody knows */
+    bool any_order;       /* fn is thread safe and may be called with any index below `samples` at any time: shuffles are full, and
+                             worker threads call it */
+    const char *name;     /* for errors; default "the generator" */
+} mirt_generator_desc;
+/* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
+MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc);
 /* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
@@ -1278,7 +1297,8 @@ typedef struct mirt_event {
     int64_t batch, batches;
     int64_t step;
     const mirt_logs *logs; /* batch end: so far in this epoch, and "batch_loss"; epoch end: with validation */
-    double seconds;        /* since the epoch began */
+    double seconds;        /* since the epoch began, */
+    double input_seconds;  /* and those of them spent waiting for batches */
 } mirt_event;
 
 /* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
@@ -1325,6 +1345,7 @@ typedef struct mirt_history {
     const mirt_logs *epoch; /* [epochs] */
     double seconds;      /* spent in steps, callbacks between them included, validation and loading not */
     double images_per_second;
+    double input_seconds; /* of them, spent waiting for batches */
 } mirt_history;
 
 /* Keras: Model.fit. Trains on `dataset` (borrowed; callbacks leave it alone); allocates only before
@@ -18783,6 +18804,9 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
+/* `make` and `run` that hand on to the stage before; field NULL: the index alone. */
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
+MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
 /* Sample i of a reachable data set: where it lies, or made in the work's room. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
 /* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
@@ -19174,7 +19198,7 @@ MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t 
     job->first = first;
     job->count = count;
     crew->asked++;
-    crew->ahead = ahead;
+    crew->ahead = crew->ahead || ahead;
     MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
     return true;
@@ -19496,6 +19520,21 @@ MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot 
 
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
     return dataset->stage->at || (dataset->stage->make && !dataset->run);
+}
+
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt_dataset *source = dataset->source;
+    mirt__sample sample;
+    if (!source->stage->at) return source->stage->make(source, i, work, field, index);
+    mirt_status status = source->stage->at(source, i, &sample);
+    if (status != MIRT_OK) return status;
+    *index = sample.index;
+    for (int f = 0; field && f < source->spec.num_fields; f++) memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    return dataset->source->run(dataset->source, most, turn, first, count);
 }
 
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
@@ -19893,6 +19932,100 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
     return mirt_cache_with(dataset, NULL);
 }
 
+/* >>section data/generator.c */
+
+/* Samples that functions of the caller write. */
+
+typedef struct mirt__generator_dataset {
+    mirt_dataset base;
+    mirt_generator_desc desc;
+    char *name;
+    bool ended; /* this pass has */
+} mirt__generator_dataset;
+
+static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
+    generator->ended = false;
+    int code = generator->desc.begin ? generator->desc.begin(epoch, generator->desc.user) : 0;
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
+    return mirt__dataset_begin_filled(dataset, seed, epoch);
+}
+
+/* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
+static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, void *const *field, bool *end) {
+    const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
+    const float one = 1;
+    if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
+    int code = generator->desc.fn(field, i, generator->desc.user);
+    if (end) *end = code == MIRT_END_OF_DATA;
+    if (code == 0 || (end && *end)) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
+}
+
+static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    (void)work;
+    *index = i;
+    return field ? mirt__generator_write(dataset, i, field, NULL) : MIRT_OK;
+}
+
+static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) {
+    bool *end = &((mirt__generator_dataset *)dataset)->ended;
+    out->rows = 0;
+    if (*end || (dataset->spec.samples >= 0 && dataset->position >= dataset->spec.samples)) return MIRT_OK;
+    out->index[0] = dataset->position;
+    mirt_status status = mirt__generator_write(dataset, dataset->position, out->field, end);
+    if (status != MIRT_OK || *end) return status;
+    dataset->position++;
+    out->rows = 1;
+    return MIRT_OK;
+}
+
+static void mirt__generator_release(mirt_dataset *dataset) { mirt__free(((mirt__generator_dataset *)dataset)->name); }
+
+static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL, mirt__generator_fill,
+                                                  mirt__generator_release, NULL};
+static const mirt__stage mirt__generator_make_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, mirt__generator_make,
+                                                       mirt__dataset_fill_made, mirt__generator_release, NULL};
+
+static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
+    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
+    if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible", desc->num_x,
+                          desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
+    if (desc->samples < 0 || desc->samples > INT32_MAX)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
+                          (long long)desc->samples, (int)INT32_MAX);
+    if (desc->any_order && desc->samples == 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: samples in any order have a number; it is 0");
+    for (int i = 0; i < desc->num_x + desc->num_y; i++) {
+        const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
+        if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
+            return mirt__fail(MIRT_E_SHAPE, "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible", shape->rank, MIRT_MAX_RANK);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc) {
+    mirt__data_spec spec;
+    if (mirt__generator_check(desc) != MIRT_OK) return NULL;
+    const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
+    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL, false);
+    if (!generator) return NULL;
+    generator->desc = *desc;
+    generator->name = mirt__strdup(desc->name ? desc->name : "the generator");
+    memset(&spec, 0, sizeof spec);
+    spec.samples = desc->samples ? desc->samples : -1;
+    spec.num_x = desc->num_x;
+    spec.num_y = desc->num_y;
+    spec.has_weights = desc->weights;
+    for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(&spec, desc->x[i].dtype, desc->x[i].shape);
+    for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
+    if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
+    generator->base.varies = 1; /* nobody knows */
+    if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
+    return mirt__dataset_give_up(&generator->base, false);
+}
+
 /* >>section data/shuffle.c */
 
 /* A new order every epoch: a permutation where samples can be reached at random, a buffer of
@@ -20015,9 +20148,9 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
         mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
         return mirt__dataset_give_up(source, borrows);
     }
-    const mirt__stage *stage = source->stage->at     ? &mirt__permutation_stage
-                               : source->stage->make ? &mirt__permutation_make_stage
-                                                     : &mirt__shuffle_buffer_stage;
+    const mirt__stage *stage = source->stage->at ? &mirt__permutation_stage
+                               : reachable       ? &mirt__permutation_make_stage
+                                                 : &mirt__shuffle_buffer_stage;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset), stage, source, borrows);
     if (!dataset) return NULL;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
@@ -20038,10 +20171,17 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
 
 /* Groups samples into batches: copies them together, or points at them where they lie in order. */
 
+typedef struct mirt__batch_run_of {
+    int64_t first, count;
+} mirt__batch_run_of;
+
 typedef struct mirt__batch_dataset {
     mirt_dataset base;
     bool drop; /* a last batch that is not full */
+    mirt__batch_run_of rest; /* samples that come next, taken from the source already */
 } mirt__batch_dataset;
+
+static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out);
 
 /* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
@@ -20084,19 +20224,50 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     return MIRT_OK;
 }
 
-/* The workers begin on the next batch; false if there is none, or too much is asked for already. */
-static bool mirt__batch_want(mirt_dataset *dataset, const mirt__slot *slot, bool ahead) {
-    int64_t left = dataset->spec.samples - dataset->position, rows = dataset->spec.batch < left ? dataset->spec.batch : left;
-    if (rows <= 0 || !mirt__crew_ask(dataset->crew, slot, dataset->position, rows, ahead)) return false;
-    dataset->position += rows;
+/* The next samples to be made, at most `most`. */
+static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__batch_run_of *run) {
+    if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, &run->first, &run->count);
+    int64_t left = dataset->spec.samples - dataset->position;
+    run->first = dataset->position;
+    run->count = left < most ? left : most;
+    dataset->position += run->count;
+    return MIRT_OK;
+}
+
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
+    if (dataset->stage->fill != mirt__batch_fill || !dataset->crew) return false;
+    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    /* What does not go together with what follows is left to `fill`. */
+    if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
+    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true)) return false;
+    rest->count = 0;
     return true;
 }
 
-/* From a stage that makes its samples, in threads. A batch that loses all its rows is MIRT__SKIPPED. */
+/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
-    if (!mirt__crew_asked(dataset->crew) && !mirt__batch_want(dataset, out, false)) return MIRT_OK;
-    mirt_status status = mirt__crew_finish(dataset->crew, false, &out->rows);
-    return status == MIRT_OK && out->rows == 0 ? MIRT__SKIPPED : status;
+    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    mirt__slot part = *out;
+    int64_t tried = 0;
+    mirt_status status = MIRT_OK;
+    if (mirt__crew_asked(dataset->crew)) {
+        tried = dataset->spec.batch;
+        status = mirt__crew_finish(dataset->crew, false, &out->rows);
+    }
+    while (tried < dataset->spec.batch && status == MIRT_OK) {
+        if (rest->count == 0) status = mirt__batch_run(dataset, dataset->spec.batch - tried, true, rest);
+        if (status != MIRT_OK || rest->count == 0) break;
+        for (int f = 0; f < dataset->spec.num_fields; f++)
+            part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
+        part.index = out->index + out->rows;
+        mirt__crew_ask(dataset->crew, &part, rest->first, rest->count, false);
+        status = mirt__crew_finish(dataset->crew, false, &part.rows);
+        out->rows += part.rows;
+        tried += rest->count;
+        rest->count = 0;
+    }
+    if (tried < dataset->spec.batch && ((mirt__batch_dataset *)dataset)->drop) tried = out->rows = 0;
+    return status == MIRT_OK && tried > 0 && out->rows == 0 ? MIRT__SKIPPED : status;
 }
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
@@ -20131,6 +20302,7 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64
         if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
         mirt_status status = mirt__crew_begin(dataset->crew);
         if (status != MIRT_OK) return status;
+        ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
@@ -20142,10 +20314,6 @@ static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
 
 static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
-
-MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
-    return dataset->stage == &mirt__batch_stage && dataset->crew && mirt__batch_want(dataset, slot, true);
-}
 
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop) {
     if (!source) return NULL;
@@ -20199,10 +20367,25 @@ MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batche
 typedef struct mirt__window_dataset {
     mirt_dataset base;
     int64_t first, count; /* count -1: all that follow */
+    int64_t passed;       /* of the first ones, where samples come in passes */
 } mirt__window_dataset;
 
 static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    ((mirt__window_dataset *)dataset)->passed = 0;
     return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    mirt__window_dataset *window = (mirt__window_dataset *)dataset;
+    mirt_status status = MIRT_OK;
+    for (*count = 1; window->passed < window->first && *count && status == MIRT_OK; window->passed += *count)
+        status = dataset->source->run(dataset->source, window->first - window->passed, turn, first, count);
+    if (status != MIRT_OK || window->passed < window->first) return *count = 0, status;
+    if (window->count >= 0 && most > window->count - dataset->position) most = window->count - dataset->position;
+    *count = 0;
+    if (most > 0) status = dataset->source->run(dataset->source, most, turn, first, count);
+    dataset->position += *count;
+    return status;
 }
 
 static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
@@ -20232,6 +20415,7 @@ static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_run_stage = {mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows};
 static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__window_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make,
                                                     mirt__dataset_fill_made, NULL, NULL};
@@ -20247,12 +20431,14 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
                             source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
     if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
     const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
+                               : source->run         ? &mirt__window_run_stage
                                : source->stage->make ? &mirt__window_make_stage
                                                      : &mirt__window_stage;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
     if (!dataset) return NULL;
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
+    if (source->run) dataset->run = mirt__window_run;
     window->first = first;
     dataset->identity = mirt__identity_with(dataset->identity, (uint64_t)first);
     window->count = count;
@@ -20278,6 +20464,7 @@ typedef struct mirt__repeat_dataset {
     mirt_dataset base;
     int64_t passes, pass; /* passes 0: for ever */
     bool any;             /* this pass has given something */
+    int64_t lost;         /* atomic: samples of it that were skipped */
     uint64_t seed;
     int64_t epoch;
 } mirt__repeat_dataset;
@@ -20288,6 +20475,7 @@ static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
     uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
     epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
     repeat->any = false;
+    repeat->lost = 0;
     return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
 }
 
@@ -20313,6 +20501,27 @@ static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
     }
 }
 
+static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        int64_t left = dataset->source->spec.samples - dataset->position;
+        *first = dataset->position;
+        *count = most < left ? most : left;
+        dataset->position += *count;
+        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        repeat->pass++;
+        dataset->position = 0;
+        mirt_status status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
+    if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
 static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt_dataset *source = dataset->source;
     if (source->batches < 0) return mirt__dataset_rows(source, batches);
@@ -20321,6 +20530,7 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
+static const mirt__stage mirt__repeat_run_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset) {
     while (dataset && dataset->stage != &mirt__repeat_stage) dataset = dataset->source;
@@ -20335,8 +20545,10 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
         status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often", (long long)count,
                             (long long)dataset->spec.samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), &mirt__repeat_stage, dataset, false);
+    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
     if (!stage) return NULL;
+    if (runs) stage->run = mirt__repeat_run;
     ((mirt__repeat_dataset *)stage)->passes = count;
     stage->pointing = dataset->pointing;
     stage->samples = NULL;
@@ -20380,6 +20592,7 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
 
 static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     mirt__sample in;
+    if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
     if (status != MIRT_OK) return status;
     *index = in.index;
@@ -20392,6 +20605,9 @@ static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__da
                                             mirt__map_release, NULL};
 static const mirt__stage mirt__map_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
                                                  mirt__dataset_fill_made, mirt__map_release, NULL};
+
+static const mirt__stage mirt__map_run_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
+                                                mirt__map_fill, mirt__map_release, NULL};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
@@ -20422,8 +20638,10 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     else if (dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), mirt__reachable(dataset) ? &mirt__map_make_stage : &mirt__map_stage, dataset, false);
+    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage : dataset->run ? &mirt__map_run_stage : &mirt__map_stage;
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
     if (!stage) return NULL;
+    if (dataset->run) stage->run = mirt__dataset_run;
     stage->varies = 1;
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
@@ -20950,7 +21168,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (mirt__reachable(dataset) || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
+    if (mirt__reachable(dataset) || dataset->run || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
@@ -35423,6 +35641,8 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
         if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) continue;
         mirt__line_add(line, sizeof line, " - %s: %.4f", name, event->logs->value[i]);
     }
+    if (done && event->input_seconds > 0.02 * event->seconds)
+        mirt__line_add(line, sizeof line, " - waited for input: %.0f%%", 100 * event->input_seconds / event->seconds);
     if (progress->terminal && done) mirt__line_add(line, sizeof line, "\n");
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
 }
@@ -35550,7 +35770,7 @@ static mirt_status mirt__fit_begin(mirt__fit *fit) {
 }
 
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
-static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     bool by_steps = fit->desc->steps_per_epoch > 0;
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
@@ -35563,6 +35783,13 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
         if (!by_steps) return MIRT_OK;
     }
     return MIRT_OK;
+}
+
+static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+    double began = mirt__now();
+    mirt_status status = mirt__fit_read(fit, batch);
+    fit->event.input_seconds += mirt__now() - began;
+    return status;
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
@@ -35578,6 +35805,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     double loss = 0;
     mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
     fit->event.batch = 0;
+    fit->event.input_seconds = 0;
     mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
     double began = mirt__now(); /* loading the data is no training step */
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
@@ -35598,6 +35826,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     }
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
+    model->history.input_seconds += fit->event.input_seconds;
     fit->images += fit->sums.count;
     return status;
 }

@@ -215,6 +215,25 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split);
 /* Digits this library draws itself: strokes, a random affine distortion, noise; [28, 28, 1] uint8.
    The same (count, seed, split) gives the same pixels everywhere; splits do not overlap. */
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split);
+/* Writes sample `index` of this pass: out[i] is the memory of its inputs, labels and weight (1 so far), in this order, dense.
+   MIRT_END_OF_DATA: there is none, the pass is over; any other code but 0 is an error of the run (MIRT_E_CALLBACK), which names it. */
+typedef int (*mirt_generator_fn)(void *const *out, int64_t index, void *user);
+#define MIRT_END_OF_DATA (-1)
+typedef struct mirt_generator_desc {
+    mirt_generator_fn fn; /* called with 0, 1, 2, ... */
+    int (*begin)(int64_t epoch, void *user); /* before a pass; may be NULL; not 0 is an error */
+    void *user;
+    mirt_array x[MIRT_MAX_INPUTS];  /* [num_x] dtype and shape of one sample, rank 0 for a number; data is not read */
+    mirt_array y[MIRT_MAX_OUTPUTS]; /* [num_y] */
+    int num_x, num_y;
+    bool weights;         /* samples have a float32 weight */
+    int64_t samples;      /* in a pass; 0: a stream, whose length nobody knows */
+    bool any_order;       /* fn is thread safe and may be called with any index below `samples` at any time: shuffles are full, and
+                             worker threads call it */
+    const char *name;     /* for errors; default "the generator" */
+} mirt_generator_desc;
+/* Samples of one's own source. Copies desc. tf.data: Dataset.from_generator. */
+MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc);
 /* Keeps every sample in memory, all made when the first epoch begins. Comes before mirt_batch.
    tf.data: cache. */
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);

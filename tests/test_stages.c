@@ -217,6 +217,7 @@ static mirt_dataset *build(const chain *c) {
         default: d = mirt_accumulate(d, n); break;
         }
     }
+    if (d && c->samples % 4) mirt_dataset_workers(d, c->samples % 4);
     return d;
 }
 

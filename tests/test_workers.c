@@ -6,6 +6,7 @@
 #include "tap.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 /* A costly source: the synthetic images, some of which cannot be made. */
 typedef struct source_dataset {
@@ -15,7 +16,7 @@ typedef struct source_dataset {
     int every;           /* and every so many */
     long microseconds;   /* that each takes, the first of them longest */
     int at_once, most;   /* threads in make, atomic; the most there have been */
-    int made;            /* atomic */
+    int *made;           /* counts the samples made, atomic */
     bool elsewhere;      /* a thread that is not the one that built this has been here */
     pthread_t home;
 } source_dataset;
@@ -24,7 +25,7 @@ static mirt_status source_make(mirt_dataset *dataset, int64_t i, mirt__work *wor
     source_dataset *source = (source_dataset *)dataset;
     int now = __atomic_add_fetch(&source->at_once, 1, __ATOMIC_RELAXED), most = __atomic_load_n(&source->most, __ATOMIC_RELAXED);
     while (now > most && !__atomic_compare_exchange_n(&source->most, &most, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
-    __atomic_add_fetch(&source->made, 1, __ATOMIC_RELAXED);
+    if (source->made) __atomic_add_fetch(source->made, 1, __ATOMIC_RELAXED);
     if (!pthread_equal(pthread_self(), source->home)) __atomic_store_n(&source->elsewhere, true, __ATOMIC_RELAXED);
     if (source->microseconds) {
         struct timespec time = {0, source->microseconds * 1000 * (i % 7 == 0 ? 3 : 1)};
@@ -118,7 +119,7 @@ static int64_t shuffled(int64_t samples, int64_t epoch, int every, int64_t *out)
         order[j] = i;
     }
     for (int64_t i = 0; i < samples; i++) {
-        if (order[i] % every) out[count++] = order[i];
+        if (!every || order[i] % every) out[count++] = order[i];
     }
     return count;
 }
@@ -151,6 +152,27 @@ static void test_order(void) {
             mirt_dataset_destroy(d);
         }
     }
+}
+
+/* Passes one after the other, each an epoch of its own; batches cross their ends. */
+static void test_repeat(void) {
+    for (int n = 0; n < (int)(sizeof numbers / sizeof *numbers); n++) {
+        for (int kind = 0; kind < 4; kind++) {
+            int64_t all[3 * 62], batches, first = kind == 2 ? 70 : 0, most = kind == 2 ? 100 : kind == 3 ? 150 : 186;
+            for (int pass = 0; pass < 3; pass++) shuffled(62, kind == 3 ? ((int64_t)pass << 24) + 4 : 4 * 3 + pass, 0, all + 62 * pass);
+            mirt_dataset *d = map_of(mirt_repeat(mirt_shuffle(source_of(62), 1), kind == 3 ? 0 : 3), NULL);
+            if (kind >= 2) d = mirt_take(mirt_skip(d, first), most);
+            d = mirt_prefetch(mirt_batch(workers_of(d, numbers[n]), 16), kind == 1 ? MIRT_AUTOTUNE : 2);
+            int64_t got = epoch_is(d, 4, all + first, most, true, &batches);
+            ok(got == most, "%d workers, %s: %d samples in their places", numbers[n], kind < 2 ? "3 passes" : kind == 2 ? "a part of 3 passes" : "a part of all passes", (int)got);
+            mirt_dataset_destroy(d);
+        }
+    }
+    mirt_dataset *d = mirt_prefetch(mirt_batch(workers_of(mirt_repeat(source_of(20), 0), 2), 8), 2);
+    int64_t batches;
+    source_under(d)->every = 1;
+    ok(epoch_is(d, 0, NULL, 0, true, &batches) == 0, "what is repeated for ever and always skipped has an end");
+    mirt_dataset_destroy(d);
 }
 
 static void test_lost_batches(void) {
@@ -263,6 +285,198 @@ static void test_drop_remainder(void) {
     mirt_dataset_destroy(d);
 }
 
+/* >>the source of one's own */
+
+typedef struct counter {
+    int64_t epoch, fails, ends;
+    int passes, calls; /* atomic */
+} counter;
+
+static int count_begin(int64_t epoch, void *user) {
+    counter *c = (counter *)user;
+    c->epoch = epoch;
+    c->passes++;
+    return epoch == 99 ? 5 : 0;
+}
+
+static int count_next(void *const *out, int64_t index, void *user) {
+    counter *c = (counter *)user;
+    __atomic_add_fetch(&c->calls, 1, __ATOMIC_RELAXED);
+    if (index == c->ends) return MIRT_END_OF_DATA;
+    if (c->fails && index >= c->fails) return 3;
+    for (int i = 0; i < 3; i++) ((float *)out[0])[i] = (float)(index * 3 + i + 1000 * c->epoch);
+    *(int32_t *)out[1] = (int32_t)(index + 7);
+    if (index % 2) *(float *)out[2] = 0.5f;
+    return 0;
+}
+
+static mirt_generator_desc counting(counter *c, int64_t samples, bool any_order) {
+    mirt_generator_desc desc;
+    memset(&desc, 0, sizeof desc);
+    memset(c, 0, sizeof *c);
+    c->ends = -1;
+    desc.fn = count_next;
+    desc.begin = count_begin;
+    desc.user = c;
+    desc.x[0] = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(3));
+    desc.y[0].dtype = MIRT_INT32;
+    desc.num_x = desc.num_y = 1;
+    desc.weights = true;
+    desc.samples = samples;
+    desc.any_order = any_order;
+    return desc;
+}
+
+/* Samples of an epoch, -1 at one that is not right. */
+static int64_t count_epoch(mirt_dataset *d, int64_t epoch, bool in_order) {
+    mirt__batch b;
+    int64_t seen = 0;
+    if (mirt__dataset_begin(d, 1, epoch) != MIRT_OK) return -2;
+    for (;;) {
+        if (mirt__dataset_next(d, &b) != MIRT_OK) return -3;
+        if (b.rows == 0) return seen;
+        for (int64_t row = 0; row < b.rows; row++, seen++) {
+            int64_t i = b.index[row];
+            const float *x = (const float *)b.field[0] + 3 * row;
+            if ((in_order && i != seen) || x[0] != (float)(i * 3 + 1000 * epoch) || x[2] != x[0] + 2 || ((const int32_t *)b.field[1])[row] != (int32_t)(i + 7) ||
+                ((const float *)b.field[2])[row] != (i % 2 ? 0.5f : 1.0f)) return -1;
+        }
+    }
+}
+
+static void test_generator(void) {
+    counter c;
+    for (int kind = 0; kind < 4; kind++) {
+        mirt_generator_desc desc = counting(&c, kind == 1 ? 0 : 50, kind >= 2);
+        mirt_dataset *d = mirt_dataset_from_generator(&desc);
+        if (kind == 1) c.ends = 50;
+        if (kind == 3) d = mirt_shuffle(d, 1);
+        d = mirt_prefetch(mirt_batch(workers_of(d, 3), 8), 2);
+        ok(mirt_dataset_size(d) == (kind == 1 ? -1 : 50) && count_epoch(d, 0, kind < 3) == 50 && count_epoch(d, 1, kind < 3) == 50 && c.passes == 2 &&
+               c.calls == (kind == 1 ? 102 : 100), "samples of a function, %s", kind == 0 ? "so many" : kind == 1 ? "until it ends" : kind == 2 ? "in any order" : "shuffled");
+        c.fails = 33;
+        ok(count_epoch(d, 2, false) == -3 && strstr(mirt_last_error(), kind == 3 ? "the generator gave the code 3 for sample " : "the generator gave the code 3 for sample 33"),
+           "that fails: %s", mirt_last_error());
+        ok(count_epoch(d, 99, false) == -2 && strcmp(mirt_last_error(), "the generator gave the code 5 at the beginning of epoch 99") == 0, "%s", mirt_last_error());
+        mirt_dataset_destroy(d);
+    }
+    for (int bad = 0; bad < 8; bad++) {
+        static const char *const part[8] = {"needs a function", "needs a function", "0 inputs", "9 labels", "-1 samples", "in any order have a number", "7 dimensions", "unknown dtype 77"};
+        mirt_generator_desc desc = counting(&c, 9, false);
+        if (bad == 1) desc.fn = NULL;
+        if (bad == 2) desc.num_x = 0;
+        if (bad == 3) desc.num_y = 9;
+        if (bad == 4) desc.samples = -1;
+        if (bad == 5) desc.samples = 0;
+        if (bad == 5) desc.any_order = true;
+        if (bad == 6) desc.x[0].shape.rank = 7;
+        if (bad == 7) desc.y[0].dtype = (mirt_dtype)77;
+        mirt_dataset *d = mirt_dataset_from_generator(bad ? &desc : NULL);
+        ok(!d && strstr(mirt_last_error(), part[bad]), "refused: %s", mirt_last_error());
+        mirt_dataset_destroy(d);
+    }
+}
+
+/* >>caches in files */
+
+static mirt_dataset *cached(const char *path, int64_t samples, const char *map_name, uint64_t identity, int workers) {
+    mirt_cache_desc cache;
+    mirt_map_desc map;
+    memset(&cache, 0, sizeof cache);
+    memset(&map, 0, sizeof map);
+    map.fn = turn;
+    map.name = map_name;
+    cache.file = path;
+    mirt_dataset *d = source_of(samples);
+    d->identity = identity;
+    source_under(d)->every = 10;
+    source_under(d)->home = pthread_self();
+    return mirt_batch(mirt_cache_with(workers_of(mirt_map(d, &map), workers), &cache), 16);
+}
+
+/* What an epoch of cached samples gives; how many of them were made for it into *made. */
+static int64_t cached_epoch(mirt_dataset *d, int samples, int *made) {
+    int64_t expect[IMAGES], batches, count = 0;
+    source_dataset *source = source_under(d); /* gone after the first epoch */
+    for (int i = 0; i < samples; i++) {
+        if (i % 10) expect[count++] = i;
+    }
+    *made = 0;
+    source->made = made;
+    int64_t got = epoch_is(d, 0, expect, count, true, &batches);
+    return got == count ? got : got < 0 ? got : -9;
+}
+
+static void spoil(const char *path, long at, int how) {
+    FILE *f = fopen(path, "r+b");
+    if (!f) return;
+    if (how == 0) {
+        fseek(f, at, SEEK_SET);
+        int c = fgetc(f);
+        fseek(f, at, SEEK_SET);
+        fputc(c ^ 1, f);
+    } else if (how == 1 && ftruncate(fileno(f), at)) {
+        printf("# not shortened\n");
+    }
+    fclose(f);
+}
+
+static void test_cache_file(void) {
+    char path[300];
+    int made;
+    int64_t batches;
+    snprintf(path, sizeof path, "%s/cache", work_directory());
+    static const struct { const char *what, *name; int samples; uint64_t identity; int workers, made; } run[] = {
+        {"written", "a", 150, 1, 1, 150}, {"found again", "a", 150, 1, 3, 0}, {"of another source", "a", 150, 2, 3, 150}, {"of another map", "b", 150, 2, MIRT_AUTOTUNE, 150},
+        {"of fewer samples", "b", 140, 2, 2, 140}, {"found again", "b", 140, 2, 2, 0},
+    };
+    for (int i = 0; i < (int)(sizeof run / sizeof *run); i++) {
+        mirt_dataset *d = cached(path, run[i].samples, run[i].name, run[i].identity, run[i].workers);
+        int64_t got = cached_epoch(d, run[i].samples, &made), again = epoch_is(d, 3, NULL, 0, true, &batches);
+        ok(got == run[i].samples * 9 / 10 && made == run[i].made && again == -1, "a file of samples, %s: %d samples, %d made", run[i].what, (int)got, made);
+        mirt_dataset_destroy(d);
+    }
+    const long record = IMAGE + 1 + 16; /* index and checksum stand behind each sample */
+    size_t size;
+    free(file_bytes(path, &size));
+    const long head = (long)size - 140 * record;
+    for (int i = 0; i < 5; i++) { /* what is no whole file is written anew */
+        spoil(path, i == 0 ? 0 : i == 1 ? head - 1 : i == 2 ? head + 140 * record - 1 : i == 3 ? 5 : 0, i < 2 ? 0 : 1);
+        mirt_dataset *d = cached(path, 140, "b", 2, 2);
+        int64_t got = cached_epoch(d, 140, &made);
+        ok(got == 126 && made == 140, "a damaged or shortened file is written anew (%d, %d made)", (int)got, made);
+        mirt_dataset_destroy(d);
+    }
+    for (int i = 0; i < 3; i++) {
+        spoil(path, head + 33 * record + (i == 0 ? 5 : i == 1 ? IMAGE + 1 : IMAGE + 1 + 8), 0);
+        mirt_dataset *d = cached(path, 140, "b", 2, 2);
+        int64_t got = cached_epoch(d, 140, &made);
+        ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "sample 33 of the cache is damaged"), "a damaged sample is named: %s", mirt_last_error());
+        spoil(path, head + 33 * record + (i == 0 ? 5 : i == 1 ? IMAGE + 1 : IMAGE + 1 + 8), 0);
+        mirt_dataset_destroy(d);
+    }
+    mirt_dataset *d = cached("/nowhere/at/all", 20, "b", 2, 2);
+    ok(cached_epoch(d, 20, &made) == -2 && mirt_last_status() == MIRT_E_NOT_FOUND, "no such directory: %s", mirt_last_error());
+    mirt_dataset_destroy(d);
+    d = cached(work_directory(), 20, "b", 2, 2);
+    ok(cached_epoch(d, 20, &made) == -2, "a directory is no file: %s", mirt_last_error());
+    mirt_dataset_destroy(d);
+    mirt_cache_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.budget_bytes = 150 * (IMAGE + 1);
+    d = mirt_cache_with(source_of(150), &desc);
+    ok(d != NULL, "a cache of just its budget");
+    mirt_dataset_destroy(d);
+    desc.budget_bytes--;
+    d = mirt_cache_with(source_of(150), &desc);
+    ok(!d && mirt_last_status() == MIRT_E_NOMEM, "%s", mirt_last_error());
+    desc.budget_bytes = 0;
+    desc.file = "";
+    ok(!mirt_cache_with(source_of(150), &desc), "%s", mirt_last_error());
+    unlink(path);
+    rmdir(work_directory());
+}
+
 static void test_refusals(void) {
     mirt_dataset *d = mirt_batch(source_of(9), 4);
     mirt__batch b;
@@ -298,6 +512,7 @@ static void test_training(void) {
 int main(void) {
     draw_images();
     test_order();
+    test_repeat();
     test_lost_batches();
     test_failures();
     test_breaking_off();
@@ -305,6 +520,8 @@ int main(void) {
     test_numbers();
 #endif
     test_drop_remainder();
+    test_generator();
+    test_cache_file();
     test_refusals();
     test_training();
     return done_testing();

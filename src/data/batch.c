@@ -2,10 +2,17 @@
 
 #include "workers.h"
 
+typedef struct mirt__batch_run_of {
+    int64_t first, count;
+} mirt__batch_run_of;
+
 typedef struct mirt__batch_dataset {
     mirt_dataset base;
     bool drop; /* a last batch that is not full */
+    mirt__batch_run_of rest; /* samples that come next, taken from the source already */
 } mirt__batch_dataset;
+
+static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out);
 
 /* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
@@ -48,19 +55,50 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     return MIRT_OK;
 }
 
-/* The workers begin on the next batch; false if there is none, or too much is asked for already. */
-static bool mirt__batch_want(mirt_dataset *dataset, const mirt__slot *slot, bool ahead) {
-    int64_t left = dataset->spec.samples - dataset->position, rows = dataset->spec.batch < left ? dataset->spec.batch : left;
-    if (rows <= 0 || !mirt__crew_ask(dataset->crew, slot, dataset->position, rows, ahead)) return false;
-    dataset->position += rows;
+/* The next samples to be made, at most `most`. */
+static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__batch_run_of *run) {
+    if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, &run->first, &run->count);
+    int64_t left = dataset->spec.samples - dataset->position;
+    run->first = dataset->position;
+    run->count = left < most ? left : most;
+    dataset->position += run->count;
+    return MIRT_OK;
+}
+
+MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
+    if (dataset->stage->fill != mirt__batch_fill || !dataset->crew) return false;
+    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    /* What does not go together with what follows is left to `fill`. */
+    if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
+    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true)) return false;
+    rest->count = 0;
     return true;
 }
 
-/* From a stage that makes its samples, in threads. A batch that loses all its rows is MIRT__SKIPPED. */
+/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
-    if (!mirt__crew_asked(dataset->crew) && !mirt__batch_want(dataset, out, false)) return MIRT_OK;
-    mirt_status status = mirt__crew_finish(dataset->crew, false, &out->rows);
-    return status == MIRT_OK && out->rows == 0 ? MIRT__SKIPPED : status;
+    mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
+    mirt__slot part = *out;
+    int64_t tried = 0;
+    mirt_status status = MIRT_OK;
+    if (mirt__crew_asked(dataset->crew)) {
+        tried = dataset->spec.batch;
+        status = mirt__crew_finish(dataset->crew, false, &out->rows);
+    }
+    while (tried < dataset->spec.batch && status == MIRT_OK) {
+        if (rest->count == 0) status = mirt__batch_run(dataset, dataset->spec.batch - tried, true, rest);
+        if (status != MIRT_OK || rest->count == 0) break;
+        for (int f = 0; f < dataset->spec.num_fields; f++)
+            part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
+        part.index = out->index + out->rows;
+        mirt__crew_ask(dataset->crew, &part, rest->first, rest->count, false);
+        status = mirt__crew_finish(dataset->crew, false, &part.rows);
+        out->rows += part.rows;
+        tried += rest->count;
+        rest->count = 0;
+    }
+    if (tried < dataset->spec.batch && ((mirt__batch_dataset *)dataset)->drop) tried = out->rows = 0;
+    return status == MIRT_OK && tried > 0 && out->rows == 0 ? MIRT__SKIPPED : status;
 }
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
@@ -95,6 +133,7 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64
         if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
         mirt_status status = mirt__crew_begin(dataset->crew);
         if (status != MIRT_OK) return status;
+        ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
@@ -106,10 +145,6 @@ static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
 
 static const mirt__stage mirt__batch_stage = {mirt__batch_begin, mirt__batch_next, NULL, NULL, mirt__batch_fill, NULL,
                                               mirt__batch_rows};
-
-MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
-    return dataset->stage == &mirt__batch_stage && dataset->crew && mirt__batch_want(dataset, slot, true);
-}
 
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop) {
     if (!source) return NULL;

@@ -135,6 +135,9 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
+/* `make` and `run` that hand on to the stage before; field NULL: the index alone. */
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
+MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
 /* Sample i of a reachable data set: where it lies, or made in the work's room. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
 /* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */

@@ -279,6 +279,21 @@ MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
     return dataset->stage->at || (dataset->stage->make && !dataset->run);
 }
 
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt_dataset *source = dataset->source;
+    mirt__sample sample;
+    if (!source->stage->at) return source->stage->make(source, i, work, field, index);
+    mirt_status status = source->stage->at(source, i, &sample);
+    if (status != MIRT_OK) return status;
+    *index = sample.index;
+    for (int f = 0; field && f < source->spec.num_fields; f++) memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    return dataset->source->run(dataset->source, most, turn, first, count);
+}
+
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out) {
     if (dataset->stage->at) return dataset->stage->at(dataset, i, out);
     const mirt__data_spec *spec = &dataset->spec;

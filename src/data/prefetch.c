@@ -230,7 +230,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (mirt__reachable(dataset) || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
+    if (mirt__reachable(dataset) || dataset->run || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;

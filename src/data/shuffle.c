@@ -120,9 +120,9 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
         mirt__fail(MIRT_E_INVALID, "a shuffle buffer of %lld samples: at least 1 is needed", (long long)buffer);
         return mirt__dataset_give_up(source, borrows);
     }
-    const mirt__stage *stage = source->stage->at     ? &mirt__permutation_stage
-                               : source->stage->make ? &mirt__permutation_make_stage
-                                                     : &mirt__shuffle_buffer_stage;
+    const mirt__stage *stage = source->stage->at ? &mirt__permutation_stage
+                               : reachable       ? &mirt__permutation_make_stage
+                                                 : &mirt__shuffle_buffer_stage;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__shuffle_dataset), stage, source, borrows);
     if (!dataset) return NULL;
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;

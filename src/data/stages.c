@@ -18,10 +18,25 @@ MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batche
 typedef struct mirt__window_dataset {
     mirt_dataset base;
     int64_t first, count; /* count -1: all that follow */
+    int64_t passed;       /* of the first ones, where samples come in passes */
 } mirt__window_dataset;
 
 static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    ((mirt__window_dataset *)dataset)->passed = 0;
     return mirt__dataset_begin(dataset->source, seed, epoch);
+}
+
+static mirt_status mirt__window_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    mirt__window_dataset *window = (mirt__window_dataset *)dataset;
+    mirt_status status = MIRT_OK;
+    for (*count = 1; window->passed < window->first && *count && status == MIRT_OK; window->passed += *count)
+        status = dataset->source->run(dataset->source, window->first - window->passed, turn, first, count);
+    if (status != MIRT_OK || window->passed < window->first) return *count = 0, status;
+    if (window->count >= 0 && most > window->count - dataset->position) most = window->count - dataset->position;
+    *count = 0;
+    if (most > 0) status = dataset->source->run(dataset->source, most, turn, first, count);
+    dataset->position += *count;
+    return status;
 }
 
 static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
@@ -51,6 +66,7 @@ static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
+static const mirt__stage mirt__window_run_stage = {mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows};
 static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL};
 static const mirt__stage mirt__window_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make,
                                                     mirt__dataset_fill_made, NULL, NULL};
@@ -66,12 +82,14 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
                             source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
     if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
     const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
+                               : source->run         ? &mirt__window_run_stage
                                : source->stage->make ? &mirt__window_make_stage
                                                      : &mirt__window_stage;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__window_dataset), stage, source, false);
     if (!dataset) return NULL;
     mirt__window_dataset *window = (mirt__window_dataset *)dataset;
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
+    if (source->run) dataset->run = mirt__window_run;
     window->first = first;
     dataset->identity = mirt__identity_with(dataset->identity, (uint64_t)first);
     window->count = count;
@@ -97,6 +115,7 @@ typedef struct mirt__repeat_dataset {
     mirt_dataset base;
     int64_t passes, pass; /* passes 0: for ever */
     bool any;             /* this pass has given something */
+    int64_t lost;         /* atomic: samples of it that were skipped */
     uint64_t seed;
     int64_t epoch;
 } mirt__repeat_dataset;
@@ -107,6 +126,7 @@ static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
     uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
     epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
     repeat->any = false;
+    repeat->lost = 0;
     return mirt__dataset_begin(repeat->base.source, repeat->seed, (int64_t)epoch);
 }
 
@@ -132,6 +152,27 @@ static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
     }
 }
 
+static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+    mirt__repeat_dataset *repeat = (mirt__repeat_dataset *)dataset;
+    for (;;) {
+        int64_t left = dataset->source->spec.samples - dataset->position;
+        *first = dataset->position;
+        *count = most < left ? most : left;
+        dataset->position += *count;
+        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        repeat->pass++;
+        dataset->position = 0;
+        mirt_status status = mirt__repeat_pass(repeat);
+        if (status != MIRT_OK) return status;
+    }
+}
+
+static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
+    if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
+    return status;
+}
+
 static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt_dataset *source = dataset->source;
     if (source->batches < 0) return mirt__dataset_rows(source, batches);
@@ -140,6 +181,7 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
 }
 
 static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
+static const mirt__stage mirt__repeat_run_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset) {
     while (dataset && dataset->stage != &mirt__repeat_stage) dataset = dataset->source;
@@ -154,8 +196,10 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
         status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often", (long long)count,
                             (long long)dataset->spec.samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), &mirt__repeat_stage, dataset, false);
+    bool runs = !dataset->spec.batch && mirt__reachable(dataset);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
     if (!stage) return NULL;
+    if (runs) stage->run = mirt__repeat_run;
     ((mirt__repeat_dataset *)stage)->passes = count;
     stage->pointing = dataset->pointing;
     stage->samples = NULL;
@@ -199,6 +243,7 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
 
 static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     mirt__sample in;
+    if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
     if (status != MIRT_OK) return status;
     *index = in.index;
@@ -211,6 +256,9 @@ static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__da
                                             mirt__map_release, NULL};
 static const mirt__stage mirt__map_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
                                                  mirt__dataset_fill_made, mirt__map_release, NULL};
+
+static const mirt__stage mirt__map_run_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
+                                                mirt__map_fill, mirt__map_release, NULL};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
@@ -241,8 +289,10 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     else if (dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), mirt__reachable(dataset) ? &mirt__map_make_stage : &mirt__map_stage, dataset, false);
+    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage : dataset->run ? &mirt__map_run_stage : &mirt__map_stage;
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
     if (!stage) return NULL;
+    if (dataset->run) stage->run = mirt__dataset_run;
     stage->varies = 1;
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }

@@ -295,7 +295,7 @@ MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t 
     job->first = first;
     job->count = count;
     crew->asked++;
-    crew->ahead = ahead;
+    crew->ahead = crew->ahead || ahead;
     MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
     return true;

@@ -123,7 +123,7 @@ static mirt_status mirt__fit_begin(mirt__fit *fit) {
 }
 
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
-static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     bool by_steps = fit->desc->steps_per_epoch > 0;
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
@@ -136,6 +136,13 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
         if (!by_steps) return MIRT_OK;
     }
     return MIRT_OK;
+}
+
+static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+    double began = mirt__now();
+    mirt_status status = mirt__fit_read(fit, batch);
+    fit->event.input_seconds += mirt__now() - began;
+    return status;
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
@@ -151,6 +158,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     double loss = 0;
     mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
     fit->event.batch = 0;
+    fit->event.input_seconds = 0;
     mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
     double began = mirt__now(); /* loading the data is no training step */
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
@@ -171,6 +179,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     }
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
+    model->history.input_seconds += fit->event.input_seconds;
     fit->images += fit->sums.count;
     return status;
 }

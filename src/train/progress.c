@@ -46,6 +46,8 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
         if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) continue;
         mirt__line_add(line, sizeof line, " - %s: %.4f", name, event->logs->value[i]);
     }
+    if (done && event->input_seconds > 0.02 * event->seconds)
+        mirt__line_add(line, sizeof line, " - waited for input: %.0f%%", 100 * event->input_seconds / event->seconds);
     if (progress->terminal && done) mirt__line_add(line, sizeof line, "\n");
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
 }

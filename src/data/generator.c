@@ -1,0 +1,93 @@
+/* Samples that functions of the caller write. */
+
+#include "data.h"
+
+typedef struct mirt__generator_dataset {
+    mirt_dataset base;
+    mirt_generator_desc desc;
+    char *name;
+    bool ended; /* this pass has */
+} mirt__generator_dataset;
+
+static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
+    generator->ended = false;
+    int code = generator->desc.begin ? generator->desc.begin(epoch, generator->desc.user) : 0;
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
+    return mirt__dataset_begin_filled(dataset, seed, epoch);
+}
+
+/* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
+static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, void *const *field, bool *end) {
+    const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
+    const float one = 1;
+    if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
+    int code = generator->desc.fn(field, i, generator->desc.user);
+    if (end) *end = code == MIRT_END_OF_DATA;
+    if (code == 0 || (end && *end)) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
+}
+
+static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+    (void)work;
+    *index = i;
+    return field ? mirt__generator_write(dataset, i, field, NULL) : MIRT_OK;
+}
+
+static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) {
+    bool *end = &((mirt__generator_dataset *)dataset)->ended;
+    out->rows = 0;
+    if (*end || (dataset->spec.samples >= 0 && dataset->position >= dataset->spec.samples)) return MIRT_OK;
+    out->index[0] = dataset->position;
+    mirt_status status = mirt__generator_write(dataset, dataset->position, out->field, end);
+    if (status != MIRT_OK || *end) return status;
+    dataset->position++;
+    out->rows = 1;
+    return MIRT_OK;
+}
+
+static void mirt__generator_release(mirt_dataset *dataset) { mirt__free(((mirt__generator_dataset *)dataset)->name); }
+
+static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL, mirt__generator_fill,
+                                                  mirt__generator_release, NULL};
+static const mirt__stage mirt__generator_make_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, mirt__generator_make,
+                                                       mirt__dataset_fill_made, mirt__generator_release, NULL};
+
+static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
+    if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
+    if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible", desc->num_x,
+                          desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
+    if (desc->samples < 0 || desc->samples > INT32_MAX)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
+                          (long long)desc->samples, (int)INT32_MAX);
+    if (desc->any_order && desc->samples == 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: samples in any order have a number; it is 0");
+    for (int i = 0; i < desc->num_x + desc->num_y; i++) {
+        const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
+        if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
+            return mirt__fail(MIRT_E_SHAPE, "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible", shape->rank, MIRT_MAX_RANK);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc) {
+    mirt__data_spec spec;
+    if (mirt__generator_check(desc) != MIRT_OK) return NULL;
+    const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
+    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL, false);
+    if (!generator) return NULL;
+    generator->desc = *desc;
+    generator->name = mirt__strdup(desc->name ? desc->name : "the generator");
+    memset(&spec, 0, sizeof spec);
+    spec.samples = desc->samples ? desc->samples : -1;
+    spec.num_x = desc->num_x;
+    spec.num_y = desc->num_y;
+    spec.has_weights = desc->weights;
+    for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(&spec, desc->x[i].dtype, desc->x[i].shape);
+    for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
+    if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
+    generator->base.varies = 1; /* nobody knows */
+    if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
+    return mirt__dataset_give_up(&generator->base, false);
+}
