@@ -20798,6 +20798,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), mirt__reachable(dataset) ? &mirt__augment_make_stage : &mirt__augment_stage, dataset, false);
     if (!stage) return NULL;
+    stage->varies = 1;
     return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
@@ -22755,6 +22756,7 @@ static void mirt__images_label(const mirt__image_dataset *images, int64_t i, voi
 static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     *index = i;
+    if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
     mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
@@ -23187,6 +23189,8 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     const mirt__photos *photos = (const mirt__photos *)dataset;
     mirt__photo photo;
     (void)work;
+    *index = i;
+    if (!field) return MIRT_OK;
     memset(&photo, 0, sizeof photo);
     photo.random = mirt__random_stream(photos->seed, mirt__hash("photos") ^ ((uint64_t)i * 2 + (uint64_t)photos->split));
     photo.pixels = (unsigned char *)field[0];
@@ -23205,7 +23209,6 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     mirt__photo_head(&photo, dog);
     mirt__photo_grain(&photo);
     *(float *)field[1] = dog ? 1.0f : 0.0f;
-    *index = i;
     return MIRT_OK;
 }
 
@@ -35257,9 +35260,9 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
     }
     for (int i = graph->count - 1; i >= 0 && good; i--) {
         const mirt__node *node = graph->node[i];
-        if (node->live && node->position && node->op->macs) work = true;
         for (int k = 0; node->live && k < node->num_in && good; k++) {
             node->in[k]->node->live = true;
+            if (node->position && node->op->macs && node->in[k]->node->id == MIRT__OP_variable) work = true;
             good = node->position || mirt__cut_add(cut, node->in[k]);
         }
     }

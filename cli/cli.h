@@ -8,7 +8,10 @@
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* One bit a command: which commands take a flag. */
-enum { CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32 };
+enum {
+    CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32,
+    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256
+};
 
 /* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
 enum { MAX_RATES = 16 };
@@ -28,21 +31,26 @@ typedef struct batches {
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
     const char *model, *data, *devices, *init, *load, *save;
-    const char *optimizer, *strategy, *collective, *dtype, *pooling; /* for chosen() */
+    const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs */
+    const char *const *operand; /* words that are no flags */
+    int operands;
+    const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt; /* for chosen() */
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
     int64_t size, classes; /* of the model; 0: its own defaults, */
     float alpha;           /* here as well */
+    float validation_split;
     batches batch_list; /* of bench */
     int64_t steps, seconds; /* of bench; 0: its defaults */
-    bool no_top, no_shuffle, winograd, log_steps, forward, profile, help;
+    bool no_top, no_shuffle, no_cache, winograd, log_steps, forward, profile, help;
 } options;
 
 typedef struct command {
     const char *name;
     const char *purpose;
     int bit;
+    const char *operands; /* what its words are called, or NULL: it takes none */
     int (*run)(const options *o); /* returns an exit status */
 } command;
 
@@ -70,6 +78,9 @@ int run_evaluate(const options *o);
 int run_summary(const options *o);
 int run_graph(const options *o);
 int run_bench(const options *o);
+int run_predict(const options *o);
+int run_verify(const options *o);
+int run_augment(const options *o);
 
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
    `quiet`: warnings are all that is logged. */
@@ -78,6 +89,19 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */
 mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status);
+/* Compiles a classifier as the flags say; `logits`: its outputs are. */
+mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int *status);
+/* Complains with the library's sentence about a model and returns NULL, with the exit status in *status. */
+mirt_model *complain_of_model(int *status);
+/* What fit trains, and on what. */
+typedef struct training_job {
+    mirt_model *model;
+    mirt_dataset *training, *test;
+} training_job;
+/* Photographs, and a network for them with a new head. False after complaining, with the exit status in *status. */
+bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, int *status);
+/* What a model that takes `shape` is evaluated on: photographs with the names of its classes. NULL after complaining. */
+mirt_dataset *open_photo_test(const mirt_model *model, const options *o);
 /* --data, or data/mnist, or digits drawn here (with a note that says so). NULL after complaining. */
 mirt_dataset *open_data(const options *o, mirt_split split, bool note);
 /* Complains with the library's sentence about a run over that data, naming its directory where the

@@ -42,7 +42,7 @@ static mirt_optimizer make_optimizer(const options *o) {
 }
 
 /* The library's sentence; a name nobody knows is the command line's fault. */
-static mirt_model *complain_of_model(int *status) {
+mirt_model *complain_of_model(int *status) {
     mirt_status why = mirt_last_status();
     *status = why == MIRT_E_NOT_FOUND || why == MIRT_E_INVALID || why == MIRT_E_SHAPE ? EXIT_USAGE : EXIT_FAILED;
     complain_of_library();
@@ -56,6 +56,7 @@ mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) 
     desc.alpha = o->alpha;
     desc.classes = (int)o->classes;
     desc.no_top = o->no_top;
+    desc.weights = o->weights;
     if (chosen(o->pooling ? o->pooling : o->no_top ? "avg" : "none", "avg")) desc.pooling = MIRT_POOLING_AVG;
     if (chosen(o->pooling, "max")) desc.pooling = MIRT_POOLING_MAX;
     desc.logits = true;
@@ -65,16 +66,20 @@ mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) 
     return complain_of_model(status);
 }
 
-mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {
+mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int *status) {
     mirt_compile_desc desc;
     memset(&desc, 0, sizeof desc);
+    mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
     desc.optimizer = make_optimizer(o);
-    desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
-    desc.from_logits = true;
+    desc.loss = y.rank == 2 && y.dim[1] == 1 ? MIRT_BINARY_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = logits;
     desc.metrics[0] = MIRT_ACCURACY;
+    return mirt_compile(model, &desc) == MIRT_OK ? model : complain_of_model(status);
+}
+
+mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {
     mirt_model *model = build_model(strategy, o, status);
-    if (!model || mirt_compile(model, &desc) == MIRT_OK) return model;
-    return complain_of_model(status);
+    return model ? compile_model(model, o, true, status) : NULL;
 }
 
 /* There if one of MNIST's files is; a directory made and not filled is not data. */

@@ -67,24 +67,37 @@ static double last_value(const mirt_history *history, const char *name) {
     return printable(mirt_history_last(history, name));
 }
 
-/* The data are MNIST's; networks of other images are trained from programs. */
-static bool fits_data(mirt_model *model, const options *o) {
-    mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0));
-    if (x.rank == 4 && x.dim[1] == 28 && x.dim[2] == 28 && x.dim[3] == 1) return true;
-    complain("fit trains on MNIST's images, (28, 28, 1), and %s takes (%lld, %lld, %lld): docs/from-keras.md shows how a program trains it", o->model,
-        (long long)x.dim[1], (long long)x.dim[2], (long long)x.dim[3]);
-    return false;
+/* Whether the network is for the digits of MNIST; the others are for photographs. */
+static bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }
+
+/* A flag of photographs that the digits do not have, or NULL. */
+static const char *flag_of_photos(const options *o) {
+    return o->validation ? "validation" : o->validation_split > 0 ? "validation-split" : o->weights ? "weights" : o->freeze ? "freeze" : o->head ? "head"
+           : o->augment ? "augment" : o->corrupt ? "corrupt" : o->no_cache ? "no-cache" : NULL;
+}
+
+/* False after complaining, with the exit status in *status. */
+static bool open_digits_job(mirt_strategy *strategy, const options *o, training_job *j, int *status) {
+    const char *flag = flag_of_photos(o);
+    if (flag) {
+        complain("--%s is for networks of photographs, such as --model mobilenet_v2, not for %s", flag, o->model);
+        *status = EXIT_USAGE;
+        return false;
+    }
+    if (!(j->model = open_model(strategy, o, status))) return false;
+    if (!(j->training = open_training_data(o))) return false;
+    return (j->test = open_test_data(o)) != NULL;
 }
 
 /* Trains, saves, prints the last line. */
-static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, const options *o) {
+static int train(const training_job *j, const options *o) {
     mirt_callback steps;
     mirt_fit_desc desc;
     memset(&steps, 0, sizeof steps);
     memset(&desc, 0, sizeof desc);
     steps.batch_end = print_step;
     desc.epochs = (int)o->epochs;
-    desc.validation = test;
+    desc.validation = j->test;
     desc.max_steps = o->max_steps;
     desc.no_progress = o->log_steps;
     if (o->log_steps) desc.callbacks[0] = &steps;
@@ -92,11 +105,11 @@ static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, 
         desc.learning_rate = scheduled_rate;
         desc.learning_rate_user = (void *)&o->lr;
     }
-    mirt_history *history = mirt_fit(model, training, &desc);
-    if (!history) return complain_of_run(o);
+    mirt_history *history = mirt_fit(j->model, j->training, &desc);
+    if (!history) return is_for_digits(o) ? complain_of_run(o) : complain_of_library();
 
     if (o->save) {
-        if (mirt_save(model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
+        if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
         printf("saved: %s\n", o->save);
     }
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
@@ -105,25 +118,27 @@ static int train(mirt_model *model, mirt_dataset *training, mirt_dataset *test, 
     return EXIT_OK;
 }
 
-int run_fit(const options *o) {
-    if (o->save && !can_save(o->save)) return EXIT_FAILED;
+int run_fit(const options *given) {
+    options own = *given;
+    const options *o = &own;
+    training_job j;
     int status = EXIT_FAILED;
-    mirt_dataset *training = NULL, *test = NULL;
+    memset(&j, 0, sizeof j);
+    if (!own.batch) own.batch = is_for_digits(o) ? 64 : 32;
+    if (o->save && !can_save(o->save)) return EXIT_FAILED;
     mirt_strategy *strategy = open_strategy(o, false, &status);
-    mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
-    if (model && !fits_data(model, o)) {
-        status = EXIT_USAGE;
-    } else if (model && o->init && mirt_load_weights(model, o->init) != MIRT_OK) {
-        complain_of_library();
-    } else if (model) {
-        training = open_training_data(o);
-        test = training ? open_test_data(o) : NULL;
-        if (test) status = train(model, training, test, o);
-    }
-    mirt_dataset_destroy(test);
-    mirt_dataset_destroy(training);
+    bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
+    if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();
+    else if (open) status = train(&j, o);
+    mirt_dataset_destroy(j.test);
+    mirt_dataset_destroy(j.training);
     mirt_strategy_destroy(strategy);
     return status;
+}
+
+static bool takes_photos(const mirt_model *model) {
+    mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0));
+    return x.rank == 4 && x.dim[3] == 3;
 }
 
 int run_evaluate(const options *o) {
@@ -136,13 +151,15 @@ int run_evaluate(const options *o) {
     mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? mirt_load(strategy, o->load) : NULL;
     if (strategy && !model) complain_of_library();
-    if (model && (dataset = open_data(o, MIRT_TEST, true)) != NULL) {
+    const bool photos = model && takes_photos(model);
+    if (model && (dataset = photos ? open_photo_test(model, o) : open_data(o, MIRT_TEST, true)) != NULL) {
         mirt_logs logs;
-        dataset = mirt_batch(dataset, o->batch);
+        dataset = mirt_prefetch(mirt_batch(dataset, o->batch ? o->batch : 64), MIRT_AUTOTUNE);
         if (!dataset) {
             complain_of_library();
         } else if (mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
-            complain_of_run(o);
+            if (photos) complain_of_library();
+            else complain_of_run(o);
         } else {
             printf("evaluate: loss=%.6f accuracy=%.6f\n", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
             status = EXIT_OK;

@@ -21,7 +21,8 @@ typedef struct flag {
 
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
 #define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH)
-#define STRATEGY (TRAINS | CMD_BENCH)
+#define STRATEGY (TRAINS | CMD_BENCH | CMD_PREDICT)
+#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024
@@ -29,16 +30,26 @@ typedef struct flag {
 static const flag flags[] = {
     {"model", "NAME", FLAG_TEXT, 0, AT(model), MODEL,
         "the network: mnist (default), mobilenet_v2, resnet50, efficientnet_v2_b0 to b3, s, m, l"},
-    {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL, "height and width of its images; default 224, or the network's own"},
+    {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL | CMD_AUGMENT, "height and width of its images; default 224, or the network's own"},
     {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width of mobilenet_v2; default 1"},
     {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL, "it tells apart; default 1000, of mnist 10"},
     {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL, "without the layers that tell classes apart"},
     {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL, "what ends a network without its top; default avg"},
-    {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE, "a model that fit --save wrote"},
+    {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE | CMD_PREDICT, "a model that fit --save wrote"},
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
-        "MNIST's four files, plain or .gz; default data/mnist, and if that is missing, drawn digits"},
+        "of mnist: its four files, plain or .gz, default data/mnist; of other networks: a directory of photographs for each class, or "
+        "train/ and validation/ with these, default data/cats-vs-dogs. Without: drawn digits or animals"},
+    {"validation", "DIR", FLAG_TEXT, 0, AT(validation), CMD_FIT, "photographs of the same classes, to validate with"},
+    {"validation-split", "F", FLAG_NUMBER, 0, AT(validation_split), CMD_FIT, "or this share of those in --data; default 0.2"},
+    {"weights", "FILE", FLAG_TEXT, 0, AT(weights), CMD_FIT, "of the network without its top, by Keras's names: .safetensors"},
+    {"freeze", "base", FLAG_TEXT, 0, AT(freeze), CMD_FIT, "train the head alone; or keep the layers whose names begin so: \"block_1*\""},
+    {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT, "between pooling and classes: 512,dropout:0.5 is a dense layer of 512 and dropout"},
+    {"augment", "LIST", FLAG_TEXT, 0, AT(augment), CMD_FIT | CMD_AUGMENT, "of photographs, in training: flip,rotation:0.1,zoom:0.1 (augment's default)"},
+    {"corrupt", "fail|skip|zero", FLAG_NAME, 0, AT(corrupt), CMD_FIT | CMD_EVALUATE, "what to do with photographs that cannot be decoded; default fail"},
+    {"no-cache", NULL, FLAG_SWITCH, 0, AT(no_cache), CMD_FIT, "decode photographs in every epoch, even if they fit into 1 GiB"},
+    {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_AUGMENT, "the sheet, a .png"},
     {"epochs", "N", FLAG_COUNT, INT32_MAX, AT(epochs), CMD_FIT, "passes over the data; default 5"},
-    {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS, "rows a step, over all replicas together; default 64"},
+    {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS, "rows a step, over all replicas together; default 64, of photographs 32"},
     {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH, "global batches, each measured in a process of its own; default 32"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
@@ -49,7 +60,7 @@ static const flag flags[] = {
     {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH,
         "what convolutions multiply and images are stored as: bf16 is the policy mixed_bfloat16; default float32"},
     {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH, "faster 3x3 convolutions in float32, with other roundings"},
-    {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT, "of initial weights, dropout and shuffling; default 0"},
+    {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT | CMD_AUGMENT, "of all that is drawn: initial weights, shuffling, augmentation; default 0"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
     {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
     {"max-steps", "N", FLAG_COUNT, INT32_MAX, AT(max_steps), CMD_FIT, "stop after N steps"},
@@ -63,7 +74,7 @@ static const flag flags[] = {
     {"profile", NULL, FLAG_SWITCH, 0, AT(profile), CMD_BENCH, "then time each operation, beside what the machine could do"},
     {"steps", "N", FLAG_COUNT, INT32_MAX, AT(steps), CMD_BENCH, "steps to take the median of; default as many as fit --seconds, at least 5"},
     {"seconds", "N", FLAG_COUNT, 86400, AT(seconds), CMD_BENCH, "time to measure for; default 3"},
-    {"help", NULL, FLAG_SWITCH, 0, AT(help), CMD_DEVICES | STRATEGY, "show this"},
+    {"help", NULL, FLAG_SWITCH, 0, AT(help), ALL, "show this"},
 };
 #define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
 
@@ -270,12 +281,17 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
     o->dtype = "float32";
     o->accumulate = 1;
     o->epochs = 5;
-    o->batch = 64;
+    if (!(c->bit & (CMD_FIT | CMD_EVALUATE))) o->batch = 64; /* these choose by the model */
+    o->operand = (const char *const *)argv; /* words gather at its front */
     o->batch_list.count = 1;
     o->batch_list.rows[0] = 32;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
         if (strcmp(word, "-h") == 0) word = "--help";
+        if (c->operands && (word[0] != '-' || !word[1])) {
+            argv[o->operands++] = argv[i];
+            continue;
+        }
         if (strncmp(word, "--", 2) != 0 || !word[2]) {
             complain("%s takes flags only, not \"%s\"; `mirrortrain %s --help` lists them", c->name, word, c->name);
             return false;

@@ -6,12 +6,15 @@
 #include <string.h>
 
 const command commands[] = {
-    {"devices", "list the devices of this machine", CMD_DEVICES, run_devices},
-    {"fit", "train a network", CMD_FIT, run_fit},
-    {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, run_evaluate},
-    {"summary", "a network's layers, parameters, work and memory", CMD_SUMMARY, run_summary},
-    {"bench", "images per second, memory and where the time goes", CMD_BENCH, run_bench},
-    {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, run_graph},
+    {"devices", "list the devices of this machine", CMD_DEVICES, NULL, run_devices},
+    {"fit", "train a network on digits or photographs", CMD_FIT, NULL, run_fit},
+    {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, NULL, run_evaluate},
+    {"predict", "what a saved model sees on images", CMD_PREDICT, "IMAGE...", run_predict},
+    {"verify", "find images that cannot be decoded", CMD_VERIFY, "DIR", run_verify},
+    {"augment", "a sheet of augmented images, to look at", CMD_AUGMENT, "[DIR]", run_augment},
+    {"summary", "a network's layers, parameters, work and memory", CMD_SUMMARY, NULL, run_summary},
+    {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL, run_bench},
+    {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, NULL, run_graph},
 };
 const int command_count = (int)(sizeof commands / sizeof commands[0]);
 
@@ -42,7 +45,7 @@ static void print_help(FILE *out) {
 }
 
 static void print_command_help(const command *c) {
-    printf("mirrortrain %s - %s\n\n", c->name, c->purpose);
+    printf("mirrortrain %s%s%s - %s\n\n", c->name, c->operands ? " [FLAGS] " : "", c->operands ? c->operands : "", c->purpose);
     print_flags(c);
 }
 

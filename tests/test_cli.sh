@@ -77,7 +77,7 @@ run --version
 is "--version" "$(cat out)" "mirrortrain $version"
 run --help
 gives "--help" 0 "usage: mirrortrain COMMAND [FLAGS]"
-for command in devices fit evaluate summary graph bench; do
+for command in devices fit evaluate predict verify augment summary graph bench; do
     is "--help names $command" "$(grep -c "^  $command " out)" 1
 done
 run bench --help
@@ -85,7 +85,7 @@ for flag in model batch devices threads replicas forward profile steps seconds; 
     is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
-for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate winograd; do
+for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate winograd validation validation-split weights freeze head augment corrupt no-cache; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run
@@ -201,7 +201,112 @@ losses >default.losses
 tap_check "data/mnist is taken when it is there" cmp one default.losses
 rm -r data
 
+# Photographs: bitmaps of two classes, striped differently
+bitmap() { # FILE PERIOD
+    {
+        printf 'BM\066\014\000\000\000\000\000\000\066\000\000\000\050\000\000\000\040\000\000\000\040\000\000\000\001\000\030\000'
+        printf '\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000'
+        LC_ALL=C awk -v period="$2" 'BEGIN { for (p = 0; p < 3072; p++) printf "%c", (p % period) * 30 % 90 + 32 }'
+    } >"$1"
+}
+make_photos() { # DIRECTORY COUNT
+    mkdir -p "$1/eins" "$1/zwei drei"
+    for i in $(seq "$2"); do
+        bitmap "$1/eins/$i.bmp" $((2 + i % 2))
+        bitmap "$1/zwei drei/$i.bmp" $((6 + i % 3))
+    done
+}
+net="--model mobilenet_v2 --alpha 0.35 --size 32 --batch 4"
+run fit $net --epochs 2 --max-steps 3 --freeze base
+gives "fit on drawn photographs" 0 "final: "
+is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
+is "and that features are kept" "$(grep -c 'computed once for each of' err)" 2
+run augment --out drawn.png --size 16
+gives "a sheet of drawn photographs" 0 "saved: drawn.png"
+make_photos photos/train 6
+make_photos photos/validation 3
+run verify photos
+case $(cat out err) in
+*"no decoder"*) tap_skip "no decoder of images was compiled in" ;;
+*)
+    gives "verify" 0 "verify: images=18 corrupt=0"
+    run augment photos --out sheet.png --augment flip,zoom:0.1 --seed 3
+    gives "a sheet of photographs" 0 "saved: sheet.png"
+    is "is a PNG" "$(head -c 4 sheet.png | tail -c 3)" PNG
+    run fit $net --data photos --epochs 2 --head 8,dropout:0.2 --augment flip,rotation:0.1 --save photos.safetensors --replicas 2
+    gives "fit on photographs" 0 "saved: photos.safetensors"
+    is "tells how many there are" "$(grep -c 'Found 12 files belonging to 2 classes\|Found 6 files belonging to 2 classes' err)" 2
+    wanted="evaluate: $(val_of)"
+    run evaluate --load photos.safetensors --data photos
+    is "evaluate gives what fit's validation gave" "$(cat out)" "$wanted"
+    run evaluate --load photos.safetensors --data photos/validation --batch 5 --devices 2
+    is "also in other batches on other devices" "$(cat out)" "$wanted"
+    run predict --load photos.safetensors photos/train/eins/1.bmp "photos/train/zwei drei/1.bmp"
+    is "predict names classes with probabilities" "$(grep -cE '^photos/train/(eins|zwei drei)/1.bmp: (eins|zwei drei) [01]\.[0-9]{4}$' out)" 2
+    run fit $net --data photos/train --validation photos/validation --epochs 1 --log-steps --seed 3
+    losses >split.losses
+    run fit $net --data photos --epochs 1 --log-steps --seed 3
+    losses >below.losses
+    tap_check "--validation, or train/ and validation/" cmp split.losses below.losses
+    run fit $net --data photos/train --validation-split 0.25 --epochs 1
+    is "--validation-split" "$(grep -c 'Using 9 files for training' err)" 1
+    run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps
+    losses >kept.losses
+    run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps --no-cache --devices 2 --replicas 2
+    is "features kept on two devices" "$(grep -c 'computed once' err)" 2
+    is "as many steps" "$(losses | wc -l)" "$(wc -l <kept.losses)"
+    mkdir -p triple/a triple/b triple/c
+    for i in 1 2 3; do bitmap triple/a/$i.bmp 2; bitmap triple/b/$i.bmp 5; bitmap triple/c/$i.bmp 9; done
+    run fit $net --data triple --epochs 1 --save three.safetensors --dtype bf16
+    gives "three classes" 0 "saved: three.safetensors"
+    run predict --load three.safetensors triple/b/1.bmp
+    is "and which" "$(grep -cE '^triple/b/1.bmp: [abc] [01]\.[0-9]{4}$' out)" 1
+    echo "no image" >photos/train/eins/x.jpg
+    run verify photos/train
+    gives "verify finds what is no image" 1 "verify: images=13 corrupt=1"
+    is "and names it" "$(grep -c '^photos/train/eins/x.jpg: ' out)" 1
+    run fit $net --data photos --epochs 1
+    is "fit names it too" "$status $(grep -c '^mirrortrain: .*photos/train/eins/x.jpg' err)" "1 1"
+    run fit $net --data photos --epochs 3 --corrupt skip --freeze base --log-steps
+    losses >skipped.losses
+    gives "--corrupt skip" 0 "final: "
+    run predict --load photos.safetensors photos/train/eins/x.jpg photos/train/eins/1.bmp
+    is "predict goes on behind what is no image" "$status $(wc -l <out | tr -d ' ')" "1 1"
+    run predict --load a.safetensors photos/train/eins/1.bmp
+    is "photographs as digits" "$(grep -cE '^photos/train/eins/1.bmp: [0-9] [01]\.[0-9]{4}$' out)" 1
+    run fit $net --data photos/train/eins
+    refuses "no classes" 1 "photos/train/eins..."
+    mkdir -p single/only
+    cp photos/train/eins/1.bmp single/only/
+    cp photos/train/eins/2.bmp single/only/
+    run fit $net --data single --validation-split 0.5
+    refuses "one class" 1 "single: photographs of 1 class; at least two are needed, each in a directory of its own"
+    run fit $net --data photos --weights photos.safetensors
+    refuses "weights of something else" 2 "photos.safetensors: there is no tensor \"Conv1/kernel\""
+    ;;
+esac
+
 # A wrong command line: status 2
+run predict --load photos.safetensors
+refuses "nothing to predict" 2 "predict wants a model and images: mirrortrain predict --load FILE IMAGE..."
+run verify
+refuses "nothing to verify" 2 "verify wants one directory: mirrortrain verify DIR"
+run augment photos
+refuses "nowhere to write" 2 "augment wants a directory and where the sheet goes: mirrortrain augment DIR --out sheet.png"
+run augment photos --out x.png --augment flop
+refuses "unknown augmentation" 2 "\"flop\" is no augmentation; did you mean \"flip\"?"
+run fit --weights x
+refuses "a flag of photographs" 2 "--weights is for networks of photographs, such as --model mobilenet_v2, not for mnist"
+run fit $net --classes 3
+refuses "classes are the photographs'" 2 "fit takes --classes from the photographs: the head of mobilenet_v2 is --head and a layer for their classes"
+for head in 12,dropot:0.1 0 -1 dropout: dropout:1 12x 99999999; do
+    run fit $net --head $head
+    refuses "--head $head" 2 "--head is \"$head\"; it wants units of dense layers and dropout:RATE, such as 512,dropout:0.5, not ..."
+done
+run fit $net --freeze bass
+refuses "no such layer" 2 "mobilenetv2_0.35_32 has no layer \"bass\"..."
+run fit $net --corrupt ignore
+refuses "unknown policy" 2 "there is no corrupt \"ignore\"; it is one of fail|skip|zero"
 run fitt
 refuses "unknown command" 2 "there is no command fitt; did you mean fit?"
 run xyzzy
@@ -270,8 +375,6 @@ run bench --dtype bfloat16
 refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; it is one of float32|bf16"
 run bench --model mobilenet_v2 --size 32 --pooling max
 refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling is of a network without its top"
-run fit --model mobilenet_v2 --size 32
-refuses "a network of other images" 2 "fit trains on MNIST's images, (28, 28, 1), and mobilenet_v2 takes (32, 32, 3)..."
 for command in bench devices; do
     export MIRT_CPU=avx513
     run $command

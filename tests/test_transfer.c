@@ -136,7 +136,9 @@ static mirt_model *frozen_net(mirt_strategy *s, bool random_base) {
     conv.filters = 6;
     conv.kernel[0] = 3;
     mirt_model *base = mirt_model_create(s, "base"), *m = mirt_model_create(s, "pets");
+    static const float one = 1;
     mirt_tensor *x = mirt_rescale(mirt_input(base, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 127, -1);
+    x = mirt_matmul(x, mirt_constant_tensor(x, mirt_make_array(&one, MIRT_FLOAT32, MIRT_SHAPE(1, 1))), false, false); /* work of no layer that could be frozen */
     x = mirt_activation(mirt_batch_norm(mirt_conv2d(x, &conv), NULL), MIRT_RELU);
     if (random_base) x = mirt_dropout(x, 0.1f);
     mirt_model_output(base, mirt_global_average_pool2d(x));
@@ -158,7 +160,7 @@ static mirt_status compile_net(mirt_model *m, bool frozen) {
 }
 
 /* What a case trains on, and how. */
-typedef enum wares { PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, REPEATED_MAP, STREAM, BATCH_VIEW, WEIGHTED } wares;
+typedef enum wares { PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, AUGMENTED, REPEATED_MAP, STREAM, BATCH_VIEW, WEIGHTED } wares;
 typedef struct feature_case {
     const char *name;
     wares data;
@@ -177,7 +179,9 @@ static int invert(const void *const *in, void *const *out, int64_t index, void *
 
 static mirt_dataset *wares_of(wares kind) {
     mirt_map_desc map;
+    mirt_augmentation flip;
     mirt_data data;
+    memset(&flip, 0, sizeof flip);
     static float weight[IMAGES];
     memset(&map, 0, sizeof map);
     memset(&data, 0, sizeof data);
@@ -194,6 +198,7 @@ static mirt_dataset *wares_of(wares kind) {
     case WINDOW: return mirt_take(mirt_batch(mirt_shuffle(d, 100), 16), 3);
     case MAPPED: return mirt_batch(mirt_shuffle(mirt_map(d, &map), 100), 16);
     case MAPPED_CACHED: return mirt_batch(mirt_shuffle(mirt_cache(mirt_map(d, &map)), 100), 16);
+    case AUGMENTED: return mirt_batch(mirt_augment(mirt_shuffle(mirt_cache(d), 100), &flip, 1), 16);
     case REPEATED_MAP: return mirt_batch(mirt_cache(mirt_repeat(mirt_map(mirt_take(d, 40), &map), 2)), 16);
     case STREAM: return mirt_batch(mirt_repeat(d, 2), 16);
     case BATCH_VIEW: return d;
@@ -254,6 +259,7 @@ static void check_features(void) {
         {"batches taken behind mirt_batch", WINDOW, false, 0, false, 0, false, false, false},
         {"mapped", MAPPED, false, 0, false, 0, false, false, false},
         {"mapped and cached", MAPPED_CACHED, true, 0, true, 0, false, false, false},
+        {"augmented", AUGMENTED, false, 0, true, 0, false, false, false},
         {"repeated over what may change", REPEATED_MAP, false, 0, false, 0, false, false, false},
         {"a stream", STREAM, false, 0, false, 0, false, false, false},
         {"not in batches", BATCH_VIEW, true, 0, true, 0, false, false, false},
@@ -312,6 +318,40 @@ static void check_names(void) {
     mirt_strategy_destroy(s);
 }
 
+/* Samples that are made when they are asked for: later epochs ask for none. */
+static void check_made(void) {
+    mirt_fit_desc fit;
+    float first[2], second[2];
+    for (int i = 0; i < 2; i++) {
+        mirt_strategy *s = strategy_of(1, 1, 1);
+        mirt_application_desc d;
+        memset(&fit, 0, sizeof fit);
+        memset(&d, 0, sizeof d);
+        d.size = 32;
+        d.alpha = 0.35f;
+        d.no_top = true;
+        d.pooling = MIRT_POOLING_AVG;
+        d.name = "base";
+        mirt_model *m = mirt_model_create(s, "pets"), *base = mirt_mobilenet_v2(s, &d);
+        mirt_model_output(m, dense(mirt_dropout(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_AUTO), 0.2f), "head", 1, MIRT_SIGMOID));
+        mirt_dataset *data = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_drawn_photos(20, 32, 32, 1, MIRT_TRAIN), 20), 8), 2);
+        mirt_compile_desc c;
+        memset(&c, 0, sizeof c);
+        c.loss = MIRT_BINARY_CROSSENTROPY;
+        fit.epochs = 3;
+        fit.no_progress = true;
+        fit.feature_cache_bytes = i ? -1 : 0;
+        log_text[0] = 0;
+        mirt_set_log(s, keep_log, NULL);
+        bool good = data && mirt_set_trainable(base, NULL, false) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK && mirt_fit(m, data, &fit) != NULL &&
+                    mirt_get_weight(m, "head/bias", 0, i ? second : first, 1) == MIRT_OK;
+        ok(good && (strstr(log_text, "computed once for each of 20") != NULL) == !i, "drawn photographs, %s: %s", i ? "computed anew" : "kept", good ? "" : mirt_last_error());
+        if (i) ok(good && memcmp(first, second, sizeof(float)) == 0 && first[0] != 0, "the same bits");
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+}
+
 int main(void) {
     snprintf(path, sizeof path, "/tmp/mirt_transfer_%d.safetensors", (int)getpid());
     snprintf(path_b, sizeof path_b, "/tmp/mirt_transfer_%d_b.safetensors", (int)getpid());
@@ -319,6 +359,7 @@ int main(void) {
     check_applications();
     draw_images();
     check_features();
+    check_made();
     check_names();
     remove(path);
     remove(path_b);

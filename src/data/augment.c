@@ -101,6 +101,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), mirt__reachable(dataset) ? &mirt__augment_make_stage : &mirt__augment_stage, dataset, false);
     if (!stage) return NULL;
+    stage->varies = 1;
     return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 

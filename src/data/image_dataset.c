@@ -101,6 +101,7 @@ static void mirt__images_label(const mirt__image_dataset *images, int64_t i, voi
 static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     *index = i;
+    if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
     mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;

@@ -155,6 +155,8 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     const mirt__photos *photos = (const mirt__photos *)dataset;
     mirt__photo photo;
     (void)work;
+    *index = i;
+    if (!field) return MIRT_OK;
     memset(&photo, 0, sizeof photo);
     photo.random = mirt__random_stream(photos->seed, mirt__hash("photos") ^ ((uint64_t)i * 2 + (uint64_t)photos->split));
     photo.pixels = (unsigned char *)field[0];
@@ -173,7 +175,6 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     mirt__photo_head(&photo, dog);
     mirt__photo_grain(&photo);
     *(float *)field[1] = dog ? 1.0f : 0.0f;
-    *index = i;
     return MIRT_OK;
 }
 

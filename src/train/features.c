@@ -68,9 +68,9 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
     }
     for (int i = graph->count - 1; i >= 0 && good; i--) {
         const mirt__node *node = graph->node[i];
-        if (node->live && node->position && node->op->macs) work = true;
         for (int k = 0; node->live && k < node->num_in && good; k++) {
             node->in[k]->node->live = true;
+            if (node->position && node->op->macs && node->in[k]->node->id == MIRT__OP_variable) work = true;
             good = node->position || mirt__cut_add(cut, node->in[k]);
         }
     }

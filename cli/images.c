@@ -1,0 +1,58 @@
+/* mirrortrain verify and augment: photographs without a network. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_AUGMENTATIONS = 16, SHEET_ROWS = 3, SHEET_COLUMNS = 4, SHEET_SIZE = 224 };
+
+static void print_corrupt(const char *path, const char *reason, void *user) {
+    (void)path, (void)user;
+    printf("%s\n", reason);
+}
+
+int run_verify(const options *o) {
+    int64_t images = 0, corrupt = 0;
+    if (o->operands != 1) {
+        complain("verify wants one directory: mirrortrain verify DIR");
+        return EXIT_USAGE;
+    }
+    if (mirt_verify_images(o->operand[0], NULL, print_corrupt, NULL, &images, &corrupt) != MIRT_OK) return complain_of_library();
+    printf("verify: images=%lld corrupt=%lld\n", (long long)images, (long long)corrupt);
+    return corrupt ? EXIT_FAILED : EXIT_OK;
+}
+
+static mirt_dataset *open_sheet(const options *o, const mirt_augmentation *list, int count) {
+    mirt_image_directory_desc desc;
+    mirt_dataset *dataset;
+    memset(&desc, 0, sizeof desc);
+    desc.height = desc.width = o->size ? (int)o->size : SHEET_SIZE;
+    desc.batch_size = MIRT_NO_BATCH;
+    desc.has_seed = true;
+    desc.seed = (uint32_t)o->seed;
+    desc.dtype = MIRT_UINT8;
+    desc.label_mode = MIRT_LABELS_NONE;
+    desc.corrupt = MIRT_CORRUPT_SKIP;
+    if (o->operands) dataset = mirt_image_dataset_from_directory(o->operand[0], &desc);
+    else dataset = mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, desc.height, desc.width, o->seed, MIRT_TRAIN);
+    return mirt_augment(dataset, list, count);
+}
+
+int run_augment(const options *o) {
+    mirt_augmentation list[MAX_AUGMENTATIONS];
+    if (o->operands > 1 || !o->out) {
+        complain("augment wants a directory and where the sheet goes: mirrortrain augment DIR --out sheet.png");
+        return EXIT_USAGE;
+    }
+    int count = mirt_parse_augmentation(o->augment ? o->augment : "flip,rotation:0.1,zoom:0.1", list, MAX_AUGMENTATIONS);
+    if (count < 0) {
+        complain_of_library();
+        return EXIT_USAGE;
+    }
+    mirt_dataset *dataset = open_sheet(o, list, count);
+    mirt_status status = dataset ? mirt_save_grid(o->out, dataset, SHEET_ROWS, SHEET_COLUMNS) : mirt_last_status();
+    mirt_dataset_destroy(dataset);
+    if (status != MIRT_OK) return complain_of_library();
+    printf("saved: %s\n", o->out);
+    return EXIT_OK;
+}

@@ -1,0 +1,205 @@
+/* Photographs for fit and evaluate, and networks with a new head for them. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define DEFAULT_PHOTOS "data/cats-vs-dogs"
+#define DEFAULT_SPLIT 0.2f
+#define DRAWN_PHOTOS 400
+#define CACHE_BYTES ((int64_t)1 << 30)
+enum { MAX_AUGMENTATIONS = 16, MAX_HEAD = 256, MAX_PATH = 4096 };
+
+static void log_images(mirt_log_level level, const char *text, void *user) {
+    (void)level, (void)user;
+    fprintf(stderr, "%s\n", text);
+}
+
+/* >>directories */
+
+static bool is_directory(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* directory/name into `out`, if that is a directory. */
+static bool below(const char *directory, const char *name, char out[MAX_PATH]) {
+    int length = snprintf(out, MAX_PATH, "%s/%s", directory, name);
+    return length > 0 && length < MAX_PATH && is_directory(out);
+}
+
+static bool validation_below(const char *directory, char out[MAX_PATH]) {
+    return below(directory, "validation", out) || below(directory, "val", out) || below(directory, "valid", out) || below(directory, "test", out);
+}
+
+/* NULL: the photographs are drawn. */
+static const char *photo_directory(const options *o) {
+    return o->data ? o->data : is_directory(DEFAULT_PHOTOS) ? DEFAULT_PHOTOS : NULL;
+}
+
+/* >>data sets */
+
+static void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
+    memset(desc, 0, sizeof *desc);
+    desc->height = height;
+    desc->width = width;
+    desc->batch_size = MIRT_NO_BATCH;
+    desc->has_seed = true;
+    desc->seed = (uint32_t)o->seed;
+    desc->no_shuffle = true;
+    desc->dtype = MIRT_UINT8;
+    if (chosen(o->corrupt, "skip")) desc->corrupt = MIRT_CORRUPT_SKIP;
+    if (chosen(o->corrupt, "zero")) desc->corrupt = MIRT_CORRUPT_ZERO;
+    desc->log = log_images;
+}
+
+/* Photographs to train on and to validate with; false after complaining. */
+static bool open_directories(const options *o, const char *directory, const mirt_image_directory_desc *desc, mirt_dataset **training, mirt_dataset **test) {
+    char train[MAX_PATH], validation[MAX_PATH];
+    mirt_image_directory_desc d = *desc;
+    const char *second = o->validation, *first = directory;
+    if (below(directory, "train", train)) first = train;
+    if (!second && first == train && !(o->validation_split > 0) && validation_below(directory, validation)) second = validation;
+    if (second) {
+        *training = mirt_image_dataset_from_directory(first, &d);
+        d.class_names = mirt_class_names(*training, &d.num_class_names);
+        *test = *training ? mirt_image_dataset_from_directory(second, &d) : NULL;
+    } else {
+        d.no_shuffle = false; /* which files are for validation is drawn */
+        d.validation_split = (double)(o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT);
+        mirt_image_datasets_from_directory(first, &d, training, test);
+    }
+    if (*training && *test) return true;
+    complain_of_library();
+    return false;
+}
+
+static bool open_photo_sets(const options *o, int height, int width, mirt_dataset **training, mirt_dataset **test) {
+    mirt_image_directory_desc desc;
+    const char *directory = photo_directory(o);
+    describe_images(o, height, width, &desc);
+    if (directory) return open_directories(o, directory, &desc, training, test);
+    fputs("data: no --data and no " DEFAULT_PHOTOS ", so these are animals drawn by the program itself\n", stderr);
+    *training = mirt_drawn_photos(DRAWN_PHOTOS, height, width, o->seed, MIRT_TRAIN);
+    *test = mirt_drawn_photos(DRAWN_PHOTOS / 4, height, width, o->seed, MIRT_TEST);
+    if (*training && *test) return true;
+    complain_of_library();
+    return false;
+}
+
+/* Decoded photographs stay in memory where there are few, and each is needed again. */
+static mirt_dataset *keep_photos(const options *o, mirt_dataset *dataset, int height, int width) {
+    const bool once = o->epochs < 2 || (o->freeze && !o->augment); /* features are kept instead */
+    const int64_t samples = mirt_dataset_size(dataset);
+    return o->no_cache || once || samples > CACHE_BYTES / ((int64_t)3 * height * width) ? dataset : mirt_cache(dataset);
+}
+
+/* Takes the stages that train_photos is to have; false after complaining. */
+static bool prepare_photos(const options *o, int height, int width, training_job *j) {
+    mirt_augmentation list[MAX_AUGMENTATIONS];
+    int count = o->augment ? mirt_parse_augmentation(o->augment, list, MAX_AUGMENTATIONS) : 0;
+    mirt_dataset *d = keep_photos(o, j->training, height, width);
+    if (!o->no_shuffle) d = mirt_shuffle(d, 10000);
+    if (count > 0) d = mirt_augment(d, list, count);
+    j->training = count < 0 ? (mirt_dataset_destroy(d), (mirt_dataset *)NULL) : mirt_prefetch(mirt_accumulate(mirt_batch(d, o->batch), (int)o->accumulate), MIRT_AUTOTUNE);
+    if (j->training) j->test = mirt_prefetch(mirt_batch(keep_photos(o, j->test, height, width), o->batch), MIRT_AUTOTUNE);
+    if (j->training && j->test) return true;
+    complain_of_library();
+    return false;
+}
+
+/* >>networks */
+
+/* A word of --head: units of a dense layer, or dropout:RATE. NULL after complaining. */
+static mirt_tensor *head_layer(const options *o, mirt_tensor *x, const char *word) {
+    mirt_dense_desc dense;
+    char *end;
+    memset(&dense, 0, sizeof dense);
+    if (strncmp(word, "dropout:", 8) == 0) {
+        float rate = strtof(word + 8, &end);
+        if (word[8] && !*end && rate >= 0 && rate < 1) return mirt_dropout(x, rate);
+    } else {
+        long units = strtol(word, &end, 10);
+        dense.units = (int)units;
+        dense.activation = MIRT_RELU;
+        if (*word >= '1' && *word <= '9' && !*end && units <= 65536) return mirt_dense(x, &dense);
+    }
+    complain("--head is \"%s\"; it wants units of dense layers and dropout:RATE, such as 512,dropout:0.5, not \"%s\"", o->head, word);
+    return NULL;
+}
+
+/* The layers of --head on x, and one for the classes; NULL after complaining. */
+static mirt_tensor *add_head(const options *o, mirt_tensor *x, int classes) {
+    mirt_dense_desc last;
+    char words[MAX_HEAD];
+    memset(&last, 0, sizeof last);
+    snprintf(words, sizeof words, "%s", o->head ? o->head : "");
+    for (char *word = words, *next; x && word && *word; word = next) {
+        next = strchr(word, ',');
+        if (next) *next++ = 0;
+        if (!(x = head_layer(o, x, word))) return NULL;
+    }
+    last.units = classes == 2 ? 1 : classes;
+    last.activation = classes == 2 ? MIRT_SIGMOID : MIRT_SOFTMAX;
+    last.name = "predictions";
+    return mirt_dense(x, &last);
+}
+
+/* `base` with a head for the classes of the data, compiled; NULL after complaining. */
+static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, mirt_model *base, int classes, int *status) {
+    mirt_shape shape = mirt_tensor_shape(mirt_input_of(base, 0));
+    mirt_model *model = mirt_model_create(strategy, "photographs");
+    if (!model) return complain_of_model(status);
+    mirt_next_name(model, "base");
+    mirt_tensor *x = mirt_call(base, mirt_input(model, mirt_make_shape(shape.dim[1], shape.dim[2], shape.dim[3], 0, 0, 0)), MIRT_TRAINING_AUTO);
+    if (x) x = add_head(o, x, classes);
+    else complain_of_library();
+    if (!x) return NULL;
+    mirt_model_output(model, x);
+    if (chosen(o->dtype, "bf16") && mirt_set_dtype_policy(model, "mixed_bfloat16") != MIRT_OK) return complain_of_model(status);
+    if (o->freeze && mirt_set_trainable(base, strcmp(o->freeze, "base") == 0 ? NULL : o->freeze, false) != MIRT_OK) return complain_of_model(status);
+    return compile_model(model, o, false, status);
+}
+
+bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, int *status) {
+    options without = *o;
+    int classes = 0;
+    without.no_top = true;
+    if (o->no_top || chosen(o->pooling, "none") || o->classes) {
+        complain("fit takes --%s from the photographs: the head of %s is --head and a layer for their classes", o->classes ? "classes" : o->no_top ? "no-top" : "pooling", o->model);
+        *status = EXIT_USAGE;
+        return false;
+    }
+    mirt_model *base = build_model(strategy, &without, status);
+    if (!base) return false;
+    mirt_shape shape = mirt_tensor_shape(mirt_input_of(base, 0));
+    const int height = (int)shape.dim[1], width = (int)shape.dim[2];
+    if (!open_photo_sets(o, height, width, &j->training, &j->test)) return false;
+    mirt_class_names(j->training, &classes);
+    if (classes < 2) {
+        complain("%s: photographs of %d class%s; at least two are needed, each in a directory of its own", photo_directory(o), classes, classes == 1 ? "" : "es");
+        return false;
+    }
+    *status = EXIT_USAGE;
+    j->model = build_classifier(strategy, o, base, classes, status);
+    if (!j->model) return false;
+    *status = EXIT_FAILED;
+    return prepare_photos(o, height, width, j);
+}
+
+mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
+    mirt_image_directory_desc desc;
+    char validation[MAX_PATH];
+    mirt_shape shape = mirt_tensor_shape(mirt_input_of(model, 0));
+    const char *directory = photo_directory(o);
+    mirt_dataset *dataset;
+    describe_images(o, (int)shape.dim[1], (int)shape.dim[2], &desc);
+    desc.class_names = mirt_model_class_names(model, &desc.num_class_names);
+    if (directory) dataset = mirt_image_dataset_from_directory(validation_below(directory, validation) ? validation : directory, &desc);
+    else dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
+    if (!dataset) complain_of_library();
+    return dataset;
+}
