@@ -638,7 +638,7 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, 
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *desc,
                                                         mirt_dataset **training, mirt_dataset **validation);
 /* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
-   line "path,label", or of whatever else no file is there, is a header. Labels are class names, sorted; or with class_names, those. */
+   line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
 /* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index);
@@ -18131,7 +18131,10 @@ static __thread size_t mirt__stb_allowance;
 static __thread bool mirt__stb_memory_failed;
 
 static void *mirt__stb_malloc(size_t bytes) {
-    if (bytes > mirt__stb_allowance) return NULL;
+    if (bytes > mirt__stb_allowance) {
+        mirt__stb_allowance = 0;
+        return NULL;
+    }
     mirt__stb_allowance -= bytes;
     void *block = MIRRORTRAIN_MALLOC(bytes);
     if (!block) mirt__stb_memory_failed = true;
@@ -18149,6 +18152,19 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
     mirt__stb_free(block);
     return grown;
 }
+
+/* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
+   of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
+static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
+    (void)unused;
+    (void)scale;
+    for (int i = 0; i < width; i++) {
+        out[2 * i] = (unsigned char)((3 * row[i] + row[i > 0 ? i - 1 : 0] + 1) >> 2);
+        out[2 * i + 1] = (unsigned char)((3 * row[i] + row[i + 1 < width ? i + 1 : i] + 2) >> 2);
+    }
+    return out;
+}
+#define stbi__resample_row_h_2(out, near, far, width, scale) mirt__stb_resample_row_h_2(out, near, far, width, scale)
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
@@ -18186,6 +18202,7 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
 #endif
 #undef STB_IMAGE_IMPLEMENTATION
 #undef STBIDEF
+#undef stbi__resample_row_h_2
 #undef stbi__unpremultiply_on_load_thread
 #undef STBI_ASSERT
 #undef STBI_MALLOC
@@ -18248,6 +18265,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     }
     if (!out->pixels) {
         memset(out, 0, sizeof *out);
+        if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
     }
     for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
@@ -18282,7 +18300,7 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
         const unsigned char *p = image->pixels + i * (size_t)from;
         unsigned char *q = made.pixels + i * (size_t)to;
         bool colored = from >= 3;
-        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000) : p[0];
+        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0]; /* as libpng */
         for (int c = 0; to >= 3 && c < 3; c++) q[c] = p[colored ? c : 0];
         if (to == 4) q[3] = from % 2 == 0 ? p[from - 1] : 255;
     }
@@ -18463,12 +18481,12 @@ static void mirt__pixmap_axis_normalize(mirt__pixmap_axis *axis, int i) {
 /* Pixels outside the image do not count. */
 static void mirt__pixmap_axis_filter(mirt__pixmap_axis *axis, int i, const mirt__pixmap *resize, float scale) {
     const mirt__pixmap_filter *filter = &mirt__pixmap_filters[resize->interpolation];
-    float wide = mirt__filter_scale(resize, scale), centre = ((float)i + 0.5f) * scale;
+    float wide = mirt__filter_scale(resize, scale), narrow = 1 / wide, centre = ((float)i + 0.5f) * scale;
     int first = (int)ceilf(centre - filter->radius * wide - 0.5f), last = (int)floorf(centre + filter->radius * wide - 0.5f);
     first = mirt__pixmap_axis_bound(first, axis->in);
     last = mirt__pixmap_axis_bound(last, axis->in);
     mirt__pixmap_axis_place(axis, i, first);
-    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) / wide));
+    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) * narrow));
     mirt__pixmap_axis_normalize(axis, i);
 }
 
@@ -18497,7 +18515,7 @@ static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *r
     for (int i = 0; i < axis->out; i++) {
         float at = ((float)i + 0.5f) * scale - 0.5f, whole = floorf(at);
         if (mirt__pixmap_filtered(resize)) {
-            mirt__pixmap_axis_filter(axis, i, resize, scale);
+            mirt__pixmap_axis_filter(axis, i, resize, 1 / ((float)axis->out / (float)axis->in));
         } else if (resize->interpolation == MIRT_AREA) {
             mirt__pixmap_axis_area(axis, i, scale);
         } else if (resize->interpolation == MIRT_BICUBIC) {
@@ -22148,6 +22166,8 @@ typedef struct mirt__image_list {
     int num_classes;
 } mirt__image_list;
 
+/* Whether it ends as images' names do. */
+MIRT__LIB bool mirt__image_name(const char *name);
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
 /* The path must live as long as the list: in its pool. NULL: out of memory. */
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
@@ -22159,6 +22179,20 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *c
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* A copy of files [first, first + count) into an empty list, which is freed on failure. */
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out);
+
+/* The first stage of image files. */
+typedef struct mirt__image_dataset {
+    mirt_dataset base;
+    mirt__image_list list;
+    mirt_image_directory_desc desc; /* without its pointers to names and labels */
+    char **reason;                  /* [count] why a file is corrupt, once known */
+    int64_t corrupt;
+} mirt__image_dataset;
+/* The first stage before this one, or NULL if it is another. */
+MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
+
+/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of the output. */
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset);
 
 #endif
 
@@ -22284,7 +22318,7 @@ typedef struct mirt__walk {
     bool follow, deep; /* links to directories; what is below subdirectories */
 } mirt__walk;
 
-static bool mirt__walk_is_image(const char *name) {
+MIRT__LIB bool mirt__image_name(const char *name) {
     static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
     size_t length = strlen(name);
     for (int i = 0; i < MIRT__COUNT(endings); i++) {
@@ -22347,7 +22381,7 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
         return link && !walk->follow ? MIRT_OK : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
     }
     /* A link to nowhere is a file: reading it will say why not. */
-    return walk->deep && mirt__walk_is_image(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+    return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
 }
 
 static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
@@ -22516,6 +22550,7 @@ static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
 
 /* One field, up to a comma or the end of the line, which is not taken. */
 static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
+    while (csv->at < csv->end && *csv->at == ' ') csv->at++;
     bool quoted = csv->at < csv->end && *csv->at == '"';
     mirt__text_clear(out);
     mirt__text_add(out, "%s", "");
@@ -22615,7 +22650,7 @@ static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const 
         if (status != MIRT_OK || !got) break;
         const char *path = mirt__csv_path(csv, list);
         if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || stat(path, &info) != 0);
+        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (stat(path, &info) != 0 && !mirt__image_name(path)));
         if (status != MIRT_OK || header) continue;
         status = mirt__image_list_add(list, path, 0);
         if (status == MIRT_OK && list->count > most) {
@@ -22660,18 +22695,9 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
 
 /* Data sets of image files: read, decoded and resized when a sample is asked for. */
 
-typedef struct mirt__image_dataset {
-    mirt_dataset base;
-    mirt__image_list list;
-    mirt_image_directory_desc desc; /* without its pointers to names and labels */
-    char **reason;                  /* [count] why a file is corrupt, once known */
-    int64_t corrupt;
-} mirt__image_dataset;
-
 /* >>one image */
 
-/* Which part of the image fills which part of the output. */
-static void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
     int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
     memset(resize, 0, sizeof *resize);
     *offset = 0;
@@ -22782,7 +22808,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
 static const mirt__stage mirt__images_stage = {mirt__images_begin, mirt__dataset_next_filled, NULL, mirt__images_make,
                                                mirt__dataset_fill_made, mirt__images_release, NULL};
 
-static const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
+MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
     while (dataset && dataset->source) dataset = dataset->source;
     return dataset && dataset->stage == &mirt__images_stage ? (const mirt__image_dataset *)dataset : NULL;
 }

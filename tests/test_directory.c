@@ -1,8 +1,351 @@
-/* Data sets of photographs. */
+/* Data sets of photographs: files found as Keras finds them, labels, splits, damaged files, lists of files; drawn ones. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "golden/images.h"
+#include "image_util.h"
 #include "tap.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[512];
+
+static const char *at_root(const char *name) {
+    static char path[2][1024];
+    static int turn;
+    snprintf(path[turn ^= 1], sizeof path[0], "%s/%s", root, name);
+    return path[turn];
+}
+
+/* Makes the directories that a file needs. */
+static void make_directories(const char *name) {
+    char path[1024];
+    for (const char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(path, sizeof path, "%s/%.*s", root, (int)(slash - name), name);
+        mkdir(path, 0777);
+    }
+}
+
+/* A BMP of `shade` + 3 i in pixel i of its rows; size 0: no bytes at all. */
+static void put(const char *name, int width, int height) {
+    static unsigned char file[IMAGE_MOST];
+    make_directories(name);
+    image_write_file(at_root(name), file, width ? image_write_bmp(file, width, height) : 0);
+}
+
+static void start_tree(const char *name) {
+    snprintf(root, sizeof root, "%s/mirt_directory_%ld_%s", tap_tmpdir(), (long)getpid(), name);
+    mkdir(root, 0777);
+}
+
+static void remove_tree(void) {
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    if (system(command) != 0) printf("# %s stays\n", root);
+}
+
+static mirt_image_directory_desc small_desc(void) {
+    mirt_image_directory_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.height = 2;
+    desc.width = 3;
+    desc.no_shuffle = true;
+    desc.batch_size = MIRT_NO_BATCH;
+    return desc;
+}
+
+/* Whether opening fails with this status and a sentence that has these words. */
+static bool refused(const char *directory, const mirt_image_directory_desc *desc, mirt_status status, const char *words) {
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(directory, desc);
+    bool failed = !dataset && mirt_last_status() == status && strstr(mirt_last_error(), words) != NULL;
+    mirt_dataset_destroy(dataset);
+    return failed;
+}
+
+/* >>the files and their order, beside Keras */
+
+static int list_wrong(const mirt_dataset *dataset, const golden_list *golden, int first, int count) {
+    const mirt__image_dataset *images = mirt__images_of(dataset);
+    int wrong = mirt_dataset_size(dataset) != count || mirt_dataset_file(dataset, count) || mirt_dataset_file(dataset, -1);
+    for (int i = 0; !wrong && i < count; i++) {
+        const char *path = mirt_dataset_file(dataset, i);
+        wrong = strcmp(path, at_root(golden->path[first + i])) != 0 || (golden->labels && images->list.label[i] != golden->label[first + i]);
+        if (wrong) printf("# %d: %s instead of %s\n", i, path, golden->path[first + i]);
+    }
+    return wrong;
+}
+
+static void test_lists(void) {
+    static const char *const chosen[] = {"b", "a"};
+    start_tree("data");
+    for (int i = 0; i < MIRT__COUNT(golden_tree); i++) {
+        const char *name = golden_tree[i];
+        size_t length = strlen(name);
+        bool directory = name[length - 1] == '/' || !strchr(strrchr(name, '/') ? strrchr(name, '/') : name, '.');
+        make_directories(name);
+        if (directory) mkdir(at_root(name), 0777);
+        else image_write_file(at_root(name), "", 0);
+    }
+    bool linked = symlink("../b", at_root("Zz/link")) == 0;
+    for (int i = 0; i < MIRT__COUNT(golden_lists); i++) {
+        const golden_list *golden = &golden_lists[i];
+        mirt_image_directory_desc desc = small_desc();
+        desc.no_shuffle = !golden->shuffle;
+        desc.has_seed = golden->shuffle;
+        desc.seed = golden->seed;
+        desc.follow_links = golden->follow_links;
+        desc.label_mode = golden->labels ? MIRT_LABELS_INT : MIRT_LABELS_NONE;
+        if (golden->class_names) desc.class_names = chosen, desc.num_class_names = 2;
+        int wrong = 0, rest = golden->count - golden->validation;
+        if (golden->validation) {
+            mirt_dataset *training, *validation;
+            desc.validation_split = ((double)golden->validation + 0.01) / golden->count;
+            wrong = mirt_image_datasets_from_directory(root, &desc, &training, &validation) != MIRT_OK || list_wrong(training, golden, 0, rest) ||
+                    list_wrong(validation, golden, rest, golden->validation);
+            mirt_dataset_destroy(training);
+            mirt_dataset_destroy(validation);
+            desc.subset = MIRT_SUBSET_TRAINING;
+            training = mirt_image_dataset_from_directory(root, &desc);
+            desc.subset = MIRT_SUBSET_VALIDATION;
+            validation = mirt_image_dataset_from_directory(root, &desc);
+            wrong += !training || !validation || list_wrong(training, golden, 0, rest) || list_wrong(validation, golden, rest, golden->validation);
+            mirt_dataset_destroy(training);
+            mirt_dataset_destroy(validation);
+        } else {
+            mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+            wrong = !dataset || list_wrong(dataset, golden, 0, golden->count);
+            mirt_dataset_destroy(dataset);
+        }
+        if (golden->follow_links && !linked) skip("no links here");
+        else ok(!wrong, "Keras's files, labels and order: %d of them, shuffle %d, labels %d, links %d, %d for validation", golden->count, golden->shuffle, golden->labels,
+                golden->follow_links, golden->validation);
+    }
+    mirt_image_directory_desc desc = small_desc();
+    desc.follow_links = true;
+    bool circles = linked && symlink("..", at_root("a/up")) == 0 && symlink("a", at_root("again")) == 0 && symlink("round", at_root("a/round")) == 0;
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+    if (!circles) skip("no links here");
+    else ok(dataset && mirt_dataset_size(dataset) > 14, "links in circles come to an end: %lld files", (long long)mirt_dataset_size(dataset));
+    mirt_dataset_destroy(dataset);
+    remove_tree();
+}
+
+/* >>samples */
+
+static void test_samples(void) {
+    static const char *const reversed[] = {"two words", "one"};
+    static const mirt_label_mode modes[] = {MIRT_LABELS_INT, MIRT_LABELS_BINARY, MIRT_LABELS_CATEGORICAL, MIRT_LABELS_NONE};
+    start_tree("samples");
+    put("one/a.bmp", 3, 2);
+    put("two words/\xC3\xA9.bmp", 6, 4);
+    for (int k = 0; k < 8; k++) {
+        mirt_image_directory_desc desc = small_desc();
+        mirt__batch batch;
+        desc.label_mode = modes[k % 4];
+        desc.dtype = k < 4 ? MIRT_FLOAT32 : MIRT_UINT8;
+        if (k == 1 || k == 5) desc.class_names = reversed, desc.num_class_names = 2;
+        mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+        int wrong = !dataset || mirt__dataset_begin(dataset, 0, 0) != MIRT_OK, names;
+        for (int i = 0; i < 2 && !wrong; i++) {
+            wrong = mirt__dataset_next(dataset, &batch) != MIRT_OK || batch.rows != 1 || batch.index[0] != i;
+            if (wrong) break;
+            bool doubled = (desc.class_names ? 1 - i : i) == 1; /* six pixels to three, by the mean of two: 4.5, 13.5, ... and two rows */
+            for (int p = 0; p < 18; p++) {
+                float expected = doubled ? (float)(p / 9 * 100 + 25) + (float)(p % 9 / 3 * 6 + p % 3) + 1.5f : (float)(p / 9 * 50 + p % 9);
+                float given = desc.dtype == MIRT_UINT8 ? ((const unsigned char *)batch.field[0])[p] : ((const float *)batch.field[0])[p];
+                wrong += fabsf(given - expected) > (desc.dtype == MIRT_UINT8 ? 0.5f : 1e-4f);
+            }
+            const float *number = (const float *)batch.field[1];
+            if (desc.label_mode == MIRT_LABELS_INT) wrong += *(const int32_t *)batch.field[1] != i;
+            if (desc.label_mode == MIRT_LABELS_BINARY) wrong += *number != (float)i;
+            if (desc.label_mode == MIRT_LABELS_CATEGORICAL) wrong += number[i] != 1 || number[1 - i] != 0;
+        }
+        wrong += dataset && (mirt__dataset_next(dataset, &batch) != MIRT_OK || batch.rows != 0);
+        const char *const *classes = mirt_class_names(dataset, &names);
+        if (desc.label_mode == MIRT_LABELS_NONE) wrong += classes != NULL;
+        else wrong += names != 2 || strcmp(classes[desc.class_names ? 1 : 0], "one") != 0;
+        ok(wrong == 0, "pixels, labels and names of label mode %d, dtype %d: %s", (int)desc.label_mode, (int)desc.dtype, wrong ? mirt_last_error() : "right");
+        mirt_dataset_destroy(dataset);
+    }
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(root, NULL);
+    mirt__batch batch;
+    const mirt__data_spec *spec = dataset ? mirt__dataset_spec(dataset) : NULL;
+    ok(spec && spec->batch == 32 && spec->field[0].shape.dim[0] == 256 && spec->field[0].shape.dim[1] == 256 && spec->field[0].shape.dim[2] == 3 &&
+       spec->field[0].dtype == MIRT_FLOAT32 && spec->field[1].dtype == MIRT_INT32 && spec->field[1].shape.rank == 0, "Keras's defaults");
+    ok(dataset && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK && mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows == 2, "and a batch of them: %s", mirt_last_error());
+    mirt_dataset_destroy(dataset);
+    remove_tree();
+}
+
+static void test_given_labels(void) {
+    static const int32_t labels[] = {7, 3, 7};
+    int count;
+    start_tree("labels");
+    put("x/a.bmp", 3, 2);
+    put("x/b.bmp", 3, 2);
+    put("c.bmp", 3, 2);
+    mirt_image_directory_desc desc = small_desc();
+    mirt__batch batch;
+    desc.labels = labels;
+    desc.num_labels = 3;
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+    const char *const *names = mirt_class_names(dataset, &count);
+    ok(dataset && count == 2 && strcmp(names[0], "3") == 0 && strcmp(names[1], "7") == 0 && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK &&
+       mirt__dataset_next(dataset, &batch) == MIRT_OK && *(const int32_t *)batch.field[1] == 7 && strstr(mirt_dataset_file(dataset, 0), "c.bmp"),
+       "labels one by one, for files in sorted order");
+    mirt_dataset_destroy(dataset);
+    desc.num_labels = 2;
+    ok(refused(root, &desc, MIRT_E_INVALID, "2 labels for the 3 images"), "%s", mirt_last_error());
+    desc.num_labels = 3;
+    desc.label_mode = MIRT_LABELS_CATEGORICAL;
+    ok(refused(root, &desc, MIRT_E_INVALID, "0 to 1 are possible"), "%s", mirt_last_error());
+    remove_tree();
+}
+
+/* >>what can be wrong */
+
+static void test_wrong_options(void) {
+    static const char *const classes[] = {"cast", "dogs"}, *const twice[] = {"cats", "cats"};
+    start_tree("wrong");
+    mirt_image_directory_desc desc = small_desc();
+    ok(refused(at_root("nowhere"), &desc, MIRT_E_NOT_FOUND, "cannot open the directory"), "%s", mirt_last_error());
+    ok(refused(root, &desc, MIRT_E_NOT_FOUND, "has no subdirectories, which would be the classes"), "%s", mirt_last_error());
+    make_directories("cats/x");
+    ok(refused(root, &desc, MIRT_E_NOT_FOUND, "no images found"), "%s", mirt_last_error());
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cats/%d.bmp", i);
+        put(name, 3, 2);
+    }
+    ok(refused(at_root("cats/0.bmp"), &desc, MIRT_E_IO, "is no directory"), "%s", mirt_last_error());
+    desc.label_mode = MIRT_LABELS_BINARY;
+    ok(refused(root, &desc, MIRT_E_INVALID, "exactly 2 classes, but there is 1"), "%s", mirt_last_error());
+    desc.label_mode = MIRT_LABELS_INT;
+    desc.class_names = classes, desc.num_class_names = 2;
+    ok(refused(root, &desc, MIRT_E_NOT_FOUND, "did you mean \"cats\"?"), "%s", mirt_last_error());
+    desc.class_names = twice;
+    ok(refused(root, &desc, MIRT_E_INVALID, "no name of its own"), "%s", mirt_last_error());
+    desc.class_names = NULL;
+    desc.validation_split = 0.1;
+    ok(refused(root, &desc, MIRT_E_INVALID, "go together"), "%s", mirt_last_error());
+    desc.subset = MIRT_SUBSET_VALIDATION;
+    ok(refused(root, &desc, MIRT_E_INVALID, "of 6 files leaves none for validation: at least 10 are needed"), "%s", mirt_last_error());
+    desc.subset = MIRT_SUBSET_TRAINING;
+    ok(refused(root, &desc, MIRT_E_INVALID, "leaves none for validation"), "and for training alone: %s", mirt_last_error());
+    desc.no_shuffle = false;
+    ok(refused(root, &desc, MIRT_E_INVALID, "needs a seed"), "%s", mirt_last_error());
+    desc.validation_split = 1;
+    ok(refused(root, &desc, MIRT_E_INVALID, "above 0 and below 1"), "%s", mirt_last_error());
+    desc = small_desc();
+    desc.crop_to_aspect_ratio = desc.pad_to_aspect_ratio = true;
+    ok(refused(root, &desc, MIRT_E_INVALID, "not both"), "%s", mirt_last_error());
+    desc = small_desc();
+    desc.height = -1;
+    ok(refused(root, &desc, MIRT_E_INVALID, "both must be positive"), "%s", mirt_last_error());
+    desc = small_desc();
+    desc.interpolation = MIRT__INTERPOLATION_COUNT;
+    ok(refused(root, &desc, MIRT_E_INVALID, "no interpolation"), "%s", mirt_last_error());
+    desc = small_desc();
+    desc.dtype = MIRT_INT32;
+    ok(refused(root, &desc, MIRT_E_INVALID, "MIRT_FLOAT32 or MIRT_UINT8"), "%s", mirt_last_error());
+    ok(refused(NULL, NULL, MIRT_E_INVALID, "directory"), "%s", mirt_last_error());
+    ok(!mirt_dataset_file(NULL, 0) && mirt_corrupt_images(NULL, NULL, NULL) == 0, "no data set has no files");
+    remove_tree();
+}
+
+static int noted;
+static void note(const char *path, const char *reason, void *user) {
+    noted += strstr(reason, path) != NULL;
+    (void)user;
+}
+static int logged;
+static void count_log(mirt_log_level level, const char *text, void *user) {
+    (void)user;
+    logged += level == MIRT_LOG_WARNING || strcmp(text, "Found 5 files belonging to 2 classes.") == 0;
+}
+
+/* Damage among good files, under each policy. */
+static void test_corrupt(void) {
+    static const char *const policies[] = {"fail", "skip", "zero"};
+    start_tree("corrupt");
+    put("a/1.bmp", 3, 2);
+    put("a/2.jpg", 0, 0);
+    put("b/3.bmp", 3, 2);
+    put("b/4.png", 0, 0);
+    image_write_file(at_root("b/4.png"), "not a picture", 13);
+    put("b/5.bmp", 3, 2);
+    for (int k = 0; k < 6; k++) {
+        mirt_image_directory_desc desc = small_desc();
+        mirt__batch batch;
+        int rows = 0, zeros = 0;
+        mirt_status status = MIRT_OK;
+        noted = logged = 0;
+        desc.corrupt = (mirt_corrupt)(k % 3);
+        desc.batch_size = k < 3 ? MIRT_NO_BATCH : 2;
+        desc.log = count_log;
+        mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+        for (int epoch = 0; dataset && epoch < 2 && status == MIRT_OK; epoch++) {
+            status = mirt__dataset_begin(dataset, 0, epoch);
+            while (status == MIRT_OK && (status = mirt__dataset_next(dataset, &batch)) == MIRT_OK && batch.rows) {
+                for (int64_t i = 0; i < batch.rows; i++, rows++) zeros += ((const float *)batch.field[0])[18 * i + 17] == 0;
+            }
+        }
+        int64_t count = mirt_corrupt_images(dataset, note, NULL);
+        if (desc.corrupt == MIRT_CORRUPT_FAIL)
+            ok(status == MIRT_E_FORMAT && strstr(mirt_last_error(), at_root("a/2.jpg")) && strstr(mirt_last_error(), "empty"), "fail: %s", mirt_last_error());
+        else
+            ok(status == MIRT_OK && rows == (desc.corrupt == MIRT_CORRUPT_SKIP ? 6 : 10) && zeros == (desc.corrupt == MIRT_CORRUPT_SKIP ? 0 : 4) && count == 2 && noted == 2 && logged == 3,
+               "%s, in batches of %d: %d rows in two epochs, %d zero, %d named and counted, %d lines logged", policies[k % 3], (int)desc.batch_size, rows, zeros, noted, logged);
+        mirt_dataset_destroy(dataset);
+    }
+    int64_t images, corrupt;
+    noted = 0;
+    ok(mirt_verify_images(root, NULL, note, NULL, &images, &corrupt) == MIRT_OK && images == 5 && corrupt == 2 && noted == 2, "verify finds them");
+    ok(mirt_verify_images(at_root("nowhere"), NULL, note, NULL, &images, &corrupt) == MIRT_E_NOT_FOUND, "%s", mirt_last_error());
+    remove_tree();
+}
+
+/* >>lists of comma-separated values */
+
+static void test_csv(void) {
+    static const char *const bad[][2] = {
+        {"a.bmp\n", "line 1: no label"},      {"a.bmp,cat,3\n", "line 1: more than a path and a label"}, {"path,label\na.bmp,x\n\"b.bmp,x\n", "line 3: a quote that is not closed"},
+        {"", "no images found"},              {"path,label\n", "no images found"},
+    };
+    static const char *const classes[] = {"dog", "cat"};
+    const char *list = "\xEF\xBB\xBFpath,label\r\nb.bmp,dog\r\n\r\n\"d,1/\"\"c\"\".bmp\" , cat\nmissing.bmp,10\nb.bmp,9";
+    int count;
+    start_tree("csv");
+    put("b.bmp", 3, 2);
+    put("d,1/\"c\".bmp", 3, 2);
+    image_write_file(at_root("list.csv"), list, strlen(list));
+    mirt_image_directory_desc desc = small_desc();
+    mirt_dataset *dataset = mirt_image_dataset_from_csv(at_root("list.csv"), &desc);
+    const char *const *names = mirt_class_names(dataset, &count);
+    ok(dataset && mirt_dataset_size(dataset) == 4 && count == 4 && strcmp(names[0], "9") == 0 && strcmp(names[1], "10") == 0 && strcmp(names[2], "cat") == 0 &&
+       strcmp(names[3], "dog") == 0, "paths and labels, with a header, quotes, empty lines and line ends of all kinds: %s", mirt_last_error());
+    mirt__batch batch;
+    bool good = dataset && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK && mirt__dataset_next(dataset, &batch) == MIRT_OK && *(const int32_t *)batch.field[1] == 3 &&
+                mirt__dataset_next(dataset, &batch) == MIRT_OK && *(const int32_t *)batch.field[1] == 2;
+    ok(good && mirt__dataset_next(dataset, &batch) == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "missing.bmp"), "a missing file is an error when it is read: %s", mirt_last_error());
+    mirt_dataset_destroy(dataset);
+    desc.class_names = classes, desc.num_class_names = 2;
+    ok(!mirt_image_dataset_from_csv(at_root("list.csv"), &desc) && strstr(mirt_last_error(), "not among the class names"), "%s", mirt_last_error());
+    desc.class_names = NULL;
+    for (int i = 0; i < MIRT__COUNT(bad); i++) {
+        put("a.bmp", 3, 2);
+        image_write_file(at_root("bad.csv"), bad[i][0], strlen(bad[i][0]));
+        ok(!mirt_image_dataset_from_csv(at_root("bad.csv"), &desc) && strstr(mirt_last_error(), bad[i][1]), "%s", mirt_last_error());
+    }
+    ok(!mirt_image_dataset_from_csv(at_root("none.csv"), &desc) && mirt_last_status() == MIRT_E_NOT_FOUND, "%s", mirt_last_error());
+    image_write_file(at_root("bad.csv"), "b.bmp\nb.bmp\n", 12);
+    desc.label_mode = MIRT_LABELS_NONE;
+    dataset = mirt_image_dataset_from_csv(at_root("bad.csv"), &desc);
+    ok(mirt_dataset_size(dataset) == 2, "without labels a line is a path");
+    mirt_dataset_destroy(dataset);
+    remove_tree();
+}
 
 static void test_drawn(void) {
     enum { SIDE = 40, COUNT = 30 };
@@ -33,16 +376,18 @@ static void test_drawn(void) {
 }
 
 int main(void) {
-    /* numpy.random.RandomState(7).shuffle(list(range(10))) */
-    static const int expected[10] = {8, 5, 0, 2, 1, 9, 7, 3, 6, 4};
-    mirt__image_list list;
-    memset(&list, 0, sizeof list);
-    for (int i = 0; i < 10; i++) mirt__image_list_add(&list, "x", i);
-    mirt__image_list_shuffle(&list, 7);
-    int wrong = 0;
-    for (int i = 0; i < 10; i++) wrong += list.label[i] != expected[i];
-    ok(wrong == 0, "files are shuffled as numpy does");
-    mirt__image_list_free(&list);
+    mirt_decode_desc desc;
+    memset(&desc, 0, sizeof desc);
     test_drawn();
+    if (mirt__decoder_missing(&desc)) {
+        skip("%s", mirt_last_error());
+        return done_testing();
+    }
+    test_lists();
+    test_samples();
+    test_given_labels();
+    test_wrong_options();
+    test_corrupt();
+    test_csv();
     return done_testing();
 }

@@ -1,35 +1,349 @@
-/* Pictures: decoding, resizing. */
+/* Pictures: decoding beside TensorFlow, resizing beside tf.image.resize, and files that are damaged or mean harm. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "golden/images.h"
+#include "image_util.h"
 #include "tap.h"
 
-/* A BMP of 24 bits: width, height, then rows from the bottom, blue first. */
-static size_t write_bmp(unsigned char *out, int width, int height) {
-    size_t row = ((size_t)width * 3 + 3) / 4 * 4, size = 54 + row * (size_t)height;
-    memset(out, 0, size);
-    memcpy(out, "BM", 2);
-    out[2] = (unsigned char)size, out[10] = 54, out[14] = 40, out[18] = (unsigned char)width, out[22] = (unsigned char)height, out[26] = 1, out[28] = 24;
-    for (int y = 0; y < height; y++) {
-        for (int x = 0; x < width * 3; x++) out[54 + (size_t)(height - 1 - y) * row + (size_t)x / 3 * 3 + 2 - (size_t)x % 3] = (unsigned char)(y * 50 + x);
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* >>beside TensorFlow */
+
+/* The largest difference between the golden's pixels and ours; 256: no image, or another size. */
+static int file_difference(const golden_file *golden) {
+    static unsigned char file[IMAGE_MOST], pixels[IMAGE_MOST];
+    mirt_image image;
+    size_t size = image_unhex(golden->file, file), count = image_unhex(golden->pixels, pixels);
+    mirt_color_mode mode = golden->channels == 3 ? MIRT_RGB : golden->channels == 1 ? MIRT_GRAYSCALE : MIRT_RGBA;
+    if (mirt_decode_image(file, size, mode, NULL, &image) != MIRT_OK) return 256;
+    int worst = image.height == golden->height && image.width == golden->width && image.channels == golden->channels ? 0 : 256;
+    for (size_t i = 0; worst < 256 && i < count; i++) {
+        int difference = abs(image.pixels[i] - pixels[i]);
+        if (difference > worst) worst = difference;
     }
-    return size;
+    mirt_image_free(&image);
+    return worst;
+}
+
+static void test_files(void) {
+    for (int i = 0; i < MIRT__COUNT(golden_files); i++) {
+        int most = strncmp(golden_files[i].name, "jpeg", 4) == 0 ? 3 : 0, worst = file_difference(&golden_files[i]);
+        ok(worst <= most, "%s: the pixels of TensorFlow, but for %d levels", golden_files[i].name, worst);
+    }
+}
+
+static mirt_image resize_picture(unsigned char pixels[105]) {
+    mirt_image image = {pixels, 5, 7, 3};
+    for (uint32_t i = 0; i < 105; i++) pixels[i] = (unsigned char)(golden_word(9, i) >> 24);
+    return image;
+}
+
+/* By the data set's own way of fitting, of which a resize is one. */
+static double resize_error(const golden_resize *golden, bool bytes) {
+    unsigned char pixels[105];
+    float out[512];
+    unsigned char rounded[512];
+    mirt_image image = resize_picture(pixels);
+    mirt_image_directory_desc desc;
+    mirt__pixmap plan;
+    size_t offset, count = (size_t)(golden->height * golden->width * 3);
+    memset(&desc, 0, sizeof desc);
+    desc.height = golden->height;
+    desc.width = golden->width;
+    desc.interpolation = golden->interpolation;
+    desc.antialias = golden->antialias;
+    desc.crop_to_aspect_ratio = golden->fit == GOLDEN_CROP;
+    desc.pad_to_aspect_ratio = golden->fit == GOLDEN_PAD;
+    desc.dtype = bytes ? MIRT_UINT8 : MIRT_FLOAT32;
+    mirt__images_fit(&desc, &image, &plan, &offset);
+    void *memory = malloc(mirt__pixmap_memory(&plan));
+    memset(out, 0, sizeof out);
+    memset(rounded, 0, sizeof rounded);
+    mirt__pixmap_run(&plan, memory, bytes ? (void *)(rounded + offset) : (void *)(out + offset));
+    free(memory);
+    double worst = 0;
+    for (size_t i = 0; i < count; i++) {
+        double expected = (double)golden->pixels[i], given = bytes ? rounded[i] : (double)out[i];
+        if (bytes) expected = expected < 0 ? 0 : expected > 255 ? 255 : expected;
+        if (fabs(expected - given) > worst) worst = fabs(expected - given);
+    }
+    return worst;
+}
+
+static void test_resizes(void) {
+    static const char *const fits[] = {"", ", cropped", ", padded"};
+    static const char *const names[] = {"bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
+    for (int i = 0; i < MIRT__COUNT(golden_resizes); i++) {
+        const golden_resize *golden = &golden_resizes[i];
+        double exact = resize_error(golden, false), rounded = resize_error(golden, true);
+        ok(exact <= 1e-4 && rounded <= 0.501, "%s%s%s to %d x %d as tf.image.resize: within %.1e, as bytes within %.2f", names[golden->interpolation],
+           golden->antialias ? " with antialias" : "", fits[golden->fit], golden->height, golden->width, exact, rounded);
+    }
+}
+
+/* All ways beside the obvious sum in double precision. */
+static void test_resize_sizes(void) {
+    static const int sizes[] = {1, 2, 3, 7, 16, 33};
+    int wrong = 0, cases = 0;
+    for (int channels = 1; channels <= 4; channels++) {
+        for (int k = 0; k < 36 * 8 * 2; k++) {
+            static unsigned char pixels[40 * 40 * 4];
+            static float out[33 * 33 * 4], plain[33 * 33];
+            mirt_image image = {pixels, sizes[k % 6], 1 + k % 11, channels}, grey = {pixels, 0, 0, 1};
+            int height = sizes[k / 6 % 6], width = 1 + k % 7;
+            mirt_interpolation kind = (mirt_interpolation)(k / 36 % 8);
+            for (int i = 0; i < image.width * image.height * channels; i++) pixels[i] = (unsigned char)(golden_word(5, (uint32_t)i) >> 24);
+            if (mirt_resize_image(&image, height, width, kind, k >= 288, out) != MIRT_OK) wrong++;
+            /* One channel alone is the same numbers. */
+            static unsigned char one[40 * 40];
+            for (int c = 0; c < channels; c++) {
+                for (int i = 0; i < image.width * image.height; i++) one[i] = pixels[i * channels + c];
+                grey.pixels = one, grey.width = image.width, grey.height = image.height;
+                if (mirt_resize_image(&grey, height, width, kind, k >= 288, plain) != MIRT_OK) wrong++;
+                for (int i = 0; i < height * width; i++) wrong += fabsf(plain[i] - out[i * channels + c]) > 1e-4f;
+            }
+            cases++;
+        }
+    }
+    ok(wrong == 0, "in %d resizes channels do not depend on each other", cases);
+    unsigned char flat[12 * 3];
+    float out[20 * 30 * 3];
+    memset(flat, 200, sizeof flat);
+    mirt_image image = {flat, 4, 3, 3};
+    for (int k = 0; k < 16; k++) {
+        mirt_resize_image(&image, 20, 30, (mirt_interpolation)(k % 8), k >= 8, out);
+        for (int i = 0; i < 20 * 30 * 3; i++) wrong += fabsf(out[i] - 200) > 1e-3f;
+    }
+    ok(wrong == 0, "one colour stays that colour");
+    ok(mirt_resize_image(&image, 0, 5, MIRT_BILINEAR, false, out) == MIRT_E_INVALID && mirt_resize_image(&image, 5, 5, (mirt_interpolation)8, false, out) == MIRT_E_INVALID &&
+       mirt_resize_image(NULL, 5, 5, MIRT_BILINEAR, false, out) == MIRT_E_INVALID && mirt_resize_image(&image, 5, 5, MIRT_BILINEAR, false, NULL) == MIRT_E_INVALID,
+       "sizes and kinds are checked");
+}
+
+/* >>options */
+
+static int own_decoder(const unsigned char *bytes, size_t size, mirt_image *out, void *user) {
+    (*(int *)user)++;
+    if (size < 4 || memcmp(bytes, "MINE", 4) != 0) return MIRT_OTHER_DECODER;
+    if (size == 5) return 7;
+    if (size == 6) return 0;
+    if (mirt_image_create(out, 2, 1, 1) != MIRT_OK) return 1;
+    out->pixels[0] = 10;
+    out->pixels[1] = 20;
+    return 0;
+}
+
+static void test_decoder(void) {
+    static unsigned char file[IMAGE_MOST];
+    static const unsigned char grey[6] = {10, 10, 10, 20, 20, 20};
+    mirt_decode_desc desc;
+    mirt_image image;
+    int calls = 0;
+    memset(&desc, 0, sizeof desc);
+    desc.decoder = own_decoder;
+    desc.decoder_user = &calls;
+    ok(mirt_decode_image("MINE", 4, MIRT_RGB, &desc, &image) == MIRT_OK && image.width == 2 && image.channels == 3 && memcmp(image.pixels, grey, 6) == 0,
+       "a decoder of the caller's, its grey made RGB");
+    mirt_image_free(&image);
+    ok(image_fails("MINE!", 5, &desc, MIRT_E_CALLBACK, "the code 7"), "its error: %s", mirt_last_error());
+    ok(image_fails("MINE!!", 6, &desc, MIRT_E_CALLBACK, "made no image"), "success without an image: %s", mirt_last_error());
+    size_t size = image_write_bmp(file, 5, 4);
+    ok(mirt_decode_image(file, size, MIRT_RGB, &desc, &image) == MIRT_OK && image.width == 5 && calls == 4, "what it leaves is for the library");
+    mirt_image_free(&image);
+    desc.decoder = NULL;
+    desc.max_side = 4;
+    ok(image_fails(file, size, &desc, MIRT_E_FORMAT, "5 x 4 pixels: more than 4 a side"), "a limit of the side: %s", mirt_last_error());
+    desc.max_side = 5, desc.max_pixels = 19;
+    ok(image_fails(file, size, &desc, MIRT_E_FORMAT, "more than 19"), "of pixels: %s", mirt_last_error());
+    desc.max_pixels = 20, desc.max_bytes = (int64_t)size - 1;
+    ok(image_fails(file, size, &desc, MIRT_E_FORMAT, "max_bytes"), "of bytes: %s", mirt_last_error());
+    desc.max_bytes = (int64_t)size;
+    ok(mirt_decode_image(file, size, MIRT_RGB, &desc, &image) == MIRT_OK, "and just within all three");
+    mirt_image_free(&image);
+    desc.max_side = -1;
+    ok(image_fails(file, size, &desc, MIRT_E_INVALID, "negative"), "%s", mirt_last_error());
+    ok(mirt_decode_image(file, size, (mirt_color_mode)3, NULL, &image) == MIRT_E_INVALID && mirt_decode_image(NULL, 1, MIRT_RGB, NULL, &image) == MIRT_E_INVALID &&
+       mirt_decode_image(file, size, MIRT_RGB, NULL, NULL) == MIRT_E_INVALID, "arguments are checked");
+    ok(mirt_image_create(&image, 0, 1, 1) == MIRT_E_INVALID && mirt_image_create(&image, 1, 1, 5) == MIRT_E_INVALID && !image.pixels, "sizes of images, too");
+    mirt_image_free(NULL);
+}
+
+static void test_paths(void) {
+    static unsigned char file[IMAGE_MOST];
+    char path[600];
+    mirt_image image;
+    size_t size = image_write_bmp(file, 3, 3);
+    snprintf(path, sizeof path, "%s/mirt images %ld \xC3\xA9.jpg", tap_tmpdir(), (long)getpid());
+    image_write_file(path, file, size);
+    ok(mirt_read_image(path, MIRT_RGB, NULL, &image) == MIRT_OK && image.width == 3, "a BMP that calls itself .jpg, with a space and an accent");
+    mirt_image_free(&image);
+    image_write_file(path, file, 0);
+    ok(mirt_read_image(path, MIRT_RGB, NULL, &image) == MIRT_E_FORMAT && strstr(mirt_last_error(), path) && strstr(mirt_last_error(), "empty"), "%s", mirt_last_error());
+    image_write_file(path, "hello", 5);
+    ok(mirt_read_image(path, MIRT_RGB, NULL, &image) == MIRT_E_FORMAT && strstr(mirt_last_error(), "no JPEG, PNG, BMP or GIF: it begins with 68 65 6C 6C"), "%s", mirt_last_error());
+    unlink(path);
+    ok(mirt_read_image(path, MIRT_RGB, NULL, &image) == MIRT_E_NOT_FOUND && !image.pixels, "%s", mirt_last_error());
+    ok(mirt_read_image(tap_tmpdir(), MIRT_RGB, NULL, &image) == MIRT_E_IO, "%s", mirt_last_error());
+}
+
+/* >>damage: every length, every byte changed: an image or a reason, at once */
+
+static void test_damage(void) {
+    static unsigned char file[IMAGE_MOST];
+    for (int i = 0; i < MIRT__COUNT(golden_files); i++) {
+        size_t size = image_unhex(golden_files[i].file, file);
+        int unsaid = 0, whole = 0, broken = 0;
+        mirt_image image;
+        for (size_t length = 0; length < size; length++) {
+            unsigned char *exact = (unsigned char *)malloc(length + 1); /* so that a read beyond it is seen */
+            memcpy(exact, file, length);
+            if (mirt_decode_image(exact, length, MIRT_RGB, NULL, &image) == MIRT_OK) whole++;
+            else unsaid += strncmp(mirt_last_error(), "the image: ", 11) != 0;
+            mirt_image_free(&image);
+            free(exact);
+        }
+        for (size_t at = 0; at < size; at++) {
+            static const unsigned char changes[] = {0x01, 0x80, 0xFF, 0x10};
+            for (int k = 0; k < MIRT__COUNT(changes); k++) {
+                file[at] ^= changes[k];
+                if (mirt_decode_image(file, size, MIRT_RGB, NULL, &image) != MIRT_OK) broken++;
+                mirt_image_free(&image);
+                file[at] ^= changes[k];
+            }
+        }
+        /* What follows the pixels is not missed: the end of a GIF, the rest of its frames, the padding of a BMP. */
+        ok(unsaid == 0 && (whole <= 8 || strncmp(golden_files[i].name, "gif", 3) == 0) && broken > 0,
+           "%s: of %d lengths %d suffice; of %d changes %d are refused", golden_files[i].name, (int)size, whole, (int)size * 4, broken);
+    }
+}
+
+/* >>bombs: refused within a second and 200 MB */
+
+static uint32_t png_crc(const unsigned char *data, size_t size) {
+    uint32_t crc = 0xFFFFFFFF;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= data[i];
+        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+    }
+    return ~crc;
+}
+
+static size_t png_chunk(unsigned char *out, const char *type, const unsigned char *data, size_t size) {
+    for (int i = 0; i < 4; i++) out[i] = (unsigned char)(size >> (24 - 8 * i));
+    memcpy(out + 4, type, 4);
+    if (size) memcpy(out + 8, data, size);
+    uint32_t crc = png_crc(out + 4, size + 4);
+    for (int i = 0; i < 4; i++) out[8 + size + (size_t)i] = (unsigned char)(crc >> (24 - 8 * i));
+    return size + 12;
+}
+
+static size_t png_begin(unsigned char *out, uint32_t width, uint32_t height, int depth, int type) {
+    unsigned char header[13] = {0};
+    memcpy(out, "\x89PNG\r\n\x1A\n", 8);
+    for (int i = 0; i < 4; i++) {
+        header[i] = (unsigned char)(width >> (24 - 8 * i));
+        header[4 + i] = (unsigned char)(height >> (24 - 8 * i));
+    }
+    header[8] = (unsigned char)depth;
+    header[9] = (unsigned char)type;
+    return 8 + png_chunk(out + 8, "IHDR", header, 13);
+}
+
+/* Deflated zeros: blocks of fixed codes that repeat the byte before 258 times, `runs` of them. */
+static size_t deflate_zeros(unsigned char *out, size_t runs) {
+    size_t bits = 0, bytes = runs * 13 / 8 + 64;
+    memset(out, 0, bytes);
+    out[0] = 0x78, out[1] = 0x01;
+    bits = 16;
+#define PUT(value, count) for (int b_ = 0; b_ < (count); b_++, bits++) out[bits / 8] |= (unsigned char)((((unsigned)(value) >> b_) & 1u) << (bits % 8))
+    PUT(1, 1);
+    PUT(1, 2);
+    PUT(0x0C, 8); /* the byte 0: code 00110000, which is the same backwards but for the order of bits */
+    for (size_t i = 0; i < runs; i++) {
+        PUT(0xA3, 8); /* length 258: code 11000101 from its most significant bit */
+        PUT(0, 5);    /* distance 1 */
+    }
+    PUT(0, 7);
+#undef PUT
+    return bits / 8 + 5;
+}
+
+static void bomb(const char *name, const unsigned char *file, size_t size, const char *reason) {
+    struct rusage before, after;
+    mirt_image image;
+    double begin = mirt__now();
+    getrusage(RUSAGE_SELF, &before);
+    mirt_status status = mirt_decode_image(file, size, MIRT_RGB, NULL, &image);
+    getrusage(RUSAGE_SELF, &after);
+    double seconds = mirt__now() - begin;
+    mirt_image_free(&image);
+    bool said = reason ? status == MIRT_E_FORMAT && strstr(mirt_last_error(), reason) : status == MIRT_OK;
+    ok(said && (seconds < 1 || getenv("MIRT_TEST_SMALL")) && after.ru_maxrss - before.ru_maxrss < 200 * 1024, "%s: %.2f s, %ld MB: %s", name, seconds,
+       (after.ru_maxrss - before.ru_maxrss) / 1024, status == MIRT_OK ? "decoded" : mirt_last_error());
+}
+
+static void test_bombs(void) {
+    const size_t room = (size_t)24 << 20;
+    static unsigned char jpeg[IMAGE_MOST];
+    unsigned char *file = (unsigned char *)calloc(room, 1), *packed = (unsigned char *)calloc(room, 1);
+    size_t size = png_begin(file, 65000, 65000, 8, 6);
+    bomb("a PNG of 65000 x 65000 pixels", file, size + png_chunk(file + size, "IEND", NULL, 0), "more than 16384 a side");
+    size = png_begin(file, 8000, 8000, 8, 2);
+    size_t deflated = deflate_zeros(packed, 8000 * 8000 * 3 / 258 + 100);
+    size += png_chunk(file + size, "IDAT", packed, deflated);
+    bomb("8000 x 8000 black pixels in a small PNG", file, size + png_chunk(file + size, "IEND", NULL, 0), "more than 64 times its size");
+    size = png_begin(file, 100, 100, 8, 2);
+    deflated = deflate_zeros(packed, (size_t)10 << 20); /* 2.7 GB */
+    size += png_chunk(file + size, "IDAT", packed, deflated);
+    bomb("a PNG of 100 x 100 pixels whose data unpack to 2.7 GB", file, size + png_chunk(file + size, "IEND", NULL, 0), "unpacks to more");
+    size = png_begin(file, 4000, 4000, 8, 2);
+    deflated = deflate_zeros(packed, 4000 * 12001 / 258 + 1);
+    size += png_chunk(file + size, "IDAT", packed, deflated);
+    bomb("4000 x 4000 black pixels", file, size + png_chunk(file + size, "IEND", NULL, 0), NULL);
+
+    /* A GIF of a million frames: of which one is looked at. */
+    static const unsigned char gif_head[] = {'G', 'I', 'F', '8', '9', 'a', 2, 0, 2, 0, 0x80, 0, 0, 1, 2, 3, 200, 100, 50};
+    static const unsigned char gif_frame[] = {0x2C, 0, 0, 0, 0, 2, 0, 2, 0, 0, 2, 3, 0x84, 0x52, 0x05, 0};
+    memcpy(file, gif_head, sizeof gif_head);
+    size = sizeof gif_head;
+    for (int i = 0; i < 1000000; i++, size += sizeof gif_frame) memcpy(file + size, gif_frame, sizeof gif_frame);
+    bomb("a GIF of a million frames", file, size, NULL);
+    static const unsigned char wide[] = {'G', 'I', 'F', '8', '9', 'a', 0, 0x20, 0, 0x20, 0x80, 0, 0, 1, 2, 3, 200, 100, 50, 0x2C, 0, 0, 0, 0, 0, 0x20, 0, 0x20, 0, 2, 3, 0x84, 0x52, 0x05, 0};
+    bomb("a GIF of 8192 x 8192 pixels in 35 bytes", wide, sizeof wide, "more than 64 times its size");
+
+    /* A JPEG that says it is larger than its data, and one of many scans. */
+    size = image_unhex(golden_files[4].file, jpeg);
+    size_t sof = 2;
+    while (jpeg[sof] != 0xFF || jpeg[sof + 1] != 0xC2) sof++;
+    memcpy(file, jpeg, size);
+    file[sof + 5] = 0x1F, file[sof + 6] = 0x40, file[sof + 7] = 0x1F, file[sof + 8] = 0x40;
+    bomb("a JPEG of 8000 x 8000 pixels in 900 bytes", file, size, "more than 64 times its size");
+    file[sof + 5] = 0x07, file[sof + 6] = 0xD0, file[sof + 7] = 0x07, file[sof + 8] = 0xD0;
+    bomb("a progressive JPEG of 2000 x 2000 pixels in 900 bytes", file, size, "");
+    size_t scan = sof, end = size - 2;
+    while (jpeg[scan] != 0xFF || jpeg[scan + 1] != 0xDA) scan++;
+    memcpy(file, jpeg, end);
+    for (size = end; size + (end - scan) < (size_t)4 << 20; size += end - scan) memcpy(file + size, jpeg + scan, end - scan);
+    bomb("a progressive JPEG of thousands of scans", file, size, "scans");
+    free(file);
+    free(packed);
 }
 
 int main(void) {
-    unsigned char file[4096];
-    mirt_image image;
     mirt_decode_desc desc;
     memset(&desc, 0, sizeof desc);
-    size_t size = write_bmp(file, 5, 4);
+    test_resizes();
+    test_resize_sizes();
     if (mirt__decoder_missing(&desc)) {
         skip("%s", mirt_last_error());
         return done_testing();
     }
-    ok(mirt_decode_image(file, size, MIRT_RGB, NULL, &image) == MIRT_OK && image.width == 5 && image.height == 4 && image.channels == 3, "a BMP %s", mirt_last_error());
-    int wrong = 0;
-    for (int i = 0; i < 60; i++) wrong += image.pixels[i] != i / 15 * 50 + i % 15;
-    ok(wrong == 0, "and its pixels");
-    mirt_image_free(&image);
+    test_files();
+    test_decoder();
+    test_paths();
+    test_damage();
+    test_bombs();
     return done_testing();
 }

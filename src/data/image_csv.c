@@ -18,6 +18,7 @@ static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
 
 /* One field, up to a comma or the end of the line, which is not taken. */
 static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
+    while (csv->at < csv->end && *csv->at == ' ') csv->at++;
     bool quoted = csv->at < csv->end && *csv->at == '"';
     mirt__text_clear(out);
     mirt__text_add(out, "%s", "");
@@ -117,7 +118,7 @@ static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const 
         if (status != MIRT_OK || !got) break;
         const char *path = mirt__csv_path(csv, list);
         if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || stat(path, &info) != 0);
+        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (stat(path, &info) != 0 && !mirt__image_name(path)));
         if (status != MIRT_OK || header) continue;
         status = mirt__image_list_add(list, path, 0);
         if (status == MIRT_OK && list->count > most) {

@@ -2,21 +2,11 @@
 
 #include "../base/file.h"
 #include "../base/team.h"
-#include "../images/images.h"
 #include "image_files.h"
-
-typedef struct mirt__image_dataset {
-    mirt_dataset base;
-    mirt__image_list list;
-    mirt_image_directory_desc desc; /* without its pointers to names and labels */
-    char **reason;                  /* [count] why a file is corrupt, once known */
-    int64_t corrupt;
-} mirt__image_dataset;
 
 /* >>one image */
 
-/* Which part of the image fills which part of the output. */
-static void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
     int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
     memset(resize, 0, sizeof *resize);
     *offset = 0;
@@ -127,7 +117,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
 static const mirt__stage mirt__images_stage = {mirt__images_begin, mirt__dataset_next_filled, NULL, mirt__images_make,
                                                mirt__dataset_fill_made, mirt__images_release, NULL};
 
-static const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
+MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
     while (dataset && dataset->source) dataset = dataset->source;
     return dataset && dataset->stage == &mirt__images_stage ? (const mirt__image_dataset *)dataset : NULL;
 }

@@ -121,7 +121,7 @@ typedef struct mirt__walk {
     bool follow, deep; /* links to directories; what is below subdirectories */
 } mirt__walk;
 
-static bool mirt__walk_is_image(const char *name) {
+MIRT__LIB bool mirt__image_name(const char *name) {
     static const char *const endings[] = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
     size_t length = strlen(name);
     for (int i = 0; i < MIRT__COUNT(endings); i++) {
@@ -184,7 +184,7 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
         return link && !walk->follow ? MIRT_OK : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
     }
     /* A link to nowhere is a file: reading it will say why not. */
-    return walk->deep && mirt__walk_is_image(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
+    return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
 }
 
 static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {

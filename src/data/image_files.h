@@ -2,6 +2,7 @@
 #define MIRT__IMAGE_FILES_H
 /* Lists of image files with their labels, in the order of Keras. */
 
+#include "../images/images.h"
 #include "data.h"
 
 typedef struct mirt__image_list {
@@ -13,6 +14,8 @@ typedef struct mirt__image_list {
     int num_classes;
 } mirt__image_list;
 
+/* Whether it ends as images' names do. */
+MIRT__LIB bool mirt__image_name(const char *name);
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
 /* The path must live as long as the list: in its pool. NULL: out of memory. */
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
@@ -24,5 +27,19 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *c
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* A copy of files [first, first + count) into an empty list, which is freed on failure. */
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out);
+
+/* The first stage of image files. */
+typedef struct mirt__image_dataset {
+    mirt_dataset base;
+    mirt__image_list list;
+    mirt_image_directory_desc desc; /* without its pointers to names and labels */
+    char **reason;                  /* [count] why a file is corrupt, once known */
+    int64_t corrupt;
+} mirt__image_dataset;
+/* The first stage before this one, or NULL if it is another. */
+MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
+
+/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of the output. */
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset);
 
 #endif

@@ -45,7 +45,10 @@ static __thread size_t mirt__stb_allowance;
 static __thread bool mirt__stb_memory_failed;
 
 static void *mirt__stb_malloc(size_t bytes) {
-    if (bytes > mirt__stb_allowance) return NULL;
+    if (bytes > mirt__stb_allowance) {
+        mirt__stb_allowance = 0;
+        return NULL;
+    }
     mirt__stb_allowance -= bytes;
     void *block = MIRRORTRAIN_MALLOC(bytes);
     if (!block) mirt__stb_memory_failed = true;
@@ -63,6 +66,19 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
     mirt__stb_free(block);
     return grown;
 }
+
+/* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
+   of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
+static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
+    (void)unused;
+    (void)scale;
+    for (int i = 0; i < width; i++) {
+        out[2 * i] = (unsigned char)((3 * row[i] + row[i > 0 ? i - 1 : 0] + 1) >> 2);
+        out[2 * i + 1] = (unsigned char)((3 * row[i] + row[i + 1 < width ? i + 1 : i] + 2) >> 2);
+    }
+    return out;
+}
+#define stbi__resample_row_h_2(out, near, far, width, scale) mirt__stb_resample_row_h_2(out, near, far, width, scale)
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
@@ -100,6 +116,7 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
 #endif
 #undef STB_IMAGE_IMPLEMENTATION
 #undef STBIDEF
+#undef stbi__resample_row_h_2
 #undef stbi__unpremultiply_on_load_thread
 #undef STBI_ASSERT
 #undef STBI_MALLOC
@@ -162,6 +179,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     }
     if (!out->pixels) {
         memset(out, 0, sizeof *out);
+        if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
     }
     for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
@@ -196,7 +214,7 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
         const unsigned char *p = image->pixels + i * (size_t)from;
         unsigned char *q = made.pixels + i * (size_t)to;
         bool colored = from >= 3;
-        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 299 + p[1] * 587 + p[2] * 114 + 500) / 1000) : p[0];
+        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0]; /* as libpng */
         for (int c = 0; to >= 3 && c < 3; c++) q[c] = p[colored ? c : 0];
         if (to == 4) q[3] = from % 2 == 0 ? p[from - 1] : 255;
     }

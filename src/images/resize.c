@@ -78,12 +78,12 @@ static void mirt__pixmap_axis_normalize(mirt__pixmap_axis *axis, int i) {
 /* Pixels outside the image do not count. */
 static void mirt__pixmap_axis_filter(mirt__pixmap_axis *axis, int i, const mirt__pixmap *resize, float scale) {
     const mirt__pixmap_filter *filter = &mirt__pixmap_filters[resize->interpolation];
-    float wide = mirt__filter_scale(resize, scale), centre = ((float)i + 0.5f) * scale;
+    float wide = mirt__filter_scale(resize, scale), narrow = 1 / wide, centre = ((float)i + 0.5f) * scale;
     int first = (int)ceilf(centre - filter->radius * wide - 0.5f), last = (int)floorf(centre + filter->radius * wide - 0.5f);
     first = mirt__pixmap_axis_bound(first, axis->in);
     last = mirt__pixmap_axis_bound(last, axis->in);
     mirt__pixmap_axis_place(axis, i, first);
-    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) / wide));
+    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) * narrow));
     mirt__pixmap_axis_normalize(axis, i);
 }
 
@@ -112,7 +112,7 @@ static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *r
     for (int i = 0; i < axis->out; i++) {
         float at = ((float)i + 0.5f) * scale - 0.5f, whole = floorf(at);
         if (mirt__pixmap_filtered(resize)) {
-            mirt__pixmap_axis_filter(axis, i, resize, scale);
+            mirt__pixmap_axis_filter(axis, i, resize, 1 / ((float)axis->out / (float)axis->in));
         } else if (resize->interpolation == MIRT_AREA) {
             mirt__pixmap_axis_area(axis, i, scale);
         } else if (resize->interpolation == MIRT_BICUBIC) {
