@@ -119,7 +119,6 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
    floats; the pointers say float, but nothing reads one as a number. */
 typedef struct mirt__words {
     const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
-    int tall;                                     /* rows of a tile of two vectors, at most; of others: as in mirt__simd */
     /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
