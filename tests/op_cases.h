@@ -262,6 +262,18 @@ static mirt_tensor *masked(mirt_tensor *x, int first) { /* draws for the axes fr
     return mirt__masked_op(x, &a);
 }
 CASE(dropout_rows) { UNUSED; return masked(batch(x, v[0]), 9); }
+static mirt_tensor *augmented(mirt_tensor *x, mirt_augmentation_kind kind, float factor) {
+    mirt_augmentation d;
+    mirt__transform transform;
+    memset(&d, 0, sizeof d);
+    d.kind = kind;
+    d.factor[0] = d.height_factor[0] = d.width_factor[1] = factor;
+    if (!mirt__transform_of(&d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &transform)) return NULL;
+    transform.key = 7;
+    return mirt__augment_op(x, &transform);
+}
+CASE(augment) { UNUSED; return mirt_add(augmented(augmented(x, MIRT_RANDOM_ROTATION, 0.2f), MIRT_RANDOM_ZOOM, 0.3f), v[0]); } /* one warp */
+CASE(augment_twice) { UNUSED; return mirt_add(augmented(augmented(augmented(x, MIRT_RANDOM_ZOOM, 0.5f), MIRT_RANDOM_CONTRAST, 0.5f), MIRT_RANDOM_TRANSLATION, 0.2f), v[0]); }
 CASE(dropout_channels) { UNUSED; return masked(batch(x, v[0]), 3); }
 
 /* The class numbers or targets of the losses are made from x itself, so that one input serves. */
@@ -475,6 +487,8 @@ static const op_case op_cases[] = {
     {ROW(user_rows), 2, {{3, 5}, {5}}, {3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(dropout), 1, {{11}}, {11}, MIRT_FLOAT32, WIDE},
     {ROW(dropout_rows), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(augment), 1, {{5, 4, 3}}, {5, 4, 3}, MIRT_FLOAT32, WIDE},
+    {ROW(augment_twice), 1, {{6, 3, 1}}, {6, 3, 1}, MIRT_FLOAT32, WIDE},
     {ROW(dropout_channels), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(conv_transpose), 2, {{4, 3, 2}, {3, 2, 5, 2}}, {4, 3, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_transpose_same), 2, {{2, 3, 4, 2}, {3, 3, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},

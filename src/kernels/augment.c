@@ -196,15 +196,15 @@ static void mirt__matrix_then(double a[6], const double b[6]) {
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
 
 /* As TensorFlow's MapCoordinate, which may lie half a pixel beyond the edge pixels' centers: they are repeated. */
-static float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
+static inline float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
     const float last = (float)(length - 1), twice = (float)(2 * length), once = (float)length;
     if (last == 0 && fill != MIRT_FILL_CONSTANT) return 0;
     if (fill == MIRT_FILL_CONSTANT) return at < -2 ? -2 : at > once + 1 ? once + 1 : at;
     if (fill == MIRT_FILL_REFLECT && at < 0) {
-        at += twice * (float)(int64_t)(-at / twice);
+        if (at <= -twice) at += twice * (float)(int64_t)(-at / twice);
         at = at < -once ? at + twice : -at - 1;
     } else if (fill == MIRT_FILL_REFLECT && at > last) {
-        at -= twice * (float)(int64_t)(at / twice);
+        if (at >= twice) at -= twice * (float)(int64_t)(at / twice);
         if (at >= once) at = twice - at - 1;
     } else if (fill == MIRT_FILL_WRAP && at < 0) {
         at += once * (float)((int64_t)(-at / last) + 1);
@@ -223,7 +223,7 @@ static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int
 
 static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
 
-/* Half away from zero, as std::round; what lies far outside stays there. */
+/* Half away from zero, as std::round; what is left of the image stays there. */
 static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
 
 /* Pixel number `to` of y. */
@@ -249,8 +249,8 @@ typedef struct mirt__warp_piece {
 } mirt__warp_piece;
 
 /* Whether pixel i is read from outside of the image. */
-static bool mirt__warp_strays(const mirt__warp *a, const mirt__warp_piece *p, int64_t i) {
-    return !(p->x[i] >= 0 && p->x[i] <= (float)(a->w - 1) && p->y[i] >= 0 && p->y[i] <= (float)(a->h - 1));
+static inline bool mirt__warp_strays(const mirt__warp_piece *p, int64_t i, float last_x, float last_y) {
+    return !(p->x[i] >= 0 && p->x[i] <= last_x && p->y[i] >= 0 && p->y[i] <= last_y);
 }
 
 static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t begin, int64_t end) {
@@ -260,61 +260,60 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
     }
 }
 
-/* Of `n` pixels of row oy from ox on. Those inside of the image are neighbours, so the others are looked for from both ends. */
-static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p) {
+/* Where `n` pixels of row oy from ox on are read. Those inside of the image are neighbours, so the others are looked for from both
+   ends: they are outside of [*low, *high) where that is not all of them. */
+static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p, int64_t *begin, int64_t *end) {
+    const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3], m5 = a->m[5];
     const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
+    int64_t low = 0, high = n;
     MIRT__INDEPENDENT
     for (int32_t i = 0; i < (int32_t)n; i++) {
         const float at = (float)((int32_t)ox + i);
-        p->x[i] = a->m[0] * at + x_y + a->m[2];
-        p->y[i] = a->m[3] * at + y_y + a->m[5];
+        p->x[i] = m0 * at + x_y + m2;
+        p->y[i] = m3 * at + y_y + m5;
     }
-    int64_t low = 0, high = n;
-    while (low < high && mirt__warp_strays(a, p, low)) low++;
-    while (high > low && mirt__warp_strays(a, p, high - 1)) high--;
+    while (low < high && mirt__warp_strays(p, low, last_x, last_y)) low++;
+    while (high > low && mirt__warp_strays(p, high - 1, last_x, last_y)) high--;
     mirt__warp_return(a, p, 0, low);
     mirt__warp_return(a, p, high, n);
-    if (a->fill != MIRT_FILL_CONSTANT) {
-        low = 0;
-        high = n;
-    }
-    const int32_t line = (int32_t)a->line, c = (int32_t)a->c, last_x = (int32_t)a->w - 2, last_y = (int32_t)a->h - 2;
-    MIRT__INDEPENDENT
-    for (int64_t i = 0; i < n; i++) {
-        int32_t x0 = (int32_t)p->x[i], y0 = (int32_t)p->y[i];
-        x0 = x0 > last_x ? last_x : x0;
-        y0 = y0 > last_y ? last_y : y0;
-        p->fx[i] = p->x[i] - (float)x0;
-        p->gx[i] = (float)x0 + 1 - p->x[i];
-        p->fy[i] = p->y[i] - (float)y0;
-        p->gy[i] = (float)y0 + 1 - p->y[i];
-        p->at[i] = y0 * line + x0 * c;
-        p->both[i] = (int32_t)(p->fx[i] * 16384 + 0.5f) * 65535 + 16384; /* fx << 16 | 16384 - fx */
-    }
-    for (int64_t i = 0; i < low; i++) p->at[i] = -1;
-    for (int64_t i = high; i < n; i++) p->at[i] = -1;
-}
-
-static void mirt__warp_row_nearest(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to) {
-    for (int64_t i = 0; i < n; i++) {
-        const float x = p->x[i], y = p->y[i];
-        int64_t c = a->c;
-        if (a->fill == MIRT_FILL_CONSTANT && !(x > -0.5f && y > -0.5f && x < (float)a->w - 0.5f && y < (float)a->h - 0.5f)) {
-            mirt__warp_pixel(a, x, y, to + i);
-            continue;
-        }
-        const int64_t at = mirt__warp_nearest(y) * a->line + mirt__warp_nearest(x) * c;
-        if (a->y_dtype == MIRT_UINT8) {
-            for (int64_t j = 0; j < c; j++) ((unsigned char *)a->y)[(to + i) * c + j] = ((const unsigned char *)a->x)[at + j];
-        } else if (a->x_dtype == MIRT_UINT8) {
-            for (int64_t j = 0; j < c; j++) ((mirt__real *)a->y)[(to + i) * c + j] = (mirt__real)((const unsigned char *)a->x)[at + j];
-        } else {
-            for (int64_t j = 0; j < c; j++) ((mirt__real *)a->y)[(to + i) * c + j] = ((const mirt__real *)a->x)[at + j];
-        }
-    }
+    *begin = a->fill == MIRT_FILL_CONSTANT ? low : 0;
+    *end = a->fill == MIRT_FILL_CONSTANT ? high : n;
 }
 
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
+/* The nearest, or the first of the four neighbours, of pixels [low, high), and their weights. The last pixel of a row is the second of two. Numbers of
+   pixels stay below 2^24, which float32 holds. */
+static void mirt__warp_weights(const mirt__warp *a, int64_t low, int64_t high, int64_t n, mirt__warp_piece *p) {
+    const float last_x = (float)(a->w - 2), last_y = (float)(a->h - 2), line = (float)a->line, c = (float)a->c;
+    const int64_t nearest = a->nearest ? n : 0, between = n - nearest, bytes = a->y_dtype == MIRT_UINT8 ? between : 0;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < between; i++) {
+        float x0 = (float)(int32_t)p->x[i], y0 = (float)(int32_t)p->y[i];
+        x0 = x0 < last_x ? x0 : last_x;
+        y0 = y0 < last_y ? y0 : last_y;
+        p->fx[i] = p->x[i] - x0;
+        p->gx[i] = x0 + 1 - p->x[i];
+        p->fy[i] = p->y[i] - y0;
+        p->gy[i] = y0 + 1 - p->y[i];
+        p->at[i] = (int32_t)(y0 * line + x0 * c);
+    }
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < nearest; i++) {
+        const float x0 = (float)(int32_t)p->x[i], y0 = (float)(int32_t)p->y[i];
+        const float x = p->x[i] - x0 >= 0.5f ? x0 + 1 : x0, y = p->y[i] - y0 >= 0.5f ? y0 + 1 : y0;
+        p->at[i] = (int32_t)(y * line + x * c);
+    }
+    for (int64_t i = 0; i < low; i++) p->at[i] = -1;
+    for (int64_t i = high; i < n; i++) p->at[i] = -1;
+    MIRT__INDEPENDENT
+    for (int64_t i = 0; i < bytes; i++) {
+        const int32_t part = (int32_t)(p->fx[i] * 16384 + 0.5f);
+        p->both[i] = part * 65536 + 16384 - part;
+        p->fy[i] *= 1.0f / 16384;
+        p->gy[i] *= 1.0f / 16384;
+    }
+}
+
 /* Pixels of up to four channels are vectors of four: what is too much is of the next pixel, and written over by it. */
 typedef float mirt__lanes __attribute__((vector_size(16)));
 
@@ -324,12 +323,14 @@ static inline mirt__lanes mirt__lanes_of(const float *at) {
     return v;
 }
 
-#ifdef MIRT__WARP_SSE2
-static inline __m128i mirt__lanes_load(const unsigned char *at) {
+static inline int32_t mirt__lanes_word(const unsigned char *at) {
     int32_t word;
     memcpy(&word, at, sizeof word);
-    return _mm_cvtsi32_si128(word);
+    return word;
 }
+
+#ifdef MIRT__WARP_SSE2
+static inline __m128i mirt__lanes_load(const unsigned char *at) { return _mm_cvtsi32_si128(mirt__lanes_word(at)); }
 
 static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
     const __m128i zero = _mm_setzero_si128();
@@ -342,10 +343,10 @@ static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned
     return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
 }
 
-static inline void mirt__lanes_round(mirt__lanes v, unsigned char out[4]) {
+/* Four bytes, cut off. */
+static inline int32_t mirt__lanes_cut(mirt__lanes v) {
     const __m128i whole = _mm_cvttps_epi32((__m128)v), half = _mm_packs_epi32(whole, whole);
-    const int32_t word = _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
-    memcpy(out, &word, sizeof word);
+    return _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
 }
 #else
 static inline mirt__lanes mirt__lanes_bytes(const unsigned char *at) {
@@ -360,74 +361,76 @@ static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned
     return v;
 }
 
-static inline void mirt__lanes_round(mirt__lanes v, unsigned char out[4]) {
-    for (int j = 0; j < 4; j++) out[j] = (unsigned char)(int)v[j];
+static inline int32_t mirt__lanes_cut(mirt__lanes v) {
+    unsigned char byte[4];
+    int32_t word;
+    for (int j = 0; j < 4; j++) byte[j] = (unsigned char)(int)v[j];
+    memcpy(&word, byte, sizeof word);
+    return word;
 }
 #endif
 
-#define MIRT__WARP_ROW(TX, TY, VALUE, STORE) \
-    const TX *const x = (const TX *)a->x; \
-    TY *y = (TY *)a->y + to * c; \
-    for (int64_t i = 0; i < n; i++, y += c) { \
-        if ((uint32_t)p->at[i] > safe) { \
-            mirt__warp_pixel(a, p->x[i], p->y[i], to + i); \
-            continue; \
+/* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one below. */
+#define MIRT__WARP_ROW(name, TX, TY, TO, OUT) \
+    static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) { \
+        const int64_t c = a->c, line = a->line; \
+        const TX *const x = (const TX *)a->x; \
+        TY *y = (TY *)a->y + to * c, *const last = y + n * c - 4; \
+        (void)line; \
+        for (int64_t i = 0; i < n; i++, y += c) { \
+            if ((uint32_t)p->at[i] > safe) { \
+                mirt__warp_pixel(a, p->x[i], p->y[i], to + i); \
+                continue; \
+            } \
+            const TX *const at = x + p->at[i]; \
+            const TO out = OUT; \
+            if (y <= last) memcpy(y, &out, sizeof out); \
+            else memcpy(y, &out, (size_t)c * sizeof *y); \
         } \
-        const TX *const at = x + p->at[i], *const below = at + a->line; \
-        const mirt__lanes v = VALUE; \
-        STORE \
-        memcpy(y, out, ((n - i) * c >= 4 ? 4 : (size_t)c) * sizeof *y); \
     }
-
-static void mirt__warp_row_float(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
-    const int64_t c = a->c;
-    MIRT__WARP_ROW(float, float, p->gy[i] * (p->gx[i] * mirt__lanes_of(at) + p->fx[i] * mirt__lanes_of(at + c)) +
-                                 p->fy[i] * (p->gx[i] * mirt__lanes_of(below) + p->fx[i] * mirt__lanes_of(below + c)), const mirt__lanes *out = &v;)
-}
-
-static void mirt__warp_row_mixed(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
-    const int64_t c = a->c;
-    MIRT__WARP_ROW(unsigned char, float, p->gy[i] * (p->gx[i] * mirt__lanes_bytes(at) + p->fx[i] * mirt__lanes_bytes(at + c)) +
-                                         p->fy[i] * (p->gx[i] * mirt__lanes_bytes(below) + p->fx[i] * mirt__lanes_bytes(below + c)), const mirt__lanes *out = &v;)
-}
-
-static void mirt__warp_row_bytes(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
-    const int64_t c = a->c;
-    const float unit = 1.0f / 16384;
-    MIRT__WARP_ROW(unsigned char, unsigned char, p->gy[i] * unit * mirt__lanes_mix(at, at + c, p->both[i]) + p->fy[i] * unit * mirt__lanes_mix(below, below + c, p->both[i]) + 0.5f,
-                   unsigned char out[4]; mirt__lanes_round(v, out);)
-}
+#define MIRT__WARP_BETWEEN(read) \
+    p->gy[i] * (p->gx[i] * read(at) + p->fx[i] * read(at + c)) + p->fy[i] * (p->gx[i] * read(at + line) + p->fx[i] * read(at + line + c))
+MIRT__WARP_ROW(float, float, float, mirt__lanes, MIRT__WARP_BETWEEN(mirt__lanes_of))
+MIRT__WARP_ROW(mixed, unsigned char, float, mirt__lanes, MIRT__WARP_BETWEEN(mirt__lanes_bytes))
+MIRT__WARP_ROW(bytes, unsigned char, unsigned char, int32_t, mirt__lanes_cut(p->gy[i] * mirt__lanes_mix(at, at + c, p->both[i]) +
+                                                                            p->fy[i] * mirt__lanes_mix(at + line, at + line + c, p->both[i]) + 0.5f))
+MIRT__WARP_ROW(float_nearest, float, float, mirt__lanes, mirt__lanes_of(at))
+MIRT__WARP_ROW(mixed_nearest, unsigned char, float, mirt__lanes, mirt__lanes_bytes(at))
+MIRT__WARP_ROW(bytes_nearest, unsigned char, unsigned char, int32_t, mirt__lanes_word(at))
 #undef MIRT__WARP_ROW
+#undef MIRT__WARP_BETWEEN
+
+static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) {
+    static void (*const row[2][3])(const mirt__warp *, const mirt__warp_piece *, int64_t, int64_t, uint32_t) = {
+        {mirt__warp_row_float, mirt__warp_row_mixed, mirt__warp_row_bytes}, {mirt__warp_row_float_nearest, mirt__warp_row_mixed_nearest, mirt__warp_row_bytes_nearest}};
+    row[a->nearest][(a->x_dtype == MIRT_UINT8) + (a->y_dtype == MIRT_UINT8)](a, p, n, to, safe);
+}
 #endif
 
 MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
     mirt__warp_piece p;
     bool whole = true; /* every pixel is one of x */
     mirt__warp w = *a;
+    int64_t low, high;
     for (int i = 0; i < 6; i++) whole = whole && a->m[i] == floorf(a->m[i]);
     w.nearest = a->nearest || whole;
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
     /* The last place from where four channels of all four neighbours can be read. */
     const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
-    const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0;
+    const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
 #endif
     for (int64_t oy = 0; oy < a->oh; oy++) {
         for (int64_t ox = 0; ox < a->ow; ox += MIRT__WARP_PIECE) {
             const int64_t n = a->ow - ox < MIRT__WARP_PIECE ? a->ow - ox : MIRT__WARP_PIECE, to = oy * a->ow + ox;
-            mirt__warp_places(a, oy, ox, n, &p);
-            if (w.nearest) {
-                mirt__warp_row_nearest(&w, &p, n, to);
-                continue;
-            }
+            mirt__warp_places(a, oy, ox, n, &p, &low, &high);
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
             if (lanes) {
-                if (a->y_dtype == MIRT_UINT8) mirt__warp_row_bytes(a, &p, n, to, (uint32_t)safe);
-                else if (a->x_dtype == MIRT_UINT8) mirt__warp_row_mixed(a, &p, n, to, (uint32_t)safe);
-                else mirt__warp_row_float(a, &p, n, to, (uint32_t)safe);
+                mirt__warp_weights(&w, low, high, n, &p);
+                mirt__warp_row(&w, &p, n, to, (uint32_t)safe);
                 continue;
             }
 #endif
-            for (int64_t i = 0; i < n; i++) mirt__warp_pixel(a, p.x[i], p.y[i], to + i);
+            for (int64_t i = 0; i < n; i++) mirt__warp_pixel(&w, p.x[i], p.y[i], to + i);
         }
     }
 }
