@@ -104,7 +104,7 @@ struct mirt_dataset {
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
     mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
     bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
-    int shuffles;         /* shuffle stages so far; gives each its own order */
+    int shuffles;         /* stages so far that draw by (seed, epoch); gives each its own stream */
     mirt__data_spec spec;
     int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
     int64_t position; /* samples given in this epoch, in stages that count */
@@ -164,8 +164,8 @@ MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec 
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
-/* Whether a sample may come more than once in an epoch: there is a mirt_repeat. */
-MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset);
+/* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 

@@ -183,9 +183,14 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
 static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
 static const mirt__stage mirt__repeat_run_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
 
-MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset) {
-    while (dataset && dataset->stage != &mirt__repeat_stage) dataset = dataset->source;
-    return dataset != NULL;
+MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
+    bool repeats = false;
+    for (*pass = 0; dataset; dataset = dataset->source) {
+        if (dataset->stage != &mirt__repeat_stage && dataset->stage != &mirt__repeat_run_stage) continue;
+        *pass = (*pass << 32) + *pass + (uint64_t)((const mirt__repeat_dataset *)dataset)->pass;
+        repeats = true;
+    }
+    return repeats;
 }
 
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
