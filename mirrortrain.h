@@ -18727,7 +18727,7 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
    epoch. Never allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
-   borrowed. */
+   borrowed; and a prefetch stage, if its samples cost something. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
@@ -19005,7 +19005,7 @@ struct mirt__crew {
     int64_t samples;
     bool ahead;            /* jobs are asked for before they are needed */
     bool bound;            /* there will be no more threads */
-    int threads, waiting;
+    int threads, waiting, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
     mirt__crew_thread thread[MIRT__CREW_MOST];
     pthread_mutex_t mutex;
@@ -19122,9 +19122,8 @@ static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
 /* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
 static void mirt__crew_tune(mirt__crew *crew, int64_t samples) {
     const double worth = 100e-6, left = (double)samples * mirt__crew_pace(crew);
-    int most = mirt__cpu_cores(), threads = crew->threads;
+    int most = crew->cores, threads = crew->threads;
     if (crew->bound || (crew->ahead && crew->source->fed)) return;
-    if (most > MIRT__CREW_MOST) most = MIRT__CREW_MOST;
     if (left < worth * most) most = (int)(left / worth);
     if (crew->ahead && most > 2 * threads) most = threads ? 2 * threads : 2;
     if (most < 2 || most <= threads) return;
@@ -19174,6 +19173,8 @@ MIRT__LIB mirt__crew *mirt__crew_create(mirt_dataset *source) {
     mirt__crew *crew = (mirt__crew *)mirt__calloc(1, sizeof(mirt__crew));
     if (!crew) return NULL;
     crew->source = source;
+    crew->cores = mirt__cpu_cores();
+    if (crew->cores > MIRT__CREW_MOST) crew->cores = MIRT__CREW_MOST;
     if ((crew->work = mirt__work_create()) && mirt__crew_init(crew) == MIRT_OK) return crew;
     mirt__crew_destroy(crew);
     return NULL;
@@ -19584,8 +19585,9 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
 
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
     const int64_t stream_buffer = 1024;
-    if (!shuffle) return mirt__batch_over(dataset, batch, true, false);
-    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false, false);
+    mirt_dataset *view = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
+    view = mirt__batch_over(view, batch, !shuffle, false);
+    return view && view->source->stage->make ? mirt_prefetch(view, MIRT_AUTOTUNE) : view;
 }
 
 /* >>samples in memory */
@@ -21046,14 +21048,14 @@ static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     }
 }
 
-/* Lets the stages before know whether the consumer had to wait. */
+/* Lets the stages before, up to one that has a thread of its own, know whether the consumer had to wait. */
 static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
     const double least = 1e-4;
     bool fed = prefetch->waited < least;
     if (!fed && prefetch->full) mirt__prefetch_deepen(prefetch);
     if (!fed) prefetch->full = false;
     prefetch->waited = 0;
-    for (mirt_dataset *d = prefetch->base.source; d; d = d->source) d->fed = fed;
+    for (mirt_dataset *d = prefetch->base.source; d && d->stage != prefetch->base.stage; d = d->source) d->fed = fed;
 }
 
 /* Runs through one epoch; called and left with the mutex locked. */
@@ -21201,7 +21203,8 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (mirt__reachable(dataset) || dataset->run || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
+    if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
+        return dataset; /* nothing to prepare, not yet, or it is already */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;

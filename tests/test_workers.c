@@ -509,6 +509,56 @@ static void test_training(void) {
     }
 }
 
+/* >>waiting for input */
+
+typedef struct waiting {
+    char line[400]; /* the last of an epoch */
+    double waited, seconds;
+    int wrong, steps;
+} waiting;
+
+static void keep_line(mirt_log_level level, const char *line, void *user) {
+    if (level == MIRT_LOG_PROGRESS) snprintf(((waiting *)user)->line, sizeof ((waiting *)user)->line, "%s", line);
+}
+
+static int note_waiting(const mirt_event *event, void *user) {
+    waiting *w = (waiting *)user;
+    w->wrong += event->input_seconds < w->waited || event->input_seconds > event->seconds;
+    w->waited = event->input_seconds;
+    w->seconds = event->seconds;
+    w->steps++;
+    return 0;
+}
+
+static void test_waiting(void) {
+    for (int slow = 0; slow < 2; slow++) {
+        waiting w;
+        mirt_fit_desc fit;
+        mirt_callback callback;
+        memset(&w, 0, sizeof w);
+        memset(&fit, 0, sizeof fit);
+        memset(&callback, 0, sizeof callback);
+        callback.user = &w;
+        callback.batch_end = note_waiting;
+        fit.callbacks[0] = &callback;
+        mirt_strategy_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.devices = "1";
+        desc.log = keep_line;
+        desc.log_user = &w;
+        mirt_strategy *s = mirt_strategy_create(&desc);
+        mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+        mirt_dataset *d = slow ? workers_of(source_of(96), 1) : mirt_arrays(images_x(0, 96), images_y(0, 96));
+        if (slow) source_under(d)->microseconds = 3000;
+        mirt_history *h = mirt_fit(m, d, &fit);
+        ok(h && w.steps == 3 && w.wrong == 0 && h->input_seconds >= w.waited && h->input_seconds <= h->seconds &&
+               (slow ? h->input_seconds > 0.1 && h->input_seconds > h->seconds / 2 && strstr(w.line, " - waited for input: ") : h->input_seconds < 0.1),
+           "%s samples: %.4f of %.4f s waited for input: %s", slow ? "slow" : "fast", h ? h->input_seconds : -1, h ? h->seconds : -1, w.line);
+        mirt_dataset_destroy(d);
+        mirt_strategy_destroy(s);
+    }
+}
+
 int main(void) {
     draw_images();
     test_order();
@@ -524,5 +574,6 @@ int main(void) {
     test_cache_file();
     test_refusals();
     test_training();
+    test_waiting();
     return done_testing();
 }

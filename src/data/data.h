@@ -38,7 +38,7 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
    epoch. Never allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
-   borrowed. */
+   borrowed; and a prefetch stage, if its samples cost something. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);

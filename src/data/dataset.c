@@ -321,8 +321,9 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
 
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle) {
     const int64_t stream_buffer = 1024;
-    if (!shuffle) return mirt__batch_over(dataset, batch, true, false);
-    return mirt__batch_over(mirt__shuffle_over(dataset, stream_buffer, true), batch, false, false);
+    mirt_dataset *view = shuffle ? mirt__shuffle_over(dataset, stream_buffer, true) : dataset;
+    view = mirt__batch_over(view, batch, !shuffle, false);
+    return view && view->source->stage->make ? mirt_prefetch(view, MIRT_AUTOTUNE) : view;
 }
 
 /* >>samples in memory */

@@ -75,14 +75,14 @@ static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     }
 }
 
-/* Lets the stages before know whether the consumer had to wait. */
+/* Lets the stages before, up to one that has a thread of its own, know whether the consumer had to wait. */
 static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
     const double least = 1e-4;
     bool fed = prefetch->waited < least;
     if (!fed && prefetch->full) mirt__prefetch_deepen(prefetch);
     if (!fed) prefetch->full = false;
     prefetch->waited = 0;
-    for (mirt_dataset *d = prefetch->base.source; d; d = d->source) d->fed = fed;
+    for (mirt_dataset *d = prefetch->base.source; d && d->stage != prefetch->base.stage; d = d->source) d->fed = fed;
 }
 
 /* Runs through one epoch; called and left with the mutex locked. */
@@ -230,7 +230,8 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    if (mirt__reachable(dataset) || dataset->run || dataset->pointing) return dataset; /* nothing to prepare, or not yet */
+    if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
+        return dataset; /* nothing to prepare, not yet, or it is already */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;

@@ -82,7 +82,7 @@ struct mirt__crew {
     int64_t samples;
     bool ahead;            /* jobs are asked for before they are needed */
     bool bound;            /* there will be no more threads */
-    int threads, waiting;
+    int threads, waiting, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
     mirt__crew_thread thread[MIRT__CREW_MOST];
     pthread_mutex_t mutex;
@@ -199,9 +199,8 @@ static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
 /* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
 static void mirt__crew_tune(mirt__crew *crew, int64_t samples) {
     const double worth = 100e-6, left = (double)samples * mirt__crew_pace(crew);
-    int most = mirt__cpu_cores(), threads = crew->threads;
+    int most = crew->cores, threads = crew->threads;
     if (crew->bound || (crew->ahead && crew->source->fed)) return;
-    if (most > MIRT__CREW_MOST) most = MIRT__CREW_MOST;
     if (left < worth * most) most = (int)(left / worth);
     if (crew->ahead && most > 2 * threads) most = threads ? 2 * threads : 2;
     if (most < 2 || most <= threads) return;
@@ -251,6 +250,8 @@ MIRT__LIB mirt__crew *mirt__crew_create(mirt_dataset *source) {
     mirt__crew *crew = (mirt__crew *)mirt__calloc(1, sizeof(mirt__crew));
     if (!crew) return NULL;
     crew->source = source;
+    crew->cores = mirt__cpu_cores();
+    if (crew->cores > MIRT__CREW_MOST) crew->cores = MIRT__CREW_MOST;
     if ((crew->work = mirt__work_create()) && mirt__crew_init(crew) == MIRT_OK) return crew;
     mirt__crew_destroy(crew);
     return NULL;
