@@ -28,6 +28,9 @@
    - layers, losses, metrics, ops and callbacks of your own
    - strategies: mirrored, central storage, one device: any number of replicas on
      any number of devices; a CPU device is a set of cores with threads of its own
+   - photographs from directories (JPEG, PNG, BMP, GIF by stb_image, where it
+     is), augmented as layers or as a stage; weights from files, in whole or in
+     part; features of frozen layers are computed once
    - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
      library: several inputs, several labels, sample weights; cache, shuffle,
      take, skip, repeat, map, batch, accumulate, prefetch
@@ -42,8 +45,7 @@
 
    WHAT IT DOES NOT DO
    ===================
-   - GPUs, several machines, images in other formats than IDX, augmentation,
-     recurrent networks: not in this version
+   - GPUs, several machines, recurrent networks: not in this version
    - float64, float16 and bfloat16: tensors are float32, int32, uint8 or bool
    - second derivatives: gradients are not differentiated again
    - change the program behind your back: no files but those you name, no

@@ -187,6 +187,12 @@ static mirt_status compile_as(world *w, mirt_optimizer optimizer) {
 static mirt_status compile_adam(world *w) { return compile_as(w, mirt_adam(1e-3f)); }
 static mirt_status compile_sgd(world *w) { return compile_as(w, mirt_sgd(0.1f, 0.9f, true)); }
 
+/* The first layers of parts are frozen: mirt_fit keeps their features. */
+static mirt_status compile_frozen(world *w) {
+    mirt_status status = mirt_set_trainable(w->model, "conv2d", false);
+    return status == MIRT_OK ? compile_adam(w) : status;
+}
+
 static mirt_status make_datasets(world *w) {
     mirt_dataset_destroy(w->train);
     mirt_dataset_destroy(w->validation);
@@ -290,6 +296,12 @@ static mirt_status do_save(world *w) { return mirt_save(w->model, save_path, MIR
 static mirt_status do_save_weights(world *w) { return mirt_save(w->model, save_path, MIRT_SAVE_WEIGHTS_ONLY); }
 static mirt_status do_load_weights(world *w) { return mirt_load_weights(w->model, model_path); }
 
+static mirt_status do_load_partial(world *w) {
+    mirt_load_report report;
+    const mirt_load_desc desc = {NULL, NULL};
+    return mirt_load_weights_partial(w->model, more_path, &desc, &report);
+}
+
 static mirt_status do_load(world *w) {
     mirt_model *model = mirt_load(w->strategy, model_path);
     if (!model) return mirt_last_status();
@@ -378,6 +390,7 @@ static const fault_case cases[] = {
     {"mirt_mnist", {make_strategy, NULL, NULL, NULL}, make_mnist, NULL},
     {"drawn digits", {make_strategy, NULL, NULL, NULL}, make_digits, NULL},
     {"mirt_fit", {make_strategy, make_model, compile_adam, make_datasets}, do_fit, do_step},
+    {"mirt_fit on features", {make_strategy, make_model, compile_frozen, NULL}, do_fit_arrays, do_step},
     {"mirt_fit_arrays", {make_strategy, make_model, compile_adam, NULL}, do_fit_arrays, do_save},
     {"mirt_fit after a step", {make_strategy, do_load, do_step, make_datasets}, do_fit, do_step},
     {"mirt_evaluate", {make_strategy, make_model, compile_adam, make_datasets}, do_evaluate, do_step},
@@ -398,6 +411,7 @@ static const fault_case cases[] = {
     {"mirt_load", {make_strategy, NULL, NULL, NULL}, do_load, NULL},
     {"mirt_load_memory", {make_strategy, NULL, NULL, NULL}, do_load_memory, NULL},
     {"mirt_load_weights", {make_strategy, make_model, NULL, NULL}, do_load_weights, compile_adam},
+    {"mirt_load_weights_partial", {make_strategy, make_more, NULL, NULL}, do_load_partial, compile_adam},
     {"mirt_summary", {make_strategy, make_model, compile_adam, do_summary}, do_summary, do_step},
     {"mirt_graph_text", {make_strategy, make_model, compile_adam, NULL}, do_graph_text, do_step},
     {"mirt_plan_memory", {make_strategy, make_model, compile_adam, NULL}, do_plan, do_step},
