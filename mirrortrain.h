@@ -485,9 +485,9 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset);
 typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
-    const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if it holds samples
-                              of these shapes, this number, and this source as far as that is known; otherwise, or damaged at its
-                              head, it is written anew. A map counts by its name. */
+    const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
+                              of the same shapes, from the same stages and files, which are known by their names; otherwise, or
+                              if its head is damaged or its length wrong, it is written anew. A map is known by its name. */
 } mirt_cache_desc;
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
@@ -19898,7 +19898,7 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     int64_t got = mirt__file_read_at(cache->fd, at, record, size);
     if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
-    if ((size_t)got < size ||
+    if ((size_t)got < size || (tail.index < 0 && tail.index != MIRT__NO_INDEX) ||
         (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
         return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
@@ -21898,6 +21898,7 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
     }
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
     if (!dataset) return NULL;
+    dataset->identity = mirt__hash(images_path);
     if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
     return mirt__dataset_give_up(dataset, false);
 }
@@ -22923,6 +22924,16 @@ static mirt_status mirt__images_range(const char *path, int64_t count, double sp
 }
 
 /* The source stage; takes the list. */
+/* Of the files' names, not of their contents, and of all that changes pixels. */
+static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
+    uint64_t identity = mirt__identity_with((uint64_t)desc->color_mode, (uint64_t)desc->interpolation + 1);
+    uint64_t flags = (uint64_t)desc->antialias | (uint64_t)desc->crop_to_aspect_ratio << 1 | (uint64_t)desc->pad_to_aspect_ratio << 2 |
+                     (uint64_t)desc->reduced_scale << 3 | (uint64_t)desc->corrupt << 4;
+    identity = mirt__identity_with(identity, flags);
+    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(identity, mirt__hash(list->path[i]) + (uint64_t)list->label[i]);
+    return identity;
+}
+
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
     mirt__data_spec spec;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
@@ -22936,6 +22947,7 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     images->desc.class_names = NULL;
     images->desc.labels = NULL;
     dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
+    dataset->identity = mirt__images_identity(&images->list, desc);
     memset(&spec, 0, sizeof spec);
     spec.num_x = 1;
     mirt__data_add_field(&spec, desc->dtype, mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
@@ -23278,6 +23290,7 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;
     ((mirt__photos *)dataset)->split = split;
+    dataset->identity = mirt__identity_with(seed, (uint64_t)split + 1);
     memset(&spec, 0, sizeof spec);
     spec.num_x = spec.num_y = 1;
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));

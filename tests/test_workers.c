@@ -455,6 +455,21 @@ static void test_cache_file(void) {
         spoil(path, head + 33 * record + (i == 0 ? 5 : i == 1 ? IMAGE + 1 : IMAGE + 1 + 8), 0);
         mirt_dataset_destroy(d);
     }
+    for (int seed = 1; seed <= 3; seed++) { /* pictures of another seed in the same file */
+        mirt_cache_desc desc;
+        mirt__batch one, other;
+        memset(&desc, 0, sizeof desc);
+        desc.file = path;
+        mirt_dataset *kept = mirt_cache_with(mirt_drawn_photos(5, 16, 16, seed < 3 ? (uint64_t)seed : 2, MIRT_TRAIN), &desc), *fresh = mirt_drawn_photos(5, 16, 16, seed < 3 ? (uint64_t)seed : 2, MIRT_TRAIN);
+        bool same = mirt__dataset_begin(kept, 0, 0) == MIRT_OK && mirt__dataset_begin(fresh, 0, 0) == MIRT_OK;
+        for (int i = 0; i < 5 && same; i++) {
+            same = mirt__dataset_next(kept, &one) == MIRT_OK && mirt__dataset_next(fresh, &other) == MIRT_OK && one.rows && other.rows &&
+                   memcmp(one.field[0], other.field[0], 16 * 16 * 3) == 0 && memcmp(one.field[1], other.field[1], 4) == 0;
+        }
+        ok(same, "pictures from the cache are those drawn");
+        mirt_dataset_destroy(kept);
+        mirt_dataset_destroy(fresh);
+    }
     mirt_dataset *d = cached("/nowhere/at/all", 20, "b", 2, 2);
     ok(cached_epoch(d, 20, &made) == -2 && mirt_last_status() == MIRT_E_NOT_FOUND, "no such directory: %s", mirt_last_error());
     mirt_dataset_destroy(d);

@@ -213,6 +213,16 @@ static mirt_status mirt__images_range(const char *path, int64_t count, double sp
 }
 
 /* The source stage; takes the list. */
+/* Of the files' names, not of their contents, and of all that changes pixels. */
+static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
+    uint64_t identity = mirt__identity_with((uint64_t)desc->color_mode, (uint64_t)desc->interpolation + 1);
+    uint64_t flags = (uint64_t)desc->antialias | (uint64_t)desc->crop_to_aspect_ratio << 1 | (uint64_t)desc->pad_to_aspect_ratio << 2 |
+                     (uint64_t)desc->reduced_scale << 3 | (uint64_t)desc->corrupt << 4;
+    identity = mirt__identity_with(identity, flags);
+    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(identity, mirt__hash(list->path[i]) + (uint64_t)list->label[i]);
+    return identity;
+}
+
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
     mirt__data_spec spec;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
@@ -226,6 +236,7 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     images->desc.class_names = NULL;
     images->desc.labels = NULL;
     dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
+    dataset->identity = mirt__images_identity(&images->list, desc);
     memset(&spec, 0, sizeof spec);
     spec.num_x = 1;
     mirt__data_add_field(&spec, desc->dtype, mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
