@@ -17929,6 +17929,7 @@ typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT
 typedef struct mirt__image_header {
     mirt__image_format format;
     int64_t width, height;
+    int channels; /* of a JPEG */
     uint64_t memory; /* bytes that decoding takes at most */
 } mirt__image_header;
 
@@ -17979,43 +17980,80 @@ static mirt_status mirt__image_short_header(const char *format, size_t size) {
     return mirt__fail(MIRT_E_FORMAT, "a %s cut short: its %llu bytes end within the header", format, (unsigned long long)size);
 }
 
-/* A scan may pass over the whole image for a few bytes: as many as this have no purpose but to take time. */
-static mirt_status mirt__jpeg_count_scans(const unsigned char *bytes, size_t size, size_t at) {
-    const int most = 100;
-    int scans = 0;
-    while (at + 1 < size) {
-        const unsigned char *next = (const unsigned char *)memchr(bytes + at, 0xFF, size - at - 1);
-        if (!next) break;
-        scans += next[1] == 0xDA;
-        at = (size_t)(next - bytes) + 1;
+/* The Huffman tables of a segment, into a set of those that there are. Decoders have been known to write all that a table says
+   into memory for 256 codes, and to look for codes in tables that never came. */
+static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, unsigned *known) {
+    while (size > 0) {
+        size_t codes = 0;
+        for (size_t i = 1; i < 17 && i < size; i++) codes += table[i];
+        if (size < 17 || codes > 256 || size < 17 + codes || table[0] > 0x1F || table[0] % 16 > 3)
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a Huffman table of %d codes", (int)codes);
+        *known |= 1u << (table[0] / 16 * 4 + table[0] % 16);
+        table += 17 + codes;
+        size -= 17 + codes;
     }
-    if (scans > most) return mirt__fail(MIRT_E_FORMAT, "a JPEG of %d scans: more than %d do nothing but take time", scans, most);
     return MIRT_OK;
 }
 
+/* Whether the tables that a scan reads have come. */
+static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool progressive, unsigned known) {
+    size_t count = length > 2 ? scan[4] : 0;
+    if (length != 6 + 2 * count) return false;
+    bool first = scan[5 + 2 * count] == 0, refines = scan[7 + 2 * count] / 16 != 0;
+    for (size_t i = 0; i < count; i++) {
+        unsigned tables = scan[6 + 2 * i], dc = tables / 16, ac = 4 + tables % 16;
+        bool needs_dc = first && (!progressive || !refines), needs_ac = !first || !progressive;
+        if (dc > 3 || ac > 7 || (needs_dc && !(known >> dc & 1)) || (needs_ac && !(known >> ac & 1))) return false;
+    }
+    return true;
+}
+
+static mirt_status mirt__jpeg_frame(const unsigned char *frame, mirt__image_header *out) {
+    out->height = mirt__image_big(frame + 5, 2);
+    out->width = mirt__image_big(frame + 7, 2);
+    out->channels = frame[9];
+    uint64_t padded = (uint64_t)(out->width + 64) * (uint64_t)(out->height + 64) * frame[9];
+    out->memory = padded * (frame[1] == 0xC2 ? 3 : 1) + 4 * (uint64_t)out->width * (uint64_t)out->height;
+    return MIRT_OK;
+}
+
+/* Passes through all segments, those between scans as well. */
 static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
-    for (size_t at = 2; at + 4 <= size;) {
-        if (bytes[at] != 0xFF) {
-            at++; /* decoders look for the next marker as well */
-            continue;
-        }
-        unsigned char marker = bytes[at + 1];
+    const int most_scans = 100; /* each may pass over the whole image for a few bytes: as many have no purpose but to take time */
+    int scans = 0;
+    unsigned tables = 0;
+    bool progressive = false;
+    for (size_t at = 2; at + 2 <= size;) {
+        const unsigned char *next = (const unsigned char *)memchr(bytes + at, 0xFF, size - at - 1);
+        if (!next) break;
+        at = (size_t)(next - bytes);
+        unsigned char marker = next[1];
         if (marker == 0xFF || marker == 0 || (marker >= 0xD0 && marker <= 0xD8) || marker == 1) {
             at += marker == 0xFF ? 1 : 2;
             continue;
         }
-        if (marker == 0xD9 || marker == 0xDA) return mirt__fail(MIRT_E_FORMAT, "a JPEG without a frame before byte %llu", (unsigned long long)at);
-        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
+        if (marker == 0xD9 && out->channels && scans) return MIRT_OK;
+        if (marker == 0xD9) break;
+        if (at + 4 > size) break;
+        size_t length = mirt__image_big(next + 2, 2);
+        mirt_status status = MIRT_OK;
+        if (marker == 0xC4) {
+            if (length < 2 || at + 2 + length > size) break;
+            status = mirt__jpeg_tables(next + 4, length - 2, &tables);
+        } else if (marker == 0xDA) {
+            if (at + 2 + length > size) break;
+            if (!mirt__jpeg_scan_known(next, length, progressive, tables)) status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
+            else if (++scans > most_scans) status = mirt__fail(MIRT_E_FORMAT, "a JPEG of more than %d scans, which do nothing but take time", most_scans);
+        } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
             if (at + 10 > size) break;
-            out->height = mirt__image_big(bytes + at + 5, 2);
-            out->width = mirt__image_big(bytes + at + 7, 2);
-            uint64_t padded = (uint64_t)(out->width + 64) * (uint64_t)(out->height + 64) * bytes[at + 9];
-            out->memory = padded * (marker == 0xC2 ? 3 : 1) + 4 * (uint64_t)out->width * (uint64_t)out->height;
-            return mirt__jpeg_count_scans(bytes, size, at);
+            progressive = marker == 0xC2;
+            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, out);
         }
-        at += 2 + (size_t)mirt__image_big(bytes + at + 2, 2);
+        if (status != MIRT_OK) return status;
+        at += 2 + length;
     }
-    return mirt__image_short_header("JPEG", size);
+    if (!scans) return mirt__image_short_header("JPEG", size);
+    return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
 static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
@@ -18241,8 +18279,28 @@ static void mirt__stb_skip(void *user, int count) {
 
 static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
 
+/* Every block of `scale` x `scale` pixels becomes their mean. */
+static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
+    mirt_image made;
+    if (scale == 1) return MIRT_OK;
+    size_t stride = (size_t)image->width * (size_t)image->channels;
+    mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale, (image->height + scale - 1) / scale, image->channels);
+    for (int y = 0; status == MIRT_OK && y < made.height; y++) {
+        int rows = image->height - y * scale < scale ? image->height - y * scale : scale;
+        for (int i = 0; i < made.width * made.channels; i++) {
+            int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale, sum = rows * columns / 2;
+            const unsigned char *pixel = image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
+            for (int k = 0; k < rows * columns; k++) sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
+            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] = (unsigned char)(sum / (rows * columns));
+        }
+    }
+    mirt_image_free(image);
+    if (status == MIRT_OK) *image = made;
+    return status;
+}
+
 static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                    mirt_image *out) {
+                                    int scale, mirt_image *out) {
     stbi_io_callbacks reader;
     mirt__stb_bytes file;
     memset(&file, 0, sizeof file);
@@ -18275,12 +18333,39 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
         if (out->pixels[4 * i + 3] == 0) memset(out->pixels + 4 * i, 0, 3);
     }
-    return MIRT_OK;
+    return mirt__image_reduce(out, scale);
 }
 
 #endif
 
-#ifdef MIRT__STB
+#ifdef MIRRORTRAIN_TURBOJPEG
+
+static mirt_status mirt__turbo_run(tjhandle decoder, const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
+    int width, height, sampling, space, format = mode == MIRT_RGB ? TJPF_RGB : mode == MIRT_RGBA ? TJPF_RGBA : TJPF_GRAY;
+    const tjscalingfactor factor = {1, scale};
+    if (tjDecompressHeader3(decoder, bytes, (unsigned long)size, &width, &height, &sampling, &space) != 0)
+        return mirt__fail(MIRT_E_FORMAT, "damaged: %s", tjGetErrorStr2(decoder));
+    mirt_status status = mirt_image_create(out, TJSCALED(width, factor), TJSCALED(height, factor), mirt__mode_channels(mode));
+    if (status != MIRT_OK) return status;
+    int code = tjDecompress2(decoder, bytes, (unsigned long)size, out->pixels, out->width, 0, out->height, format, TJFLAG_LIMITSCANS);
+    const char *why = code ? tjGetErrorStr2(decoder) : "";
+    /* Bytes too many between markers do no harm. */
+    if (code && (tjGetErrorCode(decoder) != TJERR_WARNING || strstr(why, "remature")))
+        status = mirt__fail(MIRT_E_FORMAT, "%s: %s", strstr(why, "remature") ? "cut short" : "damaged", why);
+    return status;
+}
+
+static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
+    tjhandle decoder = tjInitDecompress();
+    if (!decoder) return mirt__no_memory(0), MIRT_E_NOMEM;
+    mirt_status status = mirt__turbo_run(decoder, bytes, size, mode, scale, out);
+    tjDestroy(decoder);
+    return status;
+}
+
+#endif
+
+#if defined(MIRT__STB) || defined(MIRRORTRAIN_TURBOJPEG)
 #define MIRT__HAS_DECODER true
 #else
 #define MIRT__HAS_DECODER false
@@ -18323,17 +18408,30 @@ static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t siz
     return MIRT_OK;
 }
 
+/* Of its size that a JPEG may be decoded at: 1 of 1, 2, 4 or 8. */
+static int mirt__decode_scale(const mirt__image_header *header, const mirt_decode_desc *desc) {
+    int scale = 8;
+    if (header->format != MIRT__FORMAT_JPEG || (!desc->least_height && !desc->least_width)) return 1;
+    while (scale > 1 && ((header->height + scale - 1) / scale < desc->least_height || (header->width + scale - 1) / scale < desc->least_width)) scale /= 2;
+    return scale;
+}
+
 static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                      mirt_image *out) {
+                                      const mirt_decode_desc *desc, mirt_image *out) {
+    int scale = mirt__decode_scale(header, desc);
     if (header->format == MIRT__FORMAT_NONE) {
         char text[16] = "";
         for (size_t i = 0; i < size && i < 4; i++) snprintf(text + 3 * i, 4, " %02X", bytes[i]);
         return mirt__fail(MIRT_E_FORMAT, "no JPEG, PNG, BMP or GIF: it begins with%s", text);
     }
+#ifdef MIRRORTRAIN_TURBOJPEG
+    if (header->format == MIRT__FORMAT_JPEG && header->channels < 4) return mirt__turbo_decode(bytes, size, mode, scale, out);
+#endif
 #ifdef MIRT__STB
-    return mirt__stb_decode(bytes, size, header, mode, out);
+    return mirt__stb_decode(bytes, size, header, mode, scale, out);
 #else
     (void)mode;
+    (void)scale;
     (void)out;
     return mirt__fail(MIRT_E_NOT_FOUND, "no decoder for it was compiled in: stb_image.h (Debian: libstb-dev) was not found");
 #endif
@@ -18349,7 +18447,7 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     mirt_status status = mirt__image_read_header(bytes, size, &header);
     if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
     if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
-    if (status == MIRT_OK && !done) status = mirt__decode_known(bytes, size, &header, mode, out);
+    if (status == MIRT_OK && !done) status = mirt__decode_known(bytes, size, &header, mode, desc, out);
     if (status == MIRT_OK) status = mirt__image_convert(out, mode);
     if (status != MIRT_OK) mirt_image_free(out);
     return status;

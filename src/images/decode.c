@@ -151,8 +151,28 @@ static void mirt__stb_skip(void *user, int count) {
 
 static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
 
+/* Every block of `scale` x `scale` pixels becomes their mean. */
+static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
+    mirt_image made;
+    if (scale == 1) return MIRT_OK;
+    size_t stride = (size_t)image->width * (size_t)image->channels;
+    mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale, (image->height + scale - 1) / scale, image->channels);
+    for (int y = 0; status == MIRT_OK && y < made.height; y++) {
+        int rows = image->height - y * scale < scale ? image->height - y * scale : scale;
+        for (int i = 0; i < made.width * made.channels; i++) {
+            int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale, sum = rows * columns / 2;
+            const unsigned char *pixel = image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
+            for (int k = 0; k < rows * columns; k++) sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
+            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] = (unsigned char)(sum / (rows * columns));
+        }
+    }
+    mirt_image_free(image);
+    if (status == MIRT_OK) *image = made;
+    return status;
+}
+
 static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                    mirt_image *out) {
+                                    int scale, mirt_image *out) {
     stbi_io_callbacks reader;
     mirt__stb_bytes file;
     memset(&file, 0, sizeof file);
@@ -185,12 +205,39 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
         if (out->pixels[4 * i + 3] == 0) memset(out->pixels + 4 * i, 0, 3);
     }
-    return MIRT_OK;
+    return mirt__image_reduce(out, scale);
 }
 
 #endif
 
-#ifdef MIRT__STB
+#ifdef MIRRORTRAIN_TURBOJPEG
+
+static mirt_status mirt__turbo_run(tjhandle decoder, const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
+    int width, height, sampling, space, format = mode == MIRT_RGB ? TJPF_RGB : mode == MIRT_RGBA ? TJPF_RGBA : TJPF_GRAY;
+    const tjscalingfactor factor = {1, scale};
+    if (tjDecompressHeader3(decoder, bytes, (unsigned long)size, &width, &height, &sampling, &space) != 0)
+        return mirt__fail(MIRT_E_FORMAT, "damaged: %s", tjGetErrorStr2(decoder));
+    mirt_status status = mirt_image_create(out, TJSCALED(width, factor), TJSCALED(height, factor), mirt__mode_channels(mode));
+    if (status != MIRT_OK) return status;
+    int code = tjDecompress2(decoder, bytes, (unsigned long)size, out->pixels, out->width, 0, out->height, format, TJFLAG_LIMITSCANS);
+    const char *why = code ? tjGetErrorStr2(decoder) : "";
+    /* Bytes too many between markers do no harm. */
+    if (code && (tjGetErrorCode(decoder) != TJERR_WARNING || strstr(why, "remature")))
+        status = mirt__fail(MIRT_E_FORMAT, "%s: %s", strstr(why, "remature") ? "cut short" : "damaged", why);
+    return status;
+}
+
+static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
+    tjhandle decoder = tjInitDecompress();
+    if (!decoder) return mirt__no_memory(0), MIRT_E_NOMEM;
+    mirt_status status = mirt__turbo_run(decoder, bytes, size, mode, scale, out);
+    tjDestroy(decoder);
+    return status;
+}
+
+#endif
+
+#if defined(MIRT__STB) || defined(MIRRORTRAIN_TURBOJPEG)
 #define MIRT__HAS_DECODER true
 #else
 #define MIRT__HAS_DECODER false
@@ -233,17 +280,30 @@ static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t siz
     return MIRT_OK;
 }
 
+/* Of its size that a JPEG may be decoded at: 1 of 1, 2, 4 or 8. */
+static int mirt__decode_scale(const mirt__image_header *header, const mirt_decode_desc *desc) {
+    int scale = 8;
+    if (header->format != MIRT__FORMAT_JPEG || (!desc->least_height && !desc->least_width)) return 1;
+    while (scale > 1 && ((header->height + scale - 1) / scale < desc->least_height || (header->width + scale - 1) / scale < desc->least_width)) scale /= 2;
+    return scale;
+}
+
 static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                      mirt_image *out) {
+                                      const mirt_decode_desc *desc, mirt_image *out) {
+    int scale = mirt__decode_scale(header, desc);
     if (header->format == MIRT__FORMAT_NONE) {
         char text[16] = "";
         for (size_t i = 0; i < size && i < 4; i++) snprintf(text + 3 * i, 4, " %02X", bytes[i]);
         return mirt__fail(MIRT_E_FORMAT, "no JPEG, PNG, BMP or GIF: it begins with%s", text);
     }
+#ifdef MIRRORTRAIN_TURBOJPEG
+    if (header->format == MIRT__FORMAT_JPEG && header->channels < 4) return mirt__turbo_decode(bytes, size, mode, scale, out);
+#endif
 #ifdef MIRT__STB
-    return mirt__stb_decode(bytes, size, header, mode, out);
+    return mirt__stb_decode(bytes, size, header, mode, scale, out);
 #else
     (void)mode;
+    (void)scale;
     (void)out;
     return mirt__fail(MIRT_E_NOT_FOUND, "no decoder for it was compiled in: stb_image.h (Debian: libstb-dev) was not found");
 #endif
@@ -259,7 +319,7 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     mirt_status status = mirt__image_read_header(bytes, size, &header);
     if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
     if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
-    if (status == MIRT_OK && !done) status = mirt__decode_known(bytes, size, &header, mode, out);
+    if (status == MIRT_OK && !done) status = mirt__decode_known(bytes, size, &header, mode, desc, out);
     if (status == MIRT_OK) status = mirt__image_convert(out, mode);
     if (status != MIRT_OK) mirt_image_free(out);
     return status;

@@ -18,43 +18,80 @@ static mirt_status mirt__image_short_header(const char *format, size_t size) {
     return mirt__fail(MIRT_E_FORMAT, "a %s cut short: its %llu bytes end within the header", format, (unsigned long long)size);
 }
 
-/* A scan may pass over the whole image for a few bytes: as many as this have no purpose but to take time. */
-static mirt_status mirt__jpeg_count_scans(const unsigned char *bytes, size_t size, size_t at) {
-    const int most = 100;
-    int scans = 0;
-    while (at + 1 < size) {
-        const unsigned char *next = (const unsigned char *)memchr(bytes + at, 0xFF, size - at - 1);
-        if (!next) break;
-        scans += next[1] == 0xDA;
-        at = (size_t)(next - bytes) + 1;
+/* The Huffman tables of a segment, into a set of those that there are. Decoders have been known to write all that a table says
+   into memory for 256 codes, and to look for codes in tables that never came. */
+static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, unsigned *known) {
+    while (size > 0) {
+        size_t codes = 0;
+        for (size_t i = 1; i < 17 && i < size; i++) codes += table[i];
+        if (size < 17 || codes > 256 || size < 17 + codes || table[0] > 0x1F || table[0] % 16 > 3)
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a Huffman table of %d codes", (int)codes);
+        *known |= 1u << (table[0] / 16 * 4 + table[0] % 16);
+        table += 17 + codes;
+        size -= 17 + codes;
     }
-    if (scans > most) return mirt__fail(MIRT_E_FORMAT, "a JPEG of %d scans: more than %d do nothing but take time", scans, most);
     return MIRT_OK;
 }
 
+/* Whether the tables that a scan reads have come. */
+static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool progressive, unsigned known) {
+    size_t count = length > 2 ? scan[4] : 0;
+    if (length != 6 + 2 * count) return false;
+    bool first = scan[5 + 2 * count] == 0, refines = scan[7 + 2 * count] / 16 != 0;
+    for (size_t i = 0; i < count; i++) {
+        unsigned tables = scan[6 + 2 * i], dc = tables / 16, ac = 4 + tables % 16;
+        bool needs_dc = first && (!progressive || !refines), needs_ac = !first || !progressive;
+        if (dc > 3 || ac > 7 || (needs_dc && !(known >> dc & 1)) || (needs_ac && !(known >> ac & 1))) return false;
+    }
+    return true;
+}
+
+static mirt_status mirt__jpeg_frame(const unsigned char *frame, mirt__image_header *out) {
+    out->height = mirt__image_big(frame + 5, 2);
+    out->width = mirt__image_big(frame + 7, 2);
+    out->channels = frame[9];
+    uint64_t padded = (uint64_t)(out->width + 64) * (uint64_t)(out->height + 64) * frame[9];
+    out->memory = padded * (frame[1] == 0xC2 ? 3 : 1) + 4 * (uint64_t)out->width * (uint64_t)out->height;
+    return MIRT_OK;
+}
+
+/* Passes through all segments, those between scans as well. */
 static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
-    for (size_t at = 2; at + 4 <= size;) {
-        if (bytes[at] != 0xFF) {
-            at++; /* decoders look for the next marker as well */
-            continue;
-        }
-        unsigned char marker = bytes[at + 1];
+    const int most_scans = 100; /* each may pass over the whole image for a few bytes: as many have no purpose but to take time */
+    int scans = 0;
+    unsigned tables = 0;
+    bool progressive = false;
+    for (size_t at = 2; at + 2 <= size;) {
+        const unsigned char *next = (const unsigned char *)memchr(bytes + at, 0xFF, size - at - 1);
+        if (!next) break;
+        at = (size_t)(next - bytes);
+        unsigned char marker = next[1];
         if (marker == 0xFF || marker == 0 || (marker >= 0xD0 && marker <= 0xD8) || marker == 1) {
             at += marker == 0xFF ? 1 : 2;
             continue;
         }
-        if (marker == 0xD9 || marker == 0xDA) return mirt__fail(MIRT_E_FORMAT, "a JPEG without a frame before byte %llu", (unsigned long long)at);
-        if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
+        if (marker == 0xD9 && out->channels && scans) return MIRT_OK;
+        if (marker == 0xD9) break;
+        if (at + 4 > size) break;
+        size_t length = mirt__image_big(next + 2, 2);
+        mirt_status status = MIRT_OK;
+        if (marker == 0xC4) {
+            if (length < 2 || at + 2 + length > size) break;
+            status = mirt__jpeg_tables(next + 4, length - 2, &tables);
+        } else if (marker == 0xDA) {
+            if (at + 2 + length > size) break;
+            if (!mirt__jpeg_scan_known(next, length, progressive, tables)) status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
+            else if (++scans > most_scans) status = mirt__fail(MIRT_E_FORMAT, "a JPEG of more than %d scans, which do nothing but take time", most_scans);
+        } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
             if (at + 10 > size) break;
-            out->height = mirt__image_big(bytes + at + 5, 2);
-            out->width = mirt__image_big(bytes + at + 7, 2);
-            uint64_t padded = (uint64_t)(out->width + 64) * (uint64_t)(out->height + 64) * bytes[at + 9];
-            out->memory = padded * (marker == 0xC2 ? 3 : 1) + 4 * (uint64_t)out->width * (uint64_t)out->height;
-            return mirt__jpeg_count_scans(bytes, size, at);
+            progressive = marker == 0xC2;
+            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, out);
         }
-        at += 2 + (size_t)mirt__image_big(bytes + at + 2, 2);
+        if (status != MIRT_OK) return status;
+        at += 2 + length;
     }
-    return mirt__image_short_header("JPEG", size);
+    if (!scans) return mirt__image_short_header("JPEG", size);
+    return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
 static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {

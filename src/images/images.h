@@ -10,6 +10,7 @@ typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT
 typedef struct mirt__image_header {
     mirt__image_format format;
     int64_t width, height;
+    int channels; /* of a JPEG */
     uint64_t memory; /* bytes that decoding takes at most */
 } mirt__image_header;
 

@@ -1,0 +1,29 @@
+/* libFuzzer: the first two bytes choose what is made of the file in the rest: color mode, kind and size of what it is resized to, and
+   whether it is decoded at a part of its size. Start from `test_images --seeds DIRECTORY`. */
+#define _POSIX_C_SOURCE 200809L
+#define MIRRORTRAIN_IMPLEMENTATION
+#define MIRRORTRAIN_NO_SIMD
+#include "../mirrortrain.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static float out[16 * 16 * 4];
+    mirt_decode_desc desc;
+    mirt_image image;
+    memset(&desc, 0, sizeof desc);
+    if (size < 2) return 0;
+    desc.max_pixels = 1 << 16; /* larger ones take longer, and nothing else */
+    if (data[0] & 4) desc.least_height = desc.least_width = data[1] % 32 + 1;
+    unsigned char *exact = (unsigned char *)malloc(size - 1); /* a read beyond it is seen */
+    memcpy(exact, data + 2, size - 2);
+    if (mirt_decode_image(exact, size - 2, (mirt_color_mode)(data[0] % 3), &desc, &image) == MIRT_OK) {
+        float sum = 0;
+        int height = data[1] % 16 + 1, width = data[1] / 16 + 1;
+        if (mirt_resize_image(&image, height, width, (mirt_interpolation)(data[0] / 16 % 8), data[0] & 8, out) != MIRT_OK) __builtin_trap();
+        for (int i = 0; i < height * width * image.channels; i++) sum += out[i];
+        if (!(sum > -1e6f && sum < 1e6f)) __builtin_trap();
+    }
+    mirt_image_free(&image);
+    free(exact);
+    return 0;
+}
