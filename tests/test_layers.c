@@ -158,6 +158,19 @@ static mirt_tensor *row_global_average_keep(mirt_tensor *x) { return global_pool
 static mirt_tensor *row_global_max_keep(mirt_tensor *x) { return global_pool(x, true); }
 static mirt_tensor *row_zero_padding(mirt_tensor *x) { return mirt_zero_padding2d(x, 1, 0, 2, 3); }
 static mirt_tensor *row_cropping(mirt_tensor *x) { return mirt_cropping2d(x, 1, 0, 2, 1); }
+static mirt_tensor *row_sized(mirt_tensor *x, mirt_augmentation_kind kind, int height, int width, bool crop) {
+    ZEROED(mirt_augmentation, d);
+    d.kind = kind;
+    d.height = height;
+    d.width = width;
+    d.crop_to_aspect_ratio = crop;
+    d.interpolation = crop ? MIRT_NEAREST : MIRT_BILINEAR;
+    return mirt_augmentation_layer(x, &d);
+}
+static mirt_tensor *row_center_crop(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 3, 2, false); }
+static mirt_tensor *row_center_crop_larger(mirt_tensor *x) { return row_sized(x, MIRT_CENTER_CROP, 6, 4, false); }
+static mirt_tensor *row_resizing(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 3, 7, false); }
+static mirt_tensor *row_resizing_crop(mirt_tensor *x) { return row_sized(x, MIRT_RESIZING, 4, 3, true); }
 static mirt_tensor *row_up(mirt_tensor *x) { return mirt_up_sampling2d(x, NULL); }
 static mirt_tensor *row_up_bilinear(mirt_tensor *x) {
     ZEROED(mirt_up_sampling2d_desc, d);
@@ -279,6 +292,7 @@ static const struct {
     {"add", row_add}, {"add broadcast", row_add_broadcast}, {"subtract", row_subtract}, {"multiply", row_multiply}, {"average", row_average},
     {"maximum", row_maximum}, {"minimum", row_minimum}, {"concatenate", row_concatenate}, {"concatenate axis", row_concatenate_axis},
     {"normalization", row_normalization},
+    {"center_crop", row_center_crop}, {"center_crop larger", row_center_crop_larger}, {"resizing", row_resizing}, {"resizing crop", row_resizing_crop},
 };
 
 /* >>against Keras */

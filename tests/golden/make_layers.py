@@ -62,6 +62,14 @@ def merge(layer, count=3, broadcast=False):
     return call
 
 
+def double(layer):
+    """tf.image.resize gives float32."""
+    def call(x, **kw):
+        return tf.cast(layer(x, **kw), tf.float64)
+    call.layer = layer
+    return call
+
+
 CASES = {
     "dense": (L.Dense(4, activation="relu"), (5,)),
     "dense of images": (L.Dense(4, use_bias=False, activation="tanh"), IMAGE),
@@ -120,6 +128,10 @@ CASES.update({
     "concatenate": (merge(L.Concatenate()), IMAGE),
     "concatenate axis": (merge(L.Concatenate(axis=1), 2), IMAGE),
     "normalization": (L.Normalization(mean=[0.485, 0.456, -0.25], variance=[0.05, 0.3, 2.0]), IMAGE),
+    "center_crop": (L.CenterCrop(3, 2), IMAGE),
+    "center_crop larger": (double(L.CenterCrop(6, 4)), IMAGE),
+    "resizing": (double(L.Resizing(3, 7)), IMAGE),
+    "resizing crop": (double(L.Resizing(4, 3, interpolation="nearest", crop_to_aspect_ratio=True)), IMAGE),
 })
 
 
