@@ -20005,7 +20005,7 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     int64_t got = mirt__file_read_at(cache->fd, at, record, size);
     if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
-    if ((size_t)got < size || (tail.index < 0 && tail.index != MIRT__NO_INDEX) ||
+    if ((size_t)got < size || (tail.index >> 48 && tail.index != MIRT__NO_INDEX) ||
         (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
         return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
