@@ -98,7 +98,7 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
 #define STBI_FREE(p) mirt__stb_free(p)
 #if !defined(__clang__)
 #pragma GCC push_options
-#pragma GCC optimize("O2")
+#pragma GCC optimize("O1")
 #endif
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
