@@ -249,6 +249,9 @@
                                 synced after a file in it was replaced, which
                                 errno = EACCES skips
    MIRRORTRAIN_NO_SIMD          plain C kernels only
+   MIRRORTRAIN_NO_STB_IMAGE     no decoder of images but your own; otherwise
+                                stb_image.h is compiled in where it is found
+   MIRRORTRAIN_TURBOJPEG        JPEGs by TurboJPEG: link with -lturbojpeg
    MIRRORTRAIN_NO_THREADS       no threads: one device of one thread
 
    The implementation sets _POSIX_C_SOURCE, so include it before any system
@@ -36510,7 +36513,7 @@ MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
 
 /* Function number `index` of the model, and what it is called; NULL behind the last. */
 static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
-    static const char *const names[] = {"training", "testing", "predicting"};
+    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
     if (index < MIRT__PROGRAM_KINDS) {
         *name = names[index];
         return model->trainer ? model->trainer->function[index] : NULL;

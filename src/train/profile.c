@@ -145,7 +145,7 @@ MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
 
 /* Function number `index` of the model, and what it is called; NULL behind the last. */
 static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
-    static const char *const names[] = {"training", "testing", "predicting"};
+    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
     if (index < MIRT__PROGRAM_KINDS) {
         *name = names[index];
         return model->trainer ? model->trainer->function[index] : NULL;
