@@ -18068,6 +18068,16 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
     return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
+/* Chunks that must be understood, but are not: stb_image says so through memory that all threads share. */
+static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
+    for (size_t at = 8; at + 12 <= size && memcmp(bytes + at + 4, "IEND", 4) != 0; at += 12 + (size_t)mirt__image_big(bytes + at, 4)) {
+        const unsigned char *type = bytes + at + 4;
+        if (type[0] & 0x20 || memcmp(type, "IHDR", 4) == 0 || memcmp(type, "PLTE", 4) == 0 || memcmp(type, "IDAT", 4) == 0) continue;
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
     static const unsigned char channels[7] = {1, 0, 3, 4, 2, 0, 4}; /* a palette may have alpha */
     if (size < 33) return mirt__image_short_header("PNG", size);
@@ -18078,7 +18088,7 @@ static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mir
     if (out->width > INT32_MAX || out->height > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
     uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
     out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
-    return MIRT_OK;
+    return mirt__png_chunks(bytes, size);
 }
 
 static mirt_status mirt__bmp_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
