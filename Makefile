@@ -11,6 +11,7 @@
 # make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
+# make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
 # make install       the header and the program, below PREFIX
@@ -156,6 +157,9 @@ accuracy: build/tests/accuracy_networks
 parity: build/tests/parity_networks
 	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
 
+convert-test: build/tests/predict_file
+	@for python in $(subst :, ,$(PEER_PYTHON)); do $$python tests/check_convert.py build/tests/predict_file || exit 1; done
+
 bench: build/mirrortrain
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
@@ -167,4 +171,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy bench install clean
+.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy convert-test bench install clean
