@@ -17942,6 +17942,7 @@ typedef struct mirt__image_header {
     mirt__image_format format;
     int64_t width, height;
     int channels; /* of a JPEG */
+    bool deep;    /* a PNG of 16 bits */
     uint64_t memory; /* bytes that decoding takes at most */
 } mirt__image_header;
 
@@ -18086,6 +18087,7 @@ static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mir
     out->width = mirt__image_big(bytes + 16, 4);
     out->height = mirt__image_big(bytes + 20, 4);
     if (out->width > INT32_MAX || out->height > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+    out->deep = bytes[24] == 16;
     uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
     out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
     return mirt__png_chunks(bytes, size);
@@ -18337,8 +18339,15 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = false;
-    out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
+    /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
+    for (size_t i = 0; header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
+        uint16_t value;
+        memcpy(&value, out->pixels + 2 * i, 2);
+        out->pixels[i] = (unsigned char)(value >> 8);
+    }
     if (mirt__stb_memory_failed) {
         mirt_image_free(out);
         return mirt__no_memory(header->memory), MIRT_E_NOMEM;

@@ -187,8 +187,15 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = false;
-    out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
+    /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
+    for (size_t i = 0; header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
+        uint16_t value;
+        memcpy(&value, out->pixels + 2 * i, 2);
+        out->pixels[i] = (unsigned char)(value >> 8);
+    }
     if (mirt__stb_memory_failed) {
         mirt_image_free(out);
         return mirt__no_memory(header->memory), MIRT_E_NOMEM;

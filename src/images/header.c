@@ -112,6 +112,7 @@ static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mir
     out->width = mirt__image_big(bytes + 16, 4);
     out->height = mirt__image_big(bytes + 20, 4);
     if (out->width > INT32_MAX || out->height > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+    out->deep = bytes[24] == 16;
     uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
     out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
     return mirt__png_chunks(bytes, size);

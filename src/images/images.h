@@ -11,6 +11,7 @@ typedef struct mirt__image_header {
     mirt__image_format format;
     int64_t width, height;
     int channels; /* of a JPEG */
+    bool deep;    /* a PNG of 16 bits */
     uint64_t memory; /* bytes that decoding takes at most */
 } mirt__image_header;
 
