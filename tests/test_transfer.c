@@ -112,6 +112,15 @@ static void check_applications(void) {
     mirt_model_output(m, dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_OFF), "head", 1, MIRT_LINEAR));
     ok(good && base && mirt_compile(m, NULL) == MIRT_OK && mirt_get_weight(m, "base/Conv1/kernel", 0, b, 3 * 3 * 3 * 16) == MIRT_OK && memcmp(a, b, sizeof a) == 0,
        "a network made with a file of weights keeps them as a part");
+    mirt_memory all, frozen;
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.loss = MIRT_BINARY_CROSSENTROPY;
+    c.from_logits = true;
+    good = mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 4, &all) == MIRT_OK && mirt_set_trainable(base, NULL, false) == MIRT_OK &&
+           mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 4, &frozen) == MIRT_OK;
+    ok(good && frozen.gradients < 4 * 1281 + 128 && frozen.slots < 8 * 1281 + 256 && all.gradients > 4 * 390000 && frozen.weights == all.weights,
+       "frozen weights have no gradients and no slots: %d and %d bytes, not %d and %d", (int)frozen.gradients, (int)frozen.slots, (int)all.gradients, (int)all.slots);
     d.weights = "/nowhere/x.safetensors";
     ok(!mirt_mobilenet_v2(s, &d) && mirt_last_status() == MIRT_E_NOT_FOUND, "no such file: \"%s\"", mirt_last_error());
     d.weights = path;
