@@ -18991,8 +18991,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
+#ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the order of calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
+#endif
 
 /* Samples in memory: arrays, caches, drawn digits. */
 typedef struct mirt__block_dataset {
@@ -19214,6 +19216,8 @@ static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *w
     MIRT__CREW_CALL(if (job->done == job->count && crew->waiting) pthread_cond_signal(&crew->to_asker));
 }
 
+#ifndef MIRRORTRAIN_NO_THREADS
+
 static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
     for (int64_t i = crew->finished; i < crew->asked; i++) {
         mirt__crew_job *job = mirt__crew_job_at(crew, i);
@@ -19221,8 +19225,6 @@ static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
     }
     return NULL;
 }
-
-#ifndef MIRRORTRAIN_NO_THREADS
 
 static void *mirt__crew_main(void *arg) {
     mirt__crew_thread *thread = (mirt__crew_thread *)arg;
@@ -20387,6 +20389,8 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
     return MIRT_OK;
 }
 
+#ifndef MIRRORTRAIN_NO_THREADS
+
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->crew) return false;
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
@@ -20396,6 +20400,8 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     rest->count = 0;
     return true;
 }
+
+#endif
 
 /* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {

@@ -65,6 +65,8 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
     return MIRT_OK;
 }
 
+#ifndef MIRRORTRAIN_NO_THREADS
+
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->crew) return false;
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
@@ -74,6 +76,8 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     rest->count = 0;
     return true;
 }
+
+#endif
 
 /* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {

@@ -171,8 +171,10 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
+#ifndef MIRRORTRAIN_NO_THREADS
 /* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the order of calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
+#endif
 
 /* Samples in memory: arrays, caches, drawn digits. */
 typedef struct mirt__block_dataset {

@@ -160,6 +160,8 @@ static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *w
     MIRT__CREW_CALL(if (job->done == job->count && crew->waiting) pthread_cond_signal(&crew->to_asker));
 }
 
+#ifndef MIRRORTRAIN_NO_THREADS
+
 static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
     for (int64_t i = crew->finished; i < crew->asked; i++) {
         mirt__crew_job *job = mirt__crew_job_at(crew, i);
@@ -167,8 +169,6 @@ static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
     }
     return NULL;
 }
-
-#ifndef MIRRORTRAIN_NO_THREADS
 
 static void *mirt__crew_main(void *arg) {
     mirt__crew_thread *thread = (mirt__crew_thread *)arg;
