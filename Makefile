@@ -70,7 +70,7 @@ build/amalgamate: tools/amalgamate.c
 
 test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
-	@CC="$(CC)" tests/run -t 300 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh
+	@CC="$(CC)" tests/run -t 300 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh tests/test_tools.sh
 
 
 # Tests that put their own functions in place of the system's, or other numbers in place of floats, or look into a file of src/,

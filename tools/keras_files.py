@@ -181,29 +181,38 @@ def rounded(filters):
     return nearest + 8 if nearest < 0.9 * filters else nearest
 
 
-def assign(model, arrays, used, prefix=""):
+def variables_of(model, prefix=""):
+    """(name, variable): what is a weight of mirrortrain's too."""
     for layer in model.layers:
         if hasattr(layer, "layers"):
-            assign(layer, arrays, used, prefix + layer.name + "/")
+            yield from variables_of(layer, prefix + layer.name + "/")
         elif not type(layer).__name__.startswith(("Normalization", "Random", "Dropout")):
             for variable in layer.weights:
-                name = "%s%s/%s" % (prefix, layer.name, variable.name)
-                if name not in arrays:
-                    raise ValueError("there is no %s in it" % name)
-                if tuple(variable.shape) != arrays[name].shape:
-                    raise ValueError("%s is %s, and Keras's %s" % (name, arrays[name].shape, tuple(variable.shape)))
-                variable.assign(arrays[name])
-                used.add(name)
+                yield "%s%s/%s" % (prefix, layer.name, variable.name), variable
+
+
+def weights_of(model):
+    return {name: np.asarray(variable, np.float32) for name, variable in variables_of(model)}
+
+
+def assign(model, arrays):
+    used = set()
+    for name, variable in variables_of(model):
+        if name not in arrays:
+            raise ValueError("there is no %s in it" % name)
+        if tuple(variable.shape) != arrays[name].shape:
+            raise ValueError("%s is %s, and Keras's %s" % (name, arrays[name].shape, tuple(variable.shape)))
+        variable.assign(arrays[name])
+        used.add(name)
+    if used != set(arrays):
+        raise ValueError("Keras's %s has no %s" % (model.name, ", ".join(sorted(set(arrays) - used)[:3])))
 
 
 def write(path, arrays, architecture, size):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
     model = build(keras, architecture) if architecture else application(keras, arrays, size)
-    used = set()
-    assign(model, arrays, used)
-    if used != set(arrays):
-        raise ValueError("Keras's %s has no %s" % (model.name, ", ".join(sorted(set(arrays) - used)[:3])))
+    assign(model, arrays)
     if path.endswith(".weights.h5"):
         model.save_weights(path)
     else:
