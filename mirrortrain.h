@@ -15250,7 +15250,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -15263,7 +15263,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 static int64_t mirt__fast_min(int64_t a, int64_t b) {
@@ -15582,7 +15582,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -15595,7 +15595,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 #define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
@@ -16044,7 +16044,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16057,7 +16057,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__norm_job {
@@ -16260,7 +16260,7 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16273,7 +16273,7 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__max_job {
@@ -16384,7 +16384,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16397,7 +16397,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 #define MIRT__LINE 64 /* bytes */
@@ -16634,7 +16634,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16647,7 +16647,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 #define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
@@ -16850,7 +16850,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -16863,7 +16863,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__conv_job {
@@ -17248,7 +17248,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -17261,7 +17261,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 struct mirt__grad_job {
@@ -17619,7 +17619,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: O3 only takes longer. */
+/* Of the drivers of kernels: more than O1 only takes longer. */
 /* The kernels need the optimizer even where the including program goes without it, and the
    numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
    makes vectors only of loops of known length; the cost model says that all may be. */
@@ -17632,7 +17632,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 #pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
-#pragma GCC optimize("O2,no-tree-loop-vectorize")
+#pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
 typedef struct mirt__pool_job {
@@ -17927,6 +17927,16 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
+#endif
+
+/* >>section base/cold_begin.inc */
+
+/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
+   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
+   weights are the same whatever the flags. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O1,fp-contract=off")
 #endif
 
 /* >>section images/images.h */
@@ -18484,8 +18494,9 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     return status;
 }
 
-static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, const mirt_image *out) {
+static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
     if (!out) return mirt__fail_missing(caller, "image");
+    memset(out, 0, sizeof *out);
     if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)mode);
     if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 || desc->least_width < 0))
         return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
@@ -18497,7 +18508,6 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     memset(&defaults, 0, sizeof defaults);
     mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
     if (status != MIRT_OK) return status;
-    memset(out, 0, sizeof *out);
     if (!bytes && size) return mirt__fail_missing("mirt_decode_image", "bytes");
     status = mirt__decode((const unsigned char *)bytes, size, mode, desc ? desc : &defaults, out);
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
@@ -18511,7 +18521,6 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
     if (!desc) desc = &defaults;
     mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, out);
     if (status != MIRT_OK) return status;
-    memset(out, 0, sizeof *out);
     if (!path) return mirt__fail_missing("mirt_read_image", "path");
     int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
     status = mirt__file_read(path, (size_t)most, &bytes, &size);
@@ -18807,16 +18816,6 @@ MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int 
     mirt__aligned_free(memory);
     return MIRT_OK;
 }
-
-/* >>section base/cold_begin.inc */
-
-/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
-   weights are the same whatever the flags. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC push_options
-#pragma GCC optimize("O1,fp-contract=off")
-#endif
 
 /* >>section data/data.h */
 
@@ -19828,6 +19827,15 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
     return mirt_arrays_of(&data);
 }
 
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O0,fp-contract=off")
+#endif
+
 /* >>section data/cache.c */
 
 /* Samples kept from the first epoch on: in memory, or in a file that the next run finds again. */
@@ -20180,6 +20188,12 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
     return mirt__dataset_give_up(&generator->base, false);
 }
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
 
 /* >>section data/shuffle.c */
 
@@ -21790,6 +21804,245 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
 #undef MIRT__WINDOW
 #undef MIRT__FAST_BITS
 
+/* >>section data/digits.c */
+
+/* Handwritten-looking digits, drawn: strokes through a few points, bent, slanted, turned, scaled and
+   shifted at random, drawn with a round pen, with noise. All in integers, so that every compiler
+   and machine draws the same pixels. */
+
+#define MIRT__DIGIT_SIDE 28
+#define MIRT__DIGIT_PIXELS (MIRT__DIGIT_SIDE * MIRT__DIGIT_SIDE)
+/* Coordinates on the canvas are in 1/256 of a pixel. */
+#define MIRT__DIGIT_ONE 256
+
+/* Ways to write a digit: points x, y in a square of 100 by 100, y downwards; a curve goes through
+   them, with a corner where a point stands twice. 255 ends a stroke, 254 the digit. */
+static const unsigned char mirt__digit_ways[][32] = {
+    {50, 10, 31, 24, 25, 50, 31, 77, 50, 90, 69, 77, 75, 50, 69, 24, 50, 10, 254},
+    {64, 12, 40, 16, 27, 44, 30, 78, 50, 90, 70, 74, 73, 40, 58, 14, 46, 18, 254},
+    {50, 10, 50, 50, 50, 90, 254},
+    {36, 30, 52, 11, 52, 11, 51, 50, 50, 90, 254},
+    {36, 26, 51, 11, 51, 11, 51, 89, 255, 34, 89, 68, 89, 254},
+    {28, 30, 38, 13, 58, 11, 70, 27, 61, 49, 43, 70, 27, 88, 27, 88, 74, 87, 254},
+    {29, 26, 43, 11, 63, 15, 68, 34, 54, 60, 34, 83, 27, 78, 38, 73, 56, 87, 75, 86, 254},
+    {28, 19, 48, 10, 67, 21, 64, 39, 45, 47, 45, 47, 67, 56, 71, 74, 53, 90, 27, 82, 254},
+    {28, 12, 28, 12, 70, 12, 70, 12, 46, 42, 46, 42, 68, 52, 72, 72, 54, 90, 28, 83, 254},
+    {32, 12, 27, 54, 27, 54, 74, 53, 255, 63, 16, 61, 50, 59, 90, 254},
+    {61, 90, 62, 50, 63, 10, 63, 10, 24, 62, 24, 62, 79, 61, 254},
+    {70, 12, 37, 13, 37, 13, 33, 45, 33, 45, 54, 40, 72, 56, 68, 79, 48, 90, 27, 82, 254},
+    {36, 14, 32, 48, 32, 48, 56, 44, 70, 60, 64, 82, 44, 90, 28, 80, 255, 36, 14, 72, 11, 254},
+    {64, 11, 43, 29, 30, 56, 33, 80, 51, 90, 68, 79, 67, 60, 50, 52, 33, 64, 254},
+    {50, 10, 35, 40, 31, 68, 40, 88, 58, 88, 68, 72, 56, 60, 34, 70, 254},
+    {26, 14, 26, 14, 73, 13, 73, 13, 53, 50, 43, 90, 254},
+    {27, 14, 27, 14, 74, 13, 74, 13, 55, 50, 44, 90, 255, 36, 52, 66, 49, 254},
+    {50, 47, 33, 36, 33, 18, 50, 10, 67, 18, 66, 36, 50, 47, 30, 62, 30, 81, 50, 90, 70, 81, 69, 62, 50, 47, 254},
+    {68, 22, 52, 10, 34, 20, 39, 40, 61, 57, 69, 76, 50, 90, 31, 76, 39, 58, 60, 40, 68, 22, 254},
+    {68, 32, 54, 48, 34, 43, 30, 25, 46, 10, 64, 16, 68, 32, 66, 60, 60, 90, 254},
+    {67, 28, 52, 46, 33, 38, 34, 18, 52, 10, 67, 22, 68, 50, 60, 80, 44, 90, 30, 82, 254},
+};
+static const unsigned char mirt__digit_first_way[11] = {0, 2, 5, 7, 9, 11, 13, 15, 17, 19, 21};
+
+/* How one image is distorted: a second-degree map from the square to the canvas, then the pen. */
+typedef struct mirt__digit_hand {
+    int turn, slant;     /* tangents in 1/1024 */
+    int width, height;   /* canvas units per unit of the square */
+    int shift_x, shift_y;
+    int bend[6];         /* coefficients of xx, xy, yy in x and in y, in 1/1024 of a half square */
+    int wobble;          /* of single points, in the square's units */
+    int pen;             /* radius */
+    int ink, noise;      /* of 255 */
+} mirt__digit_hand;
+
+typedef struct mirt__digit_point {
+    int x, y;
+} mirt__digit_point;
+
+static int mirt__digit_between(mirt__random *random, int low, int high) {
+    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
+}
+
+static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
+    mirt__digit_hand hand;
+    hand.turn = mirt__digit_between(random, -300, 300);
+    hand.slant = mirt__digit_between(random, -350, 350);
+    hand.width = mirt__digit_between(random, 40, 78);
+    hand.height = mirt__digit_between(random, 45, 76);
+    hand.shift_x = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    hand.shift_y = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
+    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__digit_between(random, -160, 160);
+    hand.wobble = mirt__digit_between(random, 1, 6);
+    hand.pen = mirt__digit_between(random, 170, 440);
+    hand.ink = mirt__digit_between(random, 150, 255);
+    hand.noise = mirt__digit_between(random, 0, 80);
+    return hand;
+}
+
+static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
+    const int centre = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
+    x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
+    y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
+    /* In 1/16 of the square's units from here on. */
+    int xx = x * x, xy = x * y, yy = y * y;
+    int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
+    int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
+    int wide = bent_x * hand->width / 16, high = bent_y * hand->height / 16;
+    mirt__digit_point point;
+    point.x = centre + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
+    point.y = centre + hand->shift_y + high + wide * hand->turn / 1024;
+    return point;
+}
+
+static int mirt__digit_clamp(int value, int low, int high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* The first pixel of the range [centre - reach, centre + reach], kept inside the canvas. */
+static int mirt__digit_pixel(int coordinate) {
+    return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
+}
+
+/* Darkens the pixels near the straight line from a to b: fully inside the pen, less and less over
+   one pixel at its rim. */
+static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__digit_point b, int pen) {
+    const int half = MIRT__DIGIT_ONE / 2;
+    int reach = pen + half;
+    int outer = reach * reach, inner = (pen - half) * (pen - half);
+    int dx = b.x - a.x, dy = b.y - a.y;
+    int64_t length2 = (int64_t)dx * dx + (int64_t)dy * dy;
+    int64_t inverse = length2 > 0 ? ((int64_t)1 << 40) / length2 : 0;
+    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach), right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
+    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach), bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
+    for (int row = top; row <= bottom; row++) {
+        for (int column = left; column <= right; column++) {
+            int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
+            int64_t along = (int64_t)x * dx + (int64_t)y * dy;
+            along = along < 0 ? 0 : along > length2 ? length2 : along;
+            int part = (int)((along * inverse) >> 32); /* of the line, in 1/256 */
+            int64_t away_x = x - dx * part / 256, away_y = y - dy * part / 256;
+            int64_t away2 = away_x * away_x + away_y * away_y;
+            if (away2 >= outer) continue;
+            int shade = away2 <= inner ? 255 : (int)(255 * (outer - away2) / (outer - inner));
+            unsigned char *pixel = &canvas[row * MIRT__DIGIT_SIDE + column];
+            if (shade > *pixel) *pixel = (unsigned char)shade;
+        }
+    }
+}
+
+/* Catmull-Rom: from b to c, with a before and d after. `part` of 4. */
+static int mirt__digit_spline(int a, int b, int c, int d, int part) {
+    int t = part, t2 = t * t, t3 = t2 * t;
+    return (2 * b * 64 + (c - a) * t * 16 + (2 * a - 5 * b + 4 * c - d) * t2 * 4 + (3 * b - a - 3 * c + d) * t3) / 128;
+}
+
+static void mirt__digit_stroke(unsigned char *canvas, const mirt__digit_point *point, int count, int pen) {
+    const int parts = 4;
+    mirt__digit_point from = point[0];
+    for (int i = 0; i + 1 < count; i++) {
+        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1], d = point[i + 2 < count ? i + 2 : i + 1];
+        for (int part = 1; part <= parts; part++) {
+            mirt__digit_point to;
+            to.x = mirt__digit_spline(a.x, b.x, c.x, d.x, part);
+            to.y = mirt__digit_spline(a.y, b.y, c.y, d.y, part);
+            if (to.x != from.x || to.y != from.y) mirt__digit_line(canvas, from, to, pen);
+            from = to;
+        }
+    }
+}
+
+static void mirt__digit_add_noise(unsigned char *canvas, const mirt__digit_hand *hand, mirt__random *random) {
+    uint32_t word = 0;
+    for (int i = 0; i < MIRT__DIGIT_PIXELS; i++) {
+        if (i % 4 == 0) word = mirt__random_u32(random);
+        int grain = (int)(word & 255) - 128;
+        word >>= 8;
+        canvas[i] = (unsigned char)mirt__digit_clamp(canvas[i] * hand->ink / 255 + grain * hand->noise / 128, 0, 255);
+    }
+}
+
+static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *random) {
+    mirt__digit_point points[16];
+    int first = mirt__digit_first_way[digit], last = mirt__digit_first_way[digit + 1] - 1, count = 0;
+    const unsigned char *way = mirt__digit_ways[mirt__digit_between(random, first, last)];
+    mirt__digit_hand hand = mirt__digit_draw_hand(random);
+    memset(canvas, 0, MIRT__DIGIT_PIXELS);
+    for (bool more = true; more;) {
+        if (*way >= 254) {
+            mirt__digit_stroke(canvas, points, count, hand.pen);
+            count = 0;
+            more = *way++ == 255;
+        } else if (count > 0 && way[0] == way[-2] && way[1] == way[-1]) {
+            points[count] = points[count - 1]; /* a corner stays one */
+            count++;
+            way += 2;
+        } else {
+            points[count++] = mirt__digit_place(&hand, random, way[0], way[1]);
+            way += 2;
+        }
+    }
+    mirt__digit_add_noise(canvas, &hand, random);
+}
+
+static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
+    (void)seed;
+    (void)epoch;
+    if (dataset->slot.block) return MIRT_OK;
+    mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
+    if (status != MIRT_OK) return status;
+    unsigned char *x = (unsigned char *)dataset->slot.field[0], *y = (unsigned char *)dataset->slot.field[1];
+    for (int64_t i = 0; i < dataset->spec.samples; i++) {
+        /* One stream an image: splits have different ones, and more images leave the first as they were. */
+        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
+        mirt__random random = mirt__random_stream(block->seed, key);
+        int digit = (int)mirt__random_below(&random, 10);
+        mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
+        y[i] = (unsigned char)digit;
+        dataset->slot.index[i] = i;
+    }
+    mirt__block_from_slot(block);
+    return MIRT_OK;
+}
+
+static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
+
+MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
+    if (split != MIRT_TRAIN && split != MIRT_TEST) {
+        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
+        return NULL;
+    }
+    if (count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
+        return NULL;
+    }
+    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage, NULL, false);
+    if (!dataset) return NULL;
+    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
+    block->seed = seed;
+    block->split = split;
+    dataset->contiguous = true;
+    mirt__data_spec spec;
+    memset(&spec, 0, sizeof spec);
+    spec.num_x = spec.num_y = 1;
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
+    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
+    spec.samples = count;
+    if (mirt__dataset_set_spec(dataset, &spec) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    return mirt__dataset_name_digits(dataset);
+}
+
+#undef MIRT__DIGIT_SIDE
+#undef MIRT__DIGIT_PIXELS
+#undef MIRT__DIGIT_ONE
+
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O0,fp-contract=off")
+#endif
+
 /* >>section data/idx.c */
 
 /* IDX files, the format of MNIST: big-endian magic number and dimensions, then unsigned bytes. */
@@ -22075,236 +22328,6 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     mirt__text_free(&labels);
     return dataset;
 }
-
-/* >>section data/digits.c */
-
-/* Handwritten-looking digits, drawn: strokes through a few points, bent, slanted, turned, scaled and
-   shifted at random, drawn with a round pen, with noise. All in integers, so that every compiler
-   and machine draws the same pixels. */
-
-#define MIRT__DIGIT_SIDE 28
-#define MIRT__DIGIT_PIXELS (MIRT__DIGIT_SIDE * MIRT__DIGIT_SIDE)
-/* Coordinates on the canvas are in 1/256 of a pixel. */
-#define MIRT__DIGIT_ONE 256
-
-/* Ways to write a digit: points x, y in a square of 100 by 100, y downwards; a curve goes through
-   them, with a corner where a point stands twice. 255 ends a stroke, 254 the digit. */
-static const unsigned char mirt__digit_ways[][32] = {
-    {50, 10, 31, 24, 25, 50, 31, 77, 50, 90, 69, 77, 75, 50, 69, 24, 50, 10, 254},
-    {64, 12, 40, 16, 27, 44, 30, 78, 50, 90, 70, 74, 73, 40, 58, 14, 46, 18, 254},
-    {50, 10, 50, 50, 50, 90, 254},
-    {36, 30, 52, 11, 52, 11, 51, 50, 50, 90, 254},
-    {36, 26, 51, 11, 51, 11, 51, 89, 255, 34, 89, 68, 89, 254},
-    {28, 30, 38, 13, 58, 11, 70, 27, 61, 49, 43, 70, 27, 88, 27, 88, 74, 87, 254},
-    {29, 26, 43, 11, 63, 15, 68, 34, 54, 60, 34, 83, 27, 78, 38, 73, 56, 87, 75, 86, 254},
-    {28, 19, 48, 10, 67, 21, 64, 39, 45, 47, 45, 47, 67, 56, 71, 74, 53, 90, 27, 82, 254},
-    {28, 12, 28, 12, 70, 12, 70, 12, 46, 42, 46, 42, 68, 52, 72, 72, 54, 90, 28, 83, 254},
-    {32, 12, 27, 54, 27, 54, 74, 53, 255, 63, 16, 61, 50, 59, 90, 254},
-    {61, 90, 62, 50, 63, 10, 63, 10, 24, 62, 24, 62, 79, 61, 254},
-    {70, 12, 37, 13, 37, 13, 33, 45, 33, 45, 54, 40, 72, 56, 68, 79, 48, 90, 27, 82, 254},
-    {36, 14, 32, 48, 32, 48, 56, 44, 70, 60, 64, 82, 44, 90, 28, 80, 255, 36, 14, 72, 11, 254},
-    {64, 11, 43, 29, 30, 56, 33, 80, 51, 90, 68, 79, 67, 60, 50, 52, 33, 64, 254},
-    {50, 10, 35, 40, 31, 68, 40, 88, 58, 88, 68, 72, 56, 60, 34, 70, 254},
-    {26, 14, 26, 14, 73, 13, 73, 13, 53, 50, 43, 90, 254},
-    {27, 14, 27, 14, 74, 13, 74, 13, 55, 50, 44, 90, 255, 36, 52, 66, 49, 254},
-    {50, 47, 33, 36, 33, 18, 50, 10, 67, 18, 66, 36, 50, 47, 30, 62, 30, 81, 50, 90, 70, 81, 69, 62, 50, 47, 254},
-    {68, 22, 52, 10, 34, 20, 39, 40, 61, 57, 69, 76, 50, 90, 31, 76, 39, 58, 60, 40, 68, 22, 254},
-    {68, 32, 54, 48, 34, 43, 30, 25, 46, 10, 64, 16, 68, 32, 66, 60, 60, 90, 254},
-    {67, 28, 52, 46, 33, 38, 34, 18, 52, 10, 67, 22, 68, 50, 60, 80, 44, 90, 30, 82, 254},
-};
-static const unsigned char mirt__digit_first_way[11] = {0, 2, 5, 7, 9, 11, 13, 15, 17, 19, 21};
-
-/* How one image is distorted: a second-degree map from the square to the canvas, then the pen. */
-typedef struct mirt__digit_hand {
-    int turn, slant;     /* tangents in 1/1024 */
-    int width, height;   /* canvas units per unit of the square */
-    int shift_x, shift_y;
-    int bend[6];         /* coefficients of xx, xy, yy in x and in y, in 1/1024 of a half square */
-    int wobble;          /* of single points, in the square's units */
-    int pen;             /* radius */
-    int ink, noise;      /* of 255 */
-} mirt__digit_hand;
-
-typedef struct mirt__digit_point {
-    int x, y;
-} mirt__digit_point;
-
-static int mirt__digit_between(mirt__random *random, int low, int high) {
-    return low + (int)mirt__random_below(random, (uint64_t)(high - low + 1));
-}
-
-static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
-    mirt__digit_hand hand;
-    hand.turn = mirt__digit_between(random, -300, 300);
-    hand.slant = mirt__digit_between(random, -350, 350);
-    hand.width = mirt__digit_between(random, 40, 78);
-    hand.height = mirt__digit_between(random, 45, 76);
-    hand.shift_x = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
-    hand.shift_y = mirt__digit_between(random, -2 * MIRT__DIGIT_ONE, 2 * MIRT__DIGIT_ONE);
-    for (int i = 0; i < 6; i++) hand.bend[i] = mirt__digit_between(random, -160, 160);
-    hand.wobble = mirt__digit_between(random, 1, 6);
-    hand.pen = mirt__digit_between(random, 170, 440);
-    hand.ink = mirt__digit_between(random, 150, 255);
-    hand.noise = mirt__digit_between(random, 0, 80);
-    return hand;
-}
-
-static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
-    const int centre = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
-    x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
-    y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
-    /* In 1/16 of the square's units from here on. */
-    int xx = x * x, xy = x * y, yy = y * y;
-    int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
-    int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
-    int wide = bent_x * hand->width / 16, high = bent_y * hand->height / 16;
-    mirt__digit_point point;
-    point.x = centre + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
-    point.y = centre + hand->shift_y + high + wide * hand->turn / 1024;
-    return point;
-}
-
-static int mirt__digit_clamp(int value, int low, int high) {
-    return value < low ? low : value > high ? high : value;
-}
-
-/* The first pixel of the range [centre - reach, centre + reach], kept inside the canvas. */
-static int mirt__digit_pixel(int coordinate) {
-    return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
-}
-
-/* Darkens the pixels near the straight line from a to b: fully inside the pen, less and less over
-   one pixel at its rim. */
-static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__digit_point b, int pen) {
-    const int half = MIRT__DIGIT_ONE / 2;
-    int reach = pen + half;
-    int outer = reach * reach, inner = (pen - half) * (pen - half);
-    int dx = b.x - a.x, dy = b.y - a.y;
-    int64_t length2 = (int64_t)dx * dx + (int64_t)dy * dy;
-    int64_t inverse = length2 > 0 ? ((int64_t)1 << 40) / length2 : 0;
-    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach), right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
-    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach), bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
-    for (int row = top; row <= bottom; row++) {
-        for (int column = left; column <= right; column++) {
-            int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
-            int64_t along = (int64_t)x * dx + (int64_t)y * dy;
-            along = along < 0 ? 0 : along > length2 ? length2 : along;
-            int part = (int)((along * inverse) >> 32); /* of the line, in 1/256 */
-            int64_t away_x = x - dx * part / 256, away_y = y - dy * part / 256;
-            int64_t away2 = away_x * away_x + away_y * away_y;
-            if (away2 >= outer) continue;
-            int shade = away2 <= inner ? 255 : (int)(255 * (outer - away2) / (outer - inner));
-            unsigned char *pixel = &canvas[row * MIRT__DIGIT_SIDE + column];
-            if (shade > *pixel) *pixel = (unsigned char)shade;
-        }
-    }
-}
-
-/* Catmull-Rom: from b to c, with a before and d after. `part` of 4. */
-static int mirt__digit_spline(int a, int b, int c, int d, int part) {
-    int t = part, t2 = t * t, t3 = t2 * t;
-    return (2 * b * 64 + (c - a) * t * 16 + (2 * a - 5 * b + 4 * c - d) * t2 * 4 + (3 * b - a - 3 * c + d) * t3) / 128;
-}
-
-static void mirt__digit_stroke(unsigned char *canvas, const mirt__digit_point *point, int count, int pen) {
-    const int parts = 4;
-    mirt__digit_point from = point[0];
-    for (int i = 0; i + 1 < count; i++) {
-        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1], d = point[i + 2 < count ? i + 2 : i + 1];
-        for (int part = 1; part <= parts; part++) {
-            mirt__digit_point to;
-            to.x = mirt__digit_spline(a.x, b.x, c.x, d.x, part);
-            to.y = mirt__digit_spline(a.y, b.y, c.y, d.y, part);
-            if (to.x != from.x || to.y != from.y) mirt__digit_line(canvas, from, to, pen);
-            from = to;
-        }
-    }
-}
-
-static void mirt__digit_add_noise(unsigned char *canvas, const mirt__digit_hand *hand, mirt__random *random) {
-    uint32_t word = 0;
-    for (int i = 0; i < MIRT__DIGIT_PIXELS; i++) {
-        if (i % 4 == 0) word = mirt__random_u32(random);
-        int grain = (int)(word & 255) - 128;
-        word >>= 8;
-        canvas[i] = (unsigned char)mirt__digit_clamp(canvas[i] * hand->ink / 255 + grain * hand->noise / 128, 0, 255);
-    }
-}
-
-static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *random) {
-    mirt__digit_point points[16];
-    int first = mirt__digit_first_way[digit], last = mirt__digit_first_way[digit + 1] - 1, count = 0;
-    const unsigned char *way = mirt__digit_ways[mirt__digit_between(random, first, last)];
-    mirt__digit_hand hand = mirt__digit_draw_hand(random);
-    memset(canvas, 0, MIRT__DIGIT_PIXELS);
-    for (bool more = true; more;) {
-        if (*way >= 254) {
-            mirt__digit_stroke(canvas, points, count, hand.pen);
-            count = 0;
-            more = *way++ == 255;
-        } else if (count > 0 && way[0] == way[-2] && way[1] == way[-1]) {
-            points[count] = points[count - 1]; /* a corner stays one */
-            count++;
-            way += 2;
-        } else {
-            points[count++] = mirt__digit_place(&hand, random, way[0], way[1]);
-            way += 2;
-        }
-    }
-    mirt__digit_add_noise(canvas, &hand, random);
-}
-
-static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    (void)seed;
-    (void)epoch;
-    if (dataset->slot.block) return MIRT_OK;
-    mirt_status status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
-    if (status != MIRT_OK) return status;
-    unsigned char *x = (unsigned char *)dataset->slot.field[0], *y = (unsigned char *)dataset->slot.field[1];
-    for (int64_t i = 0; i < dataset->spec.samples; i++) {
-        /* One stream an image: splits have different ones, and more images leave the first as they were. */
-        uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
-        mirt__random random = mirt__random_stream(block->seed, key);
-        int digit = (int)mirt__random_below(&random, 10);
-        mirt__digit_draw(x + i * MIRT__DIGIT_PIXELS, digit, &random);
-        y[i] = (unsigned char)digit;
-        dataset->slot.index[i] = i;
-    }
-    mirt__block_from_slot(block);
-    return MIRT_OK;
-}
-
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
-
-MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
-    if (split != MIRT_TRAIN && split != MIRT_TEST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
-        return NULL;
-    }
-    if (count < 1) {
-        mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits needs a count of at least 1, not %lld", (long long)count);
-        return NULL;
-    }
-    mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__digits_stage, NULL, false);
-    if (!dataset) return NULL;
-    mirt__block_dataset *block = (mirt__block_dataset *)dataset;
-    block->seed = seed;
-    block->split = split;
-    dataset->contiguous = true;
-    mirt__data_spec spec;
-    memset(&spec, 0, sizeof spec);
-    spec.num_x = spec.num_y = 1;
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(MIRT__DIGIT_SIDE, MIRT__DIGIT_SIDE, 1, 0, 0, 0));
-    mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    spec.samples = count;
-    if (mirt__dataset_set_spec(dataset, &spec) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    return mirt__dataset_name_digits(dataset);
-}
-
-#undef MIRT__DIGIT_SIDE
-#undef MIRT__DIGIT_PIXELS
-#undef MIRT__DIGIT_ONE
 
 /* >>section data/image_files.h */
 
@@ -23223,6 +23246,12 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     mirt__image_list_free(&list);
     return status;
 }
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
 
 /* >>section data/photos.c */
 
@@ -28173,6 +28202,15 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
     return graph->status == MIRT_OK;
 }
 
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O0,fp-contract=off")
+#endif
+
 /* >>section graph/fuse.c */
 
 /* `node` takes the place of its producer: it computes what `producer` and it did together. */
@@ -29004,6 +29042,12 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
     mirt__plan_aliases_and_workspace(program);
     return true;
 }
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
 
 /* >>section graph/program.c */
 

@@ -332,8 +332,9 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     return status;
 }
 
-static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, const mirt_image *out) {
+static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
     if (!out) return mirt__fail_missing(caller, "image");
+    memset(out, 0, sizeof *out);
     if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)mode);
     if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 || desc->least_width < 0))
         return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
@@ -345,7 +346,6 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     memset(&defaults, 0, sizeof defaults);
     mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
     if (status != MIRT_OK) return status;
-    memset(out, 0, sizeof *out);
     if (!bytes && size) return mirt__fail_missing("mirt_decode_image", "bytes");
     status = mirt__decode((const unsigned char *)bytes, size, mode, desc ? desc : &defaults, out);
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
@@ -359,7 +359,6 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
     if (!desc) desc = &defaults;
     mirt_status status = mirt__decode_arguments("mirt_read_image", mode, desc, out);
     if (status != MIRT_OK) return status;
-    memset(out, 0, sizeof *out);
     if (!path) return mirt__fail_missing("mirt_read_image", "path");
     int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
     status = mirt__file_read(path, (size_t)most, &bytes, &size);
