@@ -40,7 +40,7 @@ typedef struct options {
     rates lr;
     int64_t size, classes; /* of the model; 0: its own defaults, */
     float alpha;           /* here as well */
-    float validation_split;
+    double validation_split;
     batches batch_list; /* of bench */
     int64_t steps, seconds; /* of bench; 0: its defaults */
     bool no_top, no_shuffle, no_cache, winograd, log_steps, forward, profile, help;

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_NUMBER, FLAG_RATES, FLAG_BATCHES, FLAG_NAME } flag_kind;
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_NUMBER, FLAG_SHARE, FLAG_RATES, FLAG_BATCHES, FLAG_NAME } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
     const char *value; /* what --help calls its value; NULL for a switch; of a name: all there are, a|b|c */
     flag_kind kind;
     int64_t most;  /* of a count */
-    size_t offset; /* in options: bool, const char *, int64_t, uint64_t, float, rates or batches by kind */
+    size_t offset; /* in options: bool, const char *, int64_t, uint64_t, float, double, rates or batches by kind */
     int commands;
     const char *help;
 } flag;
@@ -40,7 +40,7 @@ static const flag flags[] = {
         "of mnist: its four files, plain or .gz, default data/mnist; of other networks: a directory of photographs for each class, or "
         "train/ and validation/ with these, default data/cats-vs-dogs. Without: drawn digits or animals"},
     {"validation", "DIR", FLAG_TEXT, 0, AT(validation), CMD_FIT, "photographs of the same classes, to validate with"},
-    {"validation-split", "F", FLAG_NUMBER, 0, AT(validation_split), CMD_FIT, "or this share of those in --data; default 0.2"},
+    {"validation-split", "F", FLAG_SHARE, 0, AT(validation_split), CMD_FIT, "or this share of those in --data; default 0.2"},
     {"weights", "FILE", FLAG_TEXT, 0, AT(weights), CMD_FIT, "of the network without its top, by Keras's names: .safetensors"},
     {"freeze", "base", FLAG_TEXT, 0, AT(freeze), CMD_FIT, "train the head alone; or keep the layers whose names begin so: \"block_1*\""},
     {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT, "between pooling and classes: 512,dropout:0.5 is a dense layer of 512 and dropout"},
@@ -169,6 +169,15 @@ static bool parse_rate(const char **text, float *out) {
 
 static bool parse_number(const char *text, float *out) { return parse_rate(&text, out) && !*text; }
 
+/* In double precision: a share times the number of files is rounded down. */
+static bool parse_share(const char *text, double *out) {
+    char *end;
+    double value = strtod(text, &end);
+    if (!*text || strspn(text, "0123456789.eE+-") != strlen(text) || *end || !(value > 0 && value < 1)) return false;
+    *out = value;
+    return true;
+}
+
 /* RATE[,EPOCH:RATE]..., the epochs increasing. */
 static bool parse_rates(const char *text, rates *out) {
     out->first[0] = 0;
@@ -247,6 +256,10 @@ static bool set_flag(const flag *f, const char *value, options *o) {
     case FLAG_NUMBER:
         if (parse_number(value, (float *)field)) return true;
         complain("--%s is \"%s\"; it wants a number above 0, such as 0.35", f->name, value);
+        return false;
+    case FLAG_SHARE:
+        if (parse_share(value, (double *)field)) return true;
+        complain("--%s is \"%s\"; it wants a share between 0 and 1, such as 0.2", f->name, value);
         return false;
     case FLAG_RATES:
         if (parse_rates(value, (rates *)field)) return true;

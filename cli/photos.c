@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #define DEFAULT_PHOTOS "data/cats-vs-dogs"
-#define DEFAULT_SPLIT 0.2f
+#define DEFAULT_SPLIT 0.2
 #define DRAWN_PHOTOS 400
 #define CACHE_BYTES ((int64_t)1 << 30)
 enum { MAX_AUGMENTATIONS = 16, MAX_HEAD = 256, MAX_PATH = 4096 };
@@ -69,7 +69,7 @@ static bool open_directories(const options *o, const char *directory, const mirt
         *test = *training ? mirt_image_dataset_from_directory(second, &d) : NULL;
     } else {
         d.no_shuffle = false; /* which files are for validation is drawn */
-        d.validation_split = (double)(o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT);
+        d.validation_split = o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
         mirt_image_datasets_from_directory(first, &d, training, test);
     }
     if (*training && *test) return true;

@@ -250,6 +250,8 @@ case $(cat out err) in
     tap_check "--validation, or train/ and validation/" cmp split.losses below.losses
     run fit $net --data photos/train --validation-split 0.25 --epochs 1
     is "--validation-split" "$(grep -c 'Using 9 files for training' err)" 1
+    run fit $net --data photos/train --validation-split 0.0001
+    refuses "the share is kept in double precision" 1 "photos/train: a validation_split of 0.0001 of 12 files leaves none for validation: at least 10000 are needed"
     run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps
     losses >kept.losses
     run fit $net --data photos --epochs 3 --freeze base --head dropout:0.5 --log-steps --no-cache --devices 2 --replicas 2
@@ -305,6 +307,10 @@ for head in 12,dropot:0.1 0 -1 dropout: dropout:1 12x 99999999; do
 done
 run fit $net --freeze bass
 refuses "no such layer" 2 "mobilenetv2_0.35_32 has no layer \"bass\"..."
+for share in 0 1 20% abc; do
+    run fit $net --data photos --validation-split $share
+    refuses "--validation-split $share" 2 "--validation-split is \"$share\"; it wants a share between 0 and 1, such as 0.2"
+done
 run fit $net --corrupt ignore
 refuses "unknown policy" 2 "there is no corrupt \"ignore\"; it is one of fail|skip|zero"
 run fitt
