@@ -10,6 +10,7 @@
 # make test-long     what takes too long for every change
 # make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
+# make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
@@ -154,13 +155,19 @@ build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
 accuracy: build/tests/accuracy_networks
 	@$(PEER_PYTHON) tests/accuracy.py build/tests/accuracy_networks
 
+accuracy-photos: build/mirrortrain
+	@python3 tests/accuracy_photos.py build/mirrortrain
+
 parity: build/tests/parity_networks
 	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
 
 convert-test: build/tests/predict_file
 	@for python in $(subst :, ,$(PEER_PYTHON)); do $$python tests/check_convert.py build/tests/predict_file || exit 1; done
 
-bench: build/mirrortrain
+build/pipeline: bench/pipeline.c build/mirrortrain.o
+	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
+
+bench: build/mirrortrain build/pipeline
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
 install: build/mirrortrain
@@ -171,4 +178,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy convert-test bench install clean
+.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean

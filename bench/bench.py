@@ -5,7 +5,7 @@ Writes the figures to a JSON file, and tables to a Markdown file beside it or in
   bench.py --peer-python "ENV_TF/bin/python ENV_TORCH/bin/python" mobilenet_v2 resnet50
 
 Sections: mnist (the convnet of the tutorial, from its files), mobilenet_v2, resnet50, efficientnet_v2_m (frozen,
-forward), devices (two mirrored devices of one core against one of two). Without names: all of them.
+forward), devices (two mirrored devices of one core against one of two), pipeline (photographs from their files). Without names: all of them.
 """
 import argparse
 import json
@@ -17,8 +17,10 @@ import time
 import common
 import mnist
 import networks
+import pipeline
 
-SECTIONS = {"mnist": mnist.run, **{name: networks.run for name in networks.NETWORKS}, "devices": networks.run_devices}
+SECTIONS = {"mnist": mnist.run, **{name: networks.run for name in networks.NETWORKS}, "devices": networks.run_devices,
+            "pipeline": pipeline.run}
 BEGIN, END = "<!-- written by bench.py -->\n", "<!-- to here -->\n"
 
 

@@ -49,7 +49,8 @@ def main():
     keras_name, file, without = NETWORKS[args.name]
     file = file.format(alpha=args.alpha, size=args.size, top="" if args.top else without)
     url, path = "%s/%s" % (args.url, file), os.path.join(args.cache, os.path.basename(file))
-    out = args.out or path[:-len("h5")] + "safetensors"
+    width = "_%s_%d" % (args.alpha, args.size) if args.name == "mobilenet_v2" else ""
+    out = args.out or os.path.join(args.cache, "%s%s_imagenet%s.safetensors" % (args.name, width, "" if args.top else "_notop"))
     try:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import keras
