@@ -630,7 +630,8 @@ typedef struct mirt_image_directory_desc {
     mirt_corrupt corrupt;
     bool reduced_scale;      /* JPEGs much larger than asked for may be decoded at a part of their size */
     mirt_decode_desc decode; /* limits, decoder */
-    mirt_log_fn log;         /* told what was found, and each corrupt image once, with the reason, from any thread; NULL: nobody */
+    mirt_log_fn log;         /* told what was found, of classes without an image, and each corrupt image once, with the
+                                reason, from any thread; NULL: nobody */
     void *log_user;
 } mirt_image_directory_desc;
 
@@ -652,12 +653,12 @@ MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t inde
 typedef void (*mirt_corrupt_fn)(const char *path, const char *reason, void *user);
 /* How many images of the data set were found corrupt so far (under MIRT_CORRUPT_SKIP or _ZERO); fn, if not NULL, is told of each. */
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user);
-/* Decodes every image below a directory, calls fn for each that is corrupt, and counts; NULL: not wanted. `desc` as above, NULL: defaults.
-   MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
+/* Decodes every image below a directory, links followed, calls fn for each that is corrupt, and counts; NULL: not wanted.
+   `desc` as above, NULL: defaults. MIRT_OK whatever is found; else as mirt_image_dataset_from_directory. */
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *desc, mirt_corrupt_fn fn, void *user,
                                         int64_t *images, int64_t *corrupt);
 /* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as MIRT_LABELS_BINARY: to try
-   programs without photographs. The same (count, size, seed, split) gives the same pixels everywhere. */
+   programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
 
 
@@ -23041,14 +23042,23 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
     return MIRT_OK;
 }
 
-static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) MIRT__PRINTF(2, 3);
-static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) {
-    char text[128];
+static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) {
+    char text[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (desc->log) desc->log(MIRT_LOG_INFO, text, desc->log_user);
+    if (desc->log) desc->log(level, text, desc->log_user);
+}
+
+/* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
+static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc, const mirt__image_list *list) {
+    int64_t i = 0;
+    for (int c = 0; c < list->num_classes; c++) {
+        if (i == list->count || list->label[i] != c) mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
+        while (i < list->count && list->label[i] == c) i++;
+    }
 }
 
 static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc, mirt__image_list *list) {
@@ -23065,8 +23075,9 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__image_list_free(list);
         return status;
     }
-    if (list->classes) mirt__images_say(desc, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
-    else mirt__images_say(desc, "Found %lld files.", (long long)list->count);
+    if (list->classes) mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
+    else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files.", (long long)list->count);
+    if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
 }
@@ -23127,7 +23138,7 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     mirt__image_list part;
     int64_t first, files;
     if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
-    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -23221,6 +23232,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     if (decode) desc.decode = *decode;
     desc.label_mode = MIRT_LABELS_NONE;
     desc.no_shuffle = true;
+    desc.follow_links = true;
     if (!directory) return mirt__fail_missing("mirt_verify_images", "directory");
     if (mirt__decoder_missing(&desc.decode)) return MIRT_E_NOT_FOUND;
     mirt_status status = mirt__images_list(directory, false, &desc, &list);
@@ -23406,6 +23418,12 @@ static void mirt__photo_grain(mirt__photo *photo) {
     }
 }
 
+/* One of each two is, whatever is asked for of them: so any number has as many of both. */
+static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
+    mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^ ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
+    return (mirt__random_below(&random, 2) + (uint64_t)i) % 2 != 0;
+}
+
 static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     const mirt__photos *photos = (const mirt__photos *)dataset;
     mirt__photo photo;
@@ -23417,7 +23435,7 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     photo.pixels = (unsigned char *)field[0];
     photo.height = (int)dataset->spec.field[0].shape.dim[0];
     photo.width = (int)dataset->spec.field[0].shape.dim[1];
-    bool dog = mirt__photo_between(&photo, 0, 1) != 0;
+    bool dog = mirt__photo_is_dog(photos, i);
     int side = photo.width < photo.height ? photo.width : photo.height;
     photo.radius = (int64_t)side * mirt__photo_between(&photo, 50, 95) + 1;
     photo.centre_x = (int64_t)photo.width * mirt__photo_between(&photo, 90, 166);
@@ -29864,6 +29882,8 @@ struct mirt_model {
 
     bool half;         /* the policy mixed_bfloat16; that of the outermost model counts */
     bool compiled;
+    mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
+    char failure[512];
     int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
@@ -31899,9 +31919,11 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);
         model->num_metrics = metrics;
-        return mirt_last_status();
+        snprintf(model->failure, sizeof model->failure, "%s", mirt_last_error());
+        return model->failed = mirt_last_status();
     }
     mirt__compile_forget(model);
+    model->failed = MIRT_OK;
     for (int i = 0; i < 2; i++) model->slot[i] = slot[i];
     model->step = 0;
     model->rate_set = false;
@@ -34889,8 +34911,10 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (!model) return mirt__fail_missing(caller, "model");
-    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
-    return MIRT_OK;
+    if (model->compiled) return MIRT_OK;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (model->failed != MIRT_OK) return mirt__fail(model->failed, "%s", model->failure);
+    return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
 }
 
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {

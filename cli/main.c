@@ -1,6 +1,8 @@
 /* The commands, and which of them the command line asks for. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,6 +64,7 @@ static const command *find_command(const char *name) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* beyond the limit for a file's size a write fails then, with a reason */
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

@@ -50,6 +50,7 @@ static void describe_images(const options *o, int height, int width, mirt_image_
     desc->has_seed = true;
     desc->seed = (uint32_t)o->seed;
     desc->no_shuffle = true;
+    desc->follow_links = true; /* as verify */
     desc->dtype = MIRT_UINT8;
     if (chosen(o->corrupt, "skip")) desc->corrupt = MIRT_CORRUPT_SKIP;
     if (chosen(o->corrupt, "zero")) desc->corrupt = MIRT_CORRUPT_ZERO;

@@ -265,6 +265,12 @@ static void count_log(mirt_log_level level, const char *text, void *user) {
     logged += level == MIRT_LOG_WARNING || strcmp(text, "Found 5 files belonging to 2 classes.") == 0;
 }
 
+static int empty;
+static void empty_log(mirt_log_level level, const char *text, void *user) {
+    (void)user;
+    empty += level == MIRT_LOG_WARNING && (strstr(text, "root: no image of the class \"void\"") || strstr(text, "root: no image of the class \"zz\""));
+}
+
 /* Damage among good files, under each policy. */
 static void test_corrupt(void) {
     static const char *const policies[] = {"fail", "skip", "zero"};
@@ -303,6 +309,30 @@ static void test_corrupt(void) {
     noted = 0;
     ok(mirt_verify_images(root, NULL, note, NULL, &images, &corrupt) == MIRT_OK && images == 5 && corrupt == 2 && noted == 2, "verify finds them");
     ok(mirt_verify_images(at_root("nowhere"), NULL, note, NULL, &images, &corrupt) == MIRT_E_NOT_FOUND, "%s", mirt_last_error());
+    remove_tree();
+}
+
+/* Classes with and without pictures, some behind links. */
+static void test_classes(void) {
+    int64_t images = 0, corrupt = 0;
+    start_tree("classes");
+    put("a/1.bmp", 3, 2);
+    put("store/deep/2.bmp", 3, 2);
+    put("store/3.txt", 0, 0);
+    make_directories("root/void/");
+    put("root/a/1.bmp", 3, 2);
+    put("root/zz/notes.txt", 0, 0);
+    bool linked = symlink("../store", at_root("root/linked")) == 0 && symlink("../../a", at_root("root/a/more")) == 0;
+    mirt_image_directory_desc desc = small_desc();
+    desc.follow_links = true;
+    desc.log = empty_log;
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(at_root("root"), &desc);
+    ok(dataset && empty == 2, "classes without a picture are named: %d", empty);
+    mirt_status status = mirt_verify_images(at_root("root"), NULL, note, NULL, &images, &corrupt);
+    if (!linked) skip("no links here");
+    else ok(status == MIRT_OK && corrupt == 0 && images == 3 && images == mirt_dataset_size(dataset),
+            "the same files are verified and read: %lld, %lld", (long long)images, (long long)mirt_dataset_size(dataset));
+    mirt_dataset_destroy(dataset);
     remove_tree();
 }
 
@@ -350,7 +380,7 @@ static void test_csv(void) {
 static void test_drawn(void) {
     enum { SIDE = 40, COUNT = 30 };
     static unsigned char pixels[2][COUNT][SIDE * SIDE * 3];
-    int dogs = 0, same = 0, equal = 0;
+    int dogs = 0, same = 0, equal = 0, turns = 0, before = 0;
     for (int k = 0; k < 2; k++) {
         mirt_dataset *dataset = mirt_drawn_photos(k ? COUNT + 5 : COUNT, SIDE, SIDE, 3, MIRT_TRAIN), *other = mirt_drawn_photos(COUNT, SIDE, SIDE, 3, MIRT_TEST);
         mirt__batch batch, unlike;
@@ -358,6 +388,8 @@ static void test_drawn(void) {
         for (int i = 0; good && i < COUNT && mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows == 1; i++) {
             memcpy(pixels[k][i], batch.field[0], sizeof pixels[k][i]);
             dogs += *(const float *)batch.field[1] == 1;
+            turns += before != (*(const float *)batch.field[1] == 1);
+            before = *(const float *)batch.field[1] == 1;
             if (mirt__dataset_next(other, &unlike) == MIRT_OK && unlike.rows) same += memcmp(unlike.field[0], batch.field[0], sizeof pixels[k][i]) == 0;
         }
         if (k) {
@@ -371,7 +403,7 @@ static void test_drawn(void) {
     for (int i = 0; i < COUNT; i++) equal += memcmp(pixels[0][i], pixels[1][i], sizeof pixels[0][i]) == 0;
     ok(equal == COUNT, "the same pixels in every epoch and of any number");
     ok(same == 0, "none of training is in the test split");
-    ok(dogs > COUNT / 2 && dogs < 2 * COUNT - COUNT / 2, "both classes: %d dogs of %d", dogs / 2, COUNT);
+    ok(dogs == COUNT && turns > COUNT && turns < 2 * COUNT - COUNT / 4, "as many of each class, %d dogs of %d, in no order: %d turns", dogs / 2, COUNT, turns / 2);
     ok(!mirt_drawn_photos(0, 8, 8, 0, MIRT_TRAIN) && !mirt_drawn_photos(1, 7, 8, 0, MIRT_TRAIN) && !mirt_drawn_photos(1, 8, 5000, 0, MIRT_TRAIN), "sizes are checked");
 }
 
@@ -388,6 +420,7 @@ int main(void) {
     test_given_labels();
     test_wrong_options();
     test_corrupt();
+    test_classes();
     test_csv();
     return done_testing();
 }

@@ -107,6 +107,22 @@ static void test_compile_again(void) {
     mirt_model_destroy(model);
 }
 
+/* Whoever looks at errors at the end alone is told of the first. */
+static void test_compile_failed(void) {
+    mirt_model *model = mirt_model_create(strategy, "half_made"), *wrong = mirt_model_create(strategy, "wrong");
+    mirt_model *missing = mirt_load(strategy, "nowhere.safetensors");
+    mirt_model_output(model, dense(mirt_call(missing, mirt_input(model, MIRT_SHAPE(PIXELS)), MIRT_TRAINING_AUTO), 3, NULL));
+    refused(!mirt_fit_arrays(model, xs(), ys(), NULL), MIRT_E_NOT_FOUND, "nowhere.safetensors: cannot");
+    refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_NOT_FOUND, "nowhere.safetensors: cannot");
+    mirt_model_output(wrong, dense(mirt_input(wrong, MIRT_SHAPE(SIDE, SIDE)), 3, NULL));
+    refused(!mirt_fit_arrays(wrong, xs(), ys(), NULL), MIRT_E_STATE, "wrong is not compiled; call mirt_compile first");
+    ok(compile(wrong, MIRT_CATEGORICAL_CROSSENTROPY) == MIRT_E_SHAPE && !mirt_load(strategy, "elsewhere.safetensors"), "another failure comes between");
+    refused(!mirt_fit_arrays(wrong, xs(), ys(), NULL), MIRT_E_SHAPE, "categorical_crossentropy needs an output of (rows, classes)");
+    ok(compile(wrong, MIRT_MEAN_SQUARED_ERROR) == MIRT_OK, "and it may be compiled as it should be");
+    mirt_model_destroy(model);
+    mirt_model_destroy(wrong);
+}
+
 /* >>callbacks that do what they must not, and what they may */
 
 static int nested_fit(const mirt_event *event, void *user) {
@@ -244,6 +260,7 @@ int main(void) {
     test_order();
     test_views();
     test_compile_again();
+    test_compile_failed();
     test_callbacks();
     test_arguments();
     for (int i = 0; i < MIRT__COUNT(says); i++) wrong_recording(i, says[i]);

@@ -172,14 +172,23 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
     return MIRT_OK;
 }
 
-static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) MIRT__PRINTF(2, 3);
-static void mirt__images_say(const mirt_image_directory_desc *desc, const char *format, ...) {
-    char text[128];
+static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) {
+    char text[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (desc->log) desc->log(MIRT_LOG_INFO, text, desc->log_user);
+    if (desc->log) desc->log(level, text, desc->log_user);
+}
+
+/* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
+static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc, const mirt__image_list *list) {
+    int64_t i = 0;
+    for (int c = 0; c < list->num_classes; c++) {
+        if (i == list->count || list->label[i] != c) mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
+        while (i < list->count && list->label[i] == c) i++;
+    }
 }
 
 static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc, mirt__image_list *list) {
@@ -196,8 +205,9 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__image_list_free(list);
         return status;
     }
-    if (list->classes) mirt__images_say(desc, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
-    else mirt__images_say(desc, "Found %lld files.", (long long)list->count);
+    if (list->classes) mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
+    else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files.", (long long)list->count);
+    if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
 }
@@ -258,7 +268,7 @@ static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list
     mirt__image_list part;
     int64_t first, files;
     if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
-    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -352,6 +362,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     if (decode) desc.decode = *decode;
     desc.label_mode = MIRT_LABELS_NONE;
     desc.no_shuffle = true;
+    desc.follow_links = true;
     if (!directory) return mirt__fail_missing("mirt_verify_images", "directory");
     if (mirt__decoder_missing(&desc.decode)) return MIRT_E_NOT_FOUND;
     mirt_status status = mirt__images_list(directory, false, &desc, &list);

@@ -151,6 +151,12 @@ static void mirt__photo_grain(mirt__photo *photo) {
     }
 }
 
+/* One of each two is, whatever is asked for of them: so any number has as many of both. */
+static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
+    mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^ ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
+    return (mirt__random_below(&random, 2) + (uint64_t)i) % 2 != 0;
+}
+
 static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     const mirt__photos *photos = (const mirt__photos *)dataset;
     mirt__photo photo;
@@ -162,7 +168,7 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     photo.pixels = (unsigned char *)field[0];
     photo.height = (int)dataset->spec.field[0].shape.dim[0];
     photo.width = (int)dataset->spec.field[0].shape.dim[1];
-    bool dog = mirt__photo_between(&photo, 0, 1) != 0;
+    bool dog = mirt__photo_is_dog(photos, i);
     int side = photo.width < photo.height ? photo.width : photo.height;
     photo.radius = (int64_t)side * mirt__photo_between(&photo, 50, 95) + 1;
     photo.centre_x = (int64_t)photo.width * mirt__photo_between(&photo, 90, 166);

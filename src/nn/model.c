@@ -200,9 +200,11 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);
         model->num_metrics = metrics;
-        return mirt_last_status();
+        snprintf(model->failure, sizeof model->failure, "%s", mirt_last_error());
+        return model->failed = mirt_last_status();
     }
     mirt__compile_forget(model);
+    model->failed = MIRT_OK;
     for (int i = 0; i < 2; i++) model->slot[i] = slot[i];
     model->step = 0;
     model->rate_set = false;

@@ -130,6 +130,8 @@ struct mirt_model {
 
     bool half;         /* the policy mixed_bfloat16; that of the outermost model counts */
     bool compiled;
+    mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
+    char failure[512];
     int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */

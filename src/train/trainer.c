@@ -3,8 +3,10 @@
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (!model) return mirt__fail_missing(caller, "model");
-    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
-    return MIRT_OK;
+    if (model->compiled) return MIRT_OK;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (model->failed != MIRT_OK) return mirt__fail(model->failed, "%s", model->failure);
+    return mirt__fail(MIRT_E_STATE, "%s: %s is not compiled; call mirt_compile first", caller, model->name);
 }
 
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
