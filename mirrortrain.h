@@ -7303,7 +7303,7 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "a zoom of %g leaves nothing of the image", (double)low), false;
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image where it zooms in; it must be less than 1", (double)factor[0]), false;
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
@@ -21050,7 +21050,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     out->kind = mirt__augment_names[i].kind;
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes", name, word), false;
+            const mirt__augment_words wants = mirt__augment_names[i].numbers;
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word, name,
+                              wants == MIRT__WORDS_NONE ? "horizontal or :vertical" : wants == MIRT__WORDS_SIZE ? "224 or :224:160" : "0.1"), false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
@@ -23075,8 +23077,12 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__image_list_free(list);
         return status;
     }
-    if (list->classes) mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
-    else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files.", (long long)list->count);
+    if (list->classes) {
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count, list->count == 1 ? "" : "s",
+                         list->num_classes, list->num_classes == 1 ? "" : "es");
+    } else {
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, list->count == 1 ? "" : "s");
+    }
     if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;
@@ -29679,8 +29685,8 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd ? ", Winograd's convolutions" : "", how);
     if ((int64_t)s->num_devices * s->threads > cores) {
-        mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
-                  s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+        mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster", s->num_devices,
+                  s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s", s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");
     }
 }
 

@@ -63,6 +63,37 @@ static int64_t elements(mirt_shape shape) {
     return count;
 }
 
+/* All the memory of this machine in bytes; 0: nobody says. */
+static double machine_memory(void) {
+#ifdef _SC_PHYS_PAGES
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && size > 0) return (double)pages * (double)size;
+#endif
+    return 0;
+}
+
+/* Returns EXIT_FAILED. */
+static int complain_of_step(const job *j) {
+    if (mirt_last_status() != MIRT_E_NOMEM) return complain_of_library();
+    complain("out of memory for a batch of %lld images", (long long)j->batch);
+    return EXIT_FAILED;
+}
+
+/* Whether such a step may fit into memory, before time is spent on it; false after complaining. */
+static bool fits(const job *j) {
+    mirt_memory plan;
+    const double most = machine_memory();
+    if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK) {
+        complain_of_step(j);
+        return false;
+    }
+    const double pixels = (double)j->batch * (double)elements(mirt_tensor_shape(mirt_input_of(j->model, 0)));
+    const double needed = (double)plan.total + pixels;
+    if (most == 0 || needed <= most) return true;
+    complain("out of memory for a batch of %lld images: a step takes %.1f GB, and this machine has %.1f", (long long)j->batch, needed * 1e-9, most * 1e-9);
+    return false;
+}
+
 /* Pixels from 0 to 255 and class numbers, random but the same in every run. */
 static bool draw_data(job *j) {
     mirt_tensor *in = mirt_input_of(j->model, 0), *out = mirt_output_of(j->model, 0);
@@ -74,10 +105,6 @@ static bool draw_data(job *j) {
     size_t pixels = (size_t)j->batch * (size_t)elements(x);
     j->out_size = (size_t)j->batch * (size_t)elements(y);
     j->classes = y.dim[y.rank - 1];
-    if (!j->o->forward && y.rank != 2) {
-        complain("bench trains classifiers; %s gives no scores of classes, so use --forward", j->o->model);
-        return false;
-    }
     j->pixels = (uint8_t *)malloc(pixels);
     j->labels = (int32_t *)malloc((size_t)j->batch * sizeof *j->labels);
     j->out = (float *)malloc(j->out_size * sizeof *j->out);
@@ -125,23 +152,33 @@ static int report(job *j) {
     mirt_memory plan;
     double macs;
     for (int i = 0; i < WARM_UP; i++) {
-        if (step(j) != MIRT_OK) return complain_of_library();
+        if (step(j) != MIRT_OK) return complain_of_step(j);
     }
     int count = measure(j);
-    if (!count) return complain_of_library();
+    if (!count) return complain_of_step(j);
     const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
     if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK) return complain_of_library();
     printf("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
-           "mode=%s size=%lld devices=%d threads=%d steps=%d\n",
+           "mode=%s size=%lld devices=%d threads=%d steps=%d%s\n",
            o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median, median * 1e3, peak * 1e-6,
            2 * macs / median * 1e-9, (double)plan.total * 1e-6, o->forward ? "forward" : "train",
-           (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1], mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count);
+           (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1], mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count,
+           o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "");
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
     const char *text = mirt_profile_text(j->model);
     if (!text) return complain_of_library();
     fputs(text, stdout);
     return EXIT_OK;
+}
+
+/* What is trained has to. */
+static bool gives_scores(const job *j) {
+    const mirt_tensor *out = mirt_output_of(j->model, 0);
+    if (j->o->forward || (out && mirt_tensor_shape(out).rank == 2)) return true;
+    if (!out) complain_of_library();
+    else complain("bench trains classifiers; %s gives no scores of classes, so use --forward", j->o->model);
+    return false;
 }
 
 static int bench_batch(const options *o, int64_t batch) {
@@ -159,9 +196,10 @@ static int bench_batch(const options *o, int64_t batch) {
     j.model = j.strategy ? build_model(j.strategy, o, &status) : NULL;
     if (!j.times) {
         complain("out of memory");
-    } else if (j.model && draw_data(&j)) {
+    } else if (j.model && gives_scores(&j)) {
         if (o->forward) mirt_set_trainable(j.model, NULL, false);
-        status = mirt_compile(j.model, &desc) == MIRT_OK ? report(&j) : complain_of_library();
+        if (mirt_compile(j.model, &desc) != MIRT_OK) complain_of_library();
+        else if (fits(&j) && draw_data(&j)) status = report(&j);
     }
     mirt_strategy_destroy(j.strategy);
     free(j.pixels);
@@ -194,6 +232,9 @@ int run_bench(const options *o) {
     const batches *list = &o->batch_list;
     int status = EXIT_OK;
     if (list->count == 1) return bench_batch(o, list->rows[0]);
-    for (int i = 0; i < list->count && status == EXIT_OK; i++) status = bench_in_child(o, list->rows[i]);
+    for (int i = 0; i < list->count && status != EXIT_USAGE; i++) {
+        int one = bench_in_child(o, list->rows[i]);
+        if (one != EXIT_OK) status = one;
+    }
     return status;
 }

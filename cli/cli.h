@@ -69,7 +69,9 @@ const char *nearest(const char *word, const char *const *names, int count);
 __attribute__((format(printf, 1, 2)))
 #endif
 void complain(const char *format, ...);
-/* Complains with the library's sentence; returns EXIT_FAILED. */
+/* The library's sentence, without the name of the function that says it. */
+const char *library_sentence(void);
+/* Complains with it; returns EXIT_FAILED. */
 int complain_of_library(void);
 
 int run_devices(const options *o);
@@ -85,6 +87,15 @@ int run_augment(const options *o);
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
    `quiet`: warnings are all that is logged. */
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status);
+/* Whether the network is for the digits of MNIST; the others are for photographs. */
+bool is_for_digits(const options *o);
+/* --batch, or what is usual for such networks. */
+int64_t batch_of(const options *o);
+/* What --augment says, or `otherwise`, into `list`; how many, or -1 after complaining. */
+enum { MAX_AUGMENTATIONS = 16 };
+int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]);
+/* Says that there are no photographs but drawn ones. */
+void note_drawn_photos(void);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */

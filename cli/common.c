@@ -36,6 +36,10 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     return strategy;
 }
 
+bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }
+
+int64_t batch_of(const options *o) { return o->batch ? o->batch : is_for_digits(o) ? 64 : 32; }
+
 static mirt_optimizer make_optimizer(const options *o) {
     if (chosen(o->optimizer, "sgd")) return mirt_sgd(o->lr.count ? o->lr.rate[0] : 1e-2f, 0, false);
     return mirt_adam(o->lr.count ? o->lr.rate[0] : 1e-3f);
@@ -70,10 +74,12 @@ mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int 
     mirt_compile_desc desc;
     memset(&desc, 0, sizeof desc);
     mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
-    desc.optimizer = make_optimizer(o);
-    desc.loss = y.rank == 2 && y.dim[1] == 1 ? MIRT_BINARY_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
-    desc.from_logits = logits;
-    desc.metrics[0] = MIRT_ACCURACY;
+    if (y.rank == 2) { /* features are not scores of classes */
+        desc.optimizer = make_optimizer(o);
+        desc.loss = y.dim[1] == 1 ? MIRT_BINARY_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+        desc.from_logits = logits;
+        desc.metrics[0] = MIRT_ACCURACY;
+    }
     return mirt_compile(model, &desc) == MIRT_OK ? model : complain_of_model(status);
 }
 
@@ -106,7 +112,7 @@ int complain_of_run(const options *o) {
     mirt_status why = mirt_last_status();
     const char *directory = data_directory(o);
     if (!directory || (why != MIRT_E_INVALID && why != MIRT_E_SHAPE)) return complain_of_library();
-    complain("%s: %s", directory, mirt_last_error());
+    complain("%s: %s", directory, library_sentence());
     return EXIT_FAILED;
 }
 

@@ -67,9 +67,6 @@ static double last_value(const mirt_history *history, const char *name) {
     return printable(mirt_history_last(history, name));
 }
 
-/* Whether the network is for the digits of MNIST; the others are for photographs. */
-static bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }
-
 /* A flag of photographs that the digits do not have, or NULL. */
 static const char *flag_of_photos(const options *o) {
     return o->validation ? "validation" : o->validation_split > 0 ? "validation-split" : o->weights ? "weights" : o->freeze ? "freeze" : o->head ? "head"
@@ -124,7 +121,7 @@ int run_fit(const options *given) {
     training_job j;
     int status = EXIT_FAILED;
     memset(&j, 0, sizeof j);
-    if (!own.batch) own.batch = is_for_digits(o) ? 64 : 32;
+    own.batch = batch_of(o);
     if (o->save && !can_save(o->save)) return EXIT_FAILED;
     mirt_strategy *strategy = open_strategy(o, false, &status);
     bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));

@@ -32,9 +32,9 @@ static const flag flags[] = {
         "the network: mnist (default), mobilenet_v2, resnet50, efficientnet_v2_b0 to b3, s, m, l"},
     {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL | CMD_AUGMENT, "height and width of its images; default 224, or the network's own"},
     {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width of mobilenet_v2; default 1"},
-    {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL, "it tells apart; default 1000, of mnist 10"},
-    {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL, "without the layers that tell classes apart"},
-    {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL, "what ends a network without its top; default avg"},
+    {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL, "it tells apart; default 1000, of mnist 10; fit counts those of photographs"},
+    {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL & ~CMD_FIT, "without the layers that tell classes apart"},
+    {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL, "what ends a network without its top, or before a head; default avg"},
     {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE | CMD_PREDICT, "a model that fit --save wrote"},
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
         "of mnist: its four files, plain or .gz, default data/mnist; of other networks: a directory of photographs for each class, or "
@@ -44,7 +44,8 @@ static const flag flags[] = {
     {"weights", "FILE", FLAG_TEXT, 0, AT(weights), CMD_FIT, "of the network without its top, by Keras's names: .safetensors"},
     {"freeze", "base", FLAG_TEXT, 0, AT(freeze), CMD_FIT, "train the head alone; or keep the layers whose names begin so: \"block_1*\""},
     {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT, "between pooling and classes: 512,dropout:0.5 is a dense layer of 512 and dropout"},
-    {"augment", "LIST", FLAG_TEXT, 0, AT(augment), CMD_FIT | CMD_AUGMENT, "of photographs, in training: flip,rotation:0.1,zoom:0.1 (augment's default)"},
+    {"augment", "LIST", FLAG_TEXT, 0, AT(augment), CMD_FIT | CMD_AUGMENT, "of photographs, in training, such as flip,rotation:0.1,zoom:0.1 (augment's default): flip or flip:horizontal, rotation:TURNS, "
+        "zoom:SHARE, translation:SHARE, contrast:SHARE, brightness:SHARE, crop:SIZE, center_crop:SIZE, resizing:SIZE"},
     {"corrupt", "fail|skip|zero", FLAG_NAME, 0, AT(corrupt), CMD_FIT | CMD_EVALUATE, "what to do with photographs that cannot be decoded; default fail"},
     {"no-cache", NULL, FLAG_SWITCH, 0, AT(no_cache), CMD_FIT, "decode photographs in every epoch, even if they fit into 1 GiB"},
     {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_AUGMENT, "the sheet, a .png"},
@@ -294,14 +295,22 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
     o->dtype = "float32";
     o->accumulate = 1;
     o->epochs = 5;
-    if (!(c->bit & (CMD_FIT | CMD_EVALUATE))) o->batch = 64; /* these choose by the model */
     o->operand = (const char *const *)argv; /* words gather at its front */
     o->batch_list.count = 1;
     o->batch_list.rows[0] = 32;
+    bool words = false;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
-        if (strcmp(word, "-h") == 0) word = "--help";
-        if (c->operands && (word[0] != '-' || !word[1])) {
+        if (!words && strcmp(word, "-h") == 0) word = "--help";
+        if (c->operands && !words && strcmp(word, "--") == 0) {
+            words = true; /* all that follow */
+            continue;
+        }
+        if (c->operands && !word[0]) {
+            complain("%s was given an empty name; it wants %s", c->name, c->operands);
+            return false;
+        }
+        if (c->operands && (words || word[0] != '-' || !word[1])) {
             argv[o->operands++] = argv[i];
             continue;
         }

@@ -30,8 +30,14 @@ void complain(const char *format, ...) {
     va_end(args);
 }
 
+const char *library_sentence(void) {
+    const char *text = mirt_last_error();
+    size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return strncmp(text, "mirt_", 5) == 0 && strncmp(text + name, ": ", 2) == 0 ? text + name + 2 : text;
+}
+
 int complain_of_library(void) {
-    complain("%s", mirt_last_error());
+    complain("%s", library_sentence());
     return EXIT_FAILED;
 }
 
@@ -63,6 +69,9 @@ static const command *find_command(const char *name) {
     return NULL;
 }
 
+/* `help COMMAND` is `COMMAND --help`. */
+static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0; }
+
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* beyond the limit for a file's size a write fails then, with a reason */
     if (argc < 2) {
@@ -70,7 +79,11 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     int status = EXIT_OK;
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    if (is_help(argv[1]) && argc > 2) {
+        const command *c = find_command(argv[2]);
+        if (!c) return EXIT_USAGE;
+        print_command_help(c);
+    } else if (is_help(argv[1])) {
         print_help(stdout);
     } else if (strcmp(argv[1], "--version") == 0) {
         printf("mirrortrain %s\n", mirt_version());
@@ -78,6 +91,7 @@ int main(int argc, char **argv) {
         options o;
         const command *c = find_command(argv[1]);
         if (!c || !parse_flags(c, argc - 2, argv + 2, &o)) return EXIT_USAGE;
+        if (!o.help && o.winograd && chosen(o.dtype, "bf16")) fputs("winograd: no effect with --dtype bf16, whose 3x3 convolutions are multiplied as they are\n", stderr);
         if (o.help) print_command_help(c);
         else status = c->run(&o);
     }

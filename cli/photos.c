@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #define DEFAULT_SPLIT 0.2
 #define DRAWN_PHOTOS 400
 #define CACHE_BYTES ((int64_t)1 << 30)
-enum { MAX_AUGMENTATIONS = 16, MAX_HEAD = 256, MAX_PATH = 4096 };
+enum { MAX_HEAD = 256, MAX_PATH = 4096 };
 
 static void log_images(mirt_log_level level, const char *text, void *user) {
     (void)level, (void)user;
@@ -41,6 +42,10 @@ static const char *photo_directory(const options *o) {
 }
 
 /* >>data sets */
+
+void note_drawn_photos(void) {
+    fputs("data: no directory given and no " DEFAULT_PHOTOS ", so these are animals drawn by the program itself\n", stderr);
+}
 
 static void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
     memset(desc, 0, sizeof *desc);
@@ -83,7 +88,7 @@ static bool open_photo_sets(const options *o, int height, int width, mirt_datase
     const char *directory = photo_directory(o);
     describe_images(o, height, width, &desc);
     if (directory) return open_directories(o, directory, &desc, training, test);
-    fputs("data: no --data and no " DEFAULT_PHOTOS ", so these are animals drawn by the program itself\n", stderr);
+    note_drawn_photos();
     *training = mirt_drawn_photos(DRAWN_PHOTOS, height, width, o->seed, MIRT_TRAIN);
     *test = mirt_drawn_photos(DRAWN_PHOTOS / 4, height, width, o->seed, MIRT_TEST);
     if (*training && *test) return true;
@@ -98,14 +103,26 @@ static mirt_dataset *keep_photos(const options *o, mirt_dataset *dataset, int he
     return o->no_cache || once || samples > CACHE_BYTES / ((int64_t)3 * height * width) ? dataset : mirt_cache(dataset);
 }
 
-/* Takes the stages that train_photos is to have; false after complaining. */
-static bool prepare_photos(const options *o, int height, int width, training_job *j) {
-    mirt_augmentation list[MAX_AUGMENTATIONS];
-    int count = o->augment ? mirt_parse_augmentation(o->augment, list, MAX_AUGMENTATIONS) : 0;
+/* Whether what --augment makes is what the network takes; false after complaining. */
+static bool augment_fits(const options *o, const mirt_augmentation *list, int count, int height, int width) {
+    int made = height, across = width;
+    for (int i = 0; i < count; i++) {
+        if (list[i].kind != MIRT_RANDOM_CROP && list[i].kind != MIRT_CENTER_CROP && list[i].kind != MIRT_RESIZING) continue;
+        made = list[i].height;
+        across = list[i].width ? list[i].width : made;
+    }
+    if (made == height && across == width) return true;
+    if (made != across) complain("--augment %s makes images of %d x %d, but %s takes %d x %d: end it with resizing:%d", o->augment, made, across, o->model, height, width, height);
+    else complain("--augment %s makes images of %d: give --size %d, or end it with resizing:%d", o->augment, made, made, height);
+    return false;
+}
+
+/* Takes the stages that training is to have; false after complaining. */
+static bool prepare_photos(const options *o, const mirt_augmentation *list, int count, int height, int width, training_job *j) {
     mirt_dataset *d = keep_photos(o, j->training, height, width);
     if (!o->no_shuffle) d = mirt_shuffle(d, 10000);
     if (count > 0) d = mirt_augment(d, list, count);
-    j->training = count < 0 ? (mirt_dataset_destroy(d), (mirt_dataset *)NULL) : mirt_prefetch(mirt_accumulate(mirt_batch(d, o->batch), (int)o->accumulate), MIRT_AUTOTUNE);
+    j->training = mirt_prefetch(mirt_accumulate(mirt_batch(d, o->batch), (int)o->accumulate), MIRT_AUTOTUNE);
     if (j->training) j->test = mirt_prefetch(mirt_batch(keep_photos(o, j->test, height, width), o->batch), MIRT_AUTOTUNE);
     if (j->training && j->test) return true;
     complain_of_library();
@@ -165,19 +182,37 @@ static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, m
     return compile_model(model, o, false, status);
 }
 
+/* Whether the flags go together; false after complaining. */
+static bool check_photo_flags(const options *o) {
+    if (o->classes) complain("--classes: leave it out; the names of the photographs' directories are the classes");
+    else if (chosen(o->pooling, "none")) complain("--pooling none: leave it out; the head wants a number of each feature, by avg or max");
+    else if (o->validation && o->validation_split > 0) complain("--validation and --validation-split: one of them; which photographs are to validate with?");
+    else if (o->validation && !photo_directory(o)) complain("--validation wants --data DIR as well: photographs to train on");
+    else if (o->validation_split > 0 && !photo_directory(o)) complain("--validation-split wants --data DIR: the photographs to split");
+    else return true;
+    return false;
+}
+
 bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, int *status) {
+    mirt_augmentation list[MAX_AUGMENTATIONS];
     options without = *o;
-    int classes = 0;
+    int classes = 0, count = 0;
     without.no_top = true;
-    if (o->no_top || chosen(o->pooling, "none") || o->classes) {
-        complain("fit takes --%s from the photographs: the head of %s is --head and a layer for their classes", o->classes ? "classes" : o->no_top ? "no-top" : "pooling", o->model);
-        *status = EXIT_USAGE;
+    *status = EXIT_USAGE;
+    if (!check_photo_flags(o) || (o->augment && (count = parse_augment(o, NULL, list)) < 0)) return false;
+    FILE *weights = o->weights ? fopen(o->weights, "rb") : NULL;
+    if (o->weights && !weights) { /* as of --init: the job fails */
+        complain("%s: cannot open: %s", o->weights, strerror(errno));
+        *status = EXIT_FAILED;
         return false;
     }
+    if (weights) fclose(weights);
     mirt_model *base = build_model(strategy, &without, status);
     if (!base) return false;
     mirt_shape shape = mirt_tensor_shape(mirt_input_of(base, 0));
     const int height = (int)shape.dim[1], width = (int)shape.dim[2];
+    if (!augment_fits(o, list, count, height, width)) return false;
+    *status = EXIT_FAILED;
     if (!open_photo_sets(o, height, width, &j->training, &j->test)) return false;
     mirt_class_names(j->training, &classes);
     if (classes < 2) {
@@ -188,7 +223,7 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     j->model = build_classifier(strategy, o, base, classes, status);
     if (!j->model) return false;
     *status = EXIT_FAILED;
-    return prepare_photos(o, height, width, j);
+    return prepare_photos(o, list, count, height, width, j);
 }
 
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
@@ -200,7 +235,7 @@ mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     describe_images(o, (int)shape.dim[1], (int)shape.dim[2], &desc);
     desc.class_names = mirt_model_class_names(model, &desc.num_class_names);
     if (directory) dataset = mirt_image_dataset_from_directory(validation_below(directory, validation) ? validation : directory, &desc);
-    else dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
+    else note_drawn_photos(), dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
     if (!dataset) complain_of_library();
     return dataset;
 }

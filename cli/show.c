@@ -22,7 +22,7 @@ static int show(const options *o, const char *(*text_of)(mirt_model *model, int6
     mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
     if (model) {
-        const char *text = text_of(model, o->batch);
+        const char *text = text_of(model, batch_of(o));
         if (text) {
             fputs(text, stdout);
             status = EXIT_OK;

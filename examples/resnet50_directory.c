@@ -24,6 +24,7 @@ static mirt_dataset *photos(const char *dir, int size, mirt_subset subset) {
 int main(int argc, char **argv) {
     const char *dir = argc > 1 ? argv[1] : NULL;
     const int size = dir ? 224 : 32, epochs = argc > 2 ? atoi(argv[2]) : 2;
+    if (epochs < 1) return fprintf(stderr, "EPOCHS is \"%s\"; it wants a whole number from 1, such as 10\n", argv[2]), 2;
     mirt_strategy *strategy = mirt_mirrored(argc > 3 ? argv[3] : NULL);
     const int batch = BATCH_PER_REPLICA * mirt_num_replicas(strategy); /* a batch is always the global batch */
 

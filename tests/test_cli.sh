@@ -88,6 +88,9 @@ run fit --help
 for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate winograd validation validation-split weights freeze head augment corrupt no-cache; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
+cp out fit.help
+run help fit
+is "help fit is fit --help" "$(cat out)" "$(cat fit.help)"
 run
 is "without a command: usage on stderr, status 2" "$status $(grep -c '^usage: ' err)" "2 1"
 
@@ -126,8 +129,16 @@ run bench --model mobilenet_v2 --alpha 0.35 --size 32 --batch 2 --steps 5 --dtyp
 gives "and in bfloat16" 0 "model=mobilenet_v2 batch=2 dtype=bf16"
 run bench --model resnet50 --size 32 --batch 2 --steps 5 --winograd
 gives "and with Winograd's convolutions" 0 "model=resnet50 batch=2 dtype=float32"
+is "and says so" "$(grep -c ' winograd=on$' out)" 1
+run bench --dtype bf16 --batch 2 --steps 1 --winograd
+is "in bfloat16 they have no effect" "$status $(grep -c '^winograd: no effect' err) $(grep -c 'winograd=on' out)" "0 1 0"
+run bench --batch 4,2147483647,8 --steps 1
+is "bench goes on behind a batch that is too large" "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" "1 2 1"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top
 gives "its summary" 0 "Total parameters: 410208"
+run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top --pooling none
+gives "and without pooling" 0 "Total parameters: 410208"
+is "photographs' batch is fit's" "$(grep -c 'batch of 32' out)" 1
 
 # Training
 run fit --data good --epochs 2 --batch 8 --replicas 3 --devices 2 --save a.safetensors
@@ -223,6 +234,10 @@ is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
 is "and that features are kept" "$(grep -c 'computed once for each of' err)" 2
 run augment --out drawn.png --size 16
 gives "a sheet of drawn photographs" 0 "saved: drawn.png"
+is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
+run fit $net --epochs 1 --max-steps 1 --save drawn.safetensors
+run evaluate --load drawn.safetensors
+is "evaluate says so too" "$status $(grep -c '^data: .*drawn' err)" "0 1"
 make_photos photos/train 6
 make_photos photos/validation 3
 run verify photos
@@ -294,13 +309,36 @@ refuses "nothing to predict" 2 "predict wants a model and images: mirrortrain pr
 run verify
 refuses "nothing to verify" 2 "verify wants one directory: mirrortrain verify DIR"
 run augment photos
-refuses "nowhere to write" 2 "augment wants a directory and where the sheet goes: mirrortrain augment DIR --out sheet.png"
+refuses "nowhere to write" 2 "augment wants to know where the sheet goes: --out sheet.png"
+run augment photos more --out x.png
+refuses "two directories" 2 "augment wants one directory, not 2: mirrortrain augment DIR --out sheet.png"
+run augment photos --out x.jpg
+refuses "a sheet that is no PNG" 2 "--out is \"x.jpg\"; the sheet is a PNG, so its name ends in .png"
+run verify ""
+refuses "an empty name" 2 "verify was given an empty name; it wants DIR"
+run verify -- -missing
+refuses "a name behind --" 1 "-missing: cannot open the directory..."
+kinds=" There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, brightness:0.1, crop:224, center_crop:224, resizing:224"
 run augment photos --out x.png --augment flop
-refuses "unknown augmentation" 2 "\"flop\" is no augmentation; did you mean \"flip\"?"
+refuses "unknown augmentation" 2 "\"flop\" is no augmentation; did you mean \"flip\"?$kinds"
+run augment photos --out x.png --augment rotation:x
+refuses "no rotation" 2 "augmentation rotation: \"x\" is nothing it takes; write rotation:0.1"
+run fit $net --augment zoom:1
+refuses "too much zoom" 2 "augmentation zoom: 1 leaves nothing of the image where it zooms in; it must be less than 1"
+run fit $net --augment crop:24
+refuses "crops of another size" 2 "--augment crop:24 makes images of 24: give --size 24, or end it with resizing:32"
+run fit $net --validation photos
+refuses "nothing to train on" 2 "--validation wants --data DIR as well: photographs to train on"
+run fit $net --data photos --validation photos --validation-split 0.5
+refuses "two ways to validate" 2 "--validation and --validation-split: one of them..."
+run fit $net --pooling none
+refuses "no features" 2 "--pooling none: leave it out; the head wants a number of each feature, by avg or max"
+run fit $net --no-top
+refuses "fit has a head" 2 "--no-top is a flag of summary, not of fit"
 run fit --weights x
 refuses "a flag of photographs" 2 "--weights is for networks of photographs, such as --model mobilenet_v2, not for mnist"
 run fit $net --classes 3
-refuses "classes are the photographs'" 2 "fit takes --classes from the photographs: the head of mobilenet_v2 is --head and a layer for their classes"
+refuses "classes are the photographs'" 2 "--classes: leave it out; the names of the photographs' directories are the classes"
 for head in 12,dropot:0.1 0 -1 dropout: dropout:1 12x 99999999; do
     run fit $net --head $head
     refuses "--head $head" 2 "--head is \"$head\"; it wants units of dense layers and dropout:RATE, such as 512,dropout:0.5, not ..."
@@ -463,6 +501,8 @@ run evaluate --load cut.safetensors --data good
 refuses "truncated model" 1 "cut.safetensors: ..."
 run fit --data good --init cut.safetensors
 refuses "truncated initial weights" 1 "cut.safetensors: ..."
+run fit $net --weights missing.safetensors
+refuses "missing weights" 1 "missing.safetensors: cannot open: No such file or directory"
 run fit --data good --save missing/model.safetensors
 refuses "nowhere to save" 1 "--save missing/model.safetensors: no file can be written there..."
 run fit --data good --save good

@@ -174,7 +174,9 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     out->kind = mirt__augment_names[i].kind;
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes", name, word), false;
+            const mirt__augment_words wants = mirt__augment_names[i].numbers;
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word, name,
+                              wants == MIRT__WORDS_NONE ? "horizontal or :vertical" : wants == MIRT__WORDS_SIZE ? "224 or :224:160" : "0.1"), false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }

@@ -205,8 +205,12 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
         mirt__image_list_free(list);
         return status;
     }
-    if (list->classes) mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files belonging to %d classes.", (long long)list->count, list->num_classes);
-    else mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld files.", (long long)list->count);
+    if (list->classes) {
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count, list->count == 1 ? "" : "s",
+                         list->num_classes, list->num_classes == 1 ? "" : "es");
+    } else {
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, list->count == 1 ? "" : "s");
+    }
     if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
     return MIRT_OK;

@@ -54,7 +54,7 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "a zoom of %g leaves nothing of the image", (double)low), false;
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image where it zooms in; it must be less than 1", (double)factor[0]), false;
     out->low[axis] = low;
     out->high[axis] = high;
     return true;

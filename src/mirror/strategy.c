@@ -128,8 +128,8 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd ? ", Winograd's convolutions" : "", how);
     if ((int64_t)s->num_devices * s->threads > cores) {
-        mirt__log(s, MIRT_LOG_WARNING, "%d devices of %d thread%s share %d core%s: the same results, but not faster", s->num_devices,
-                  s->threads, s->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+        mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster", s->num_devices,
+                  s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s", s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");
     }
 }
 
