@@ -43,7 +43,7 @@ def keras_training():
     x = inputs = keras.Input((size, size, 3))
     x = base(keras.layers.Rescaling(1 / 127.5, -1)(x))
     model = keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(x))
-    model.compile(keras.optimizers.Adam(1e-4), "binary_crossentropy", ["accuracy"])
+    model.compile(keras.optimizers.Adam(1e-4), "binary_crossentropy", metrics=["accuracy"])
     photos = keras_photos("train", True).prefetch(tf.data.AUTOTUNE)
     count = len(photos.file_paths) if hasattr(photos, "file_paths") else sum(len(y) for x, y in photos)
     return lambda: (model.fit(photos, epochs=1, verbose=0), count)[1]
