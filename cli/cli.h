@@ -113,6 +113,10 @@ typedef struct training_job {
 bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, int *status);
 /* What a model that takes `shape` is evaluated on: photographs with the names of its classes. NULL after complaining. */
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o);
+/* Complains with the library's sentence about a run over photographs, and what can be done about a damaged one; returns EXIT_FAILED. */
+int complain_of_photos(const options *o);
+/* Says how many photographs were damaged, if any. */
+void tell_of_corrupt(const options *o);
 /* --data, or data/mnist, or digits drawn here (with a note that says so). NULL after complaining. */
 mirt_dataset *open_data(const options *o, mirt_split split, bool note);
 /* Complains with the library's sentence about a run over that data, naming its directory where the

@@ -103,7 +103,8 @@ static int train(const training_job *j, const options *o) {
         desc.learning_rate_user = (void *)&o->lr;
     }
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
-    if (!history) return is_for_digits(o) ? complain_of_run(o) : complain_of_library();
+    if (!history) return is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
+    tell_of_corrupt(o);
 
     if (o->save) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
@@ -155,9 +156,10 @@ int run_evaluate(const options *o) {
         if (!dataset) {
             complain_of_library();
         } else if (mirt_evaluate(model, dataset, &logs) != MIRT_OK) {
-            if (photos) complain_of_library();
+            if (photos) complain_of_photos(o);
             else complain_of_run(o);
         } else {
+            tell_of_corrupt(o);
             printf("evaluate: loss=%.6f accuracy=%.6f\n", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
             status = EXIT_OK;
         }

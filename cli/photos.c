@@ -14,8 +14,12 @@
 #define CACHE_BYTES ((int64_t)1 << 30)
 enum { MAX_HEAD = 256, MAX_PATH = 4096 };
 
+static int64_t corrupt; /* photographs, since the data sets are open; a cache that is full has forgotten them */
+
+/* From any thread. */
 static void log_images(mirt_log_level level, const char *text, void *user) {
-    (void)level, (void)user;
+    (void)user;
+    if (level == MIRT_LOG_WARNING) __atomic_fetch_add(&corrupt, 1, __ATOMIC_RELAXED);
     fprintf(stderr, "%s\n", text);
 }
 
@@ -78,6 +82,7 @@ static bool open_directories(const options *o, const char *directory, const mirt
         d.validation_split = o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
         mirt_image_datasets_from_directory(first, &d, training, test);
     }
+    corrupt = 0; /* classes without a photograph are logged too */
     if (*training && *test) return true;
     complain_of_library();
     return false;
@@ -226,6 +231,21 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     return prepare_photos(o, list, count, height, width, j);
 }
 
+int complain_of_photos(const options *o) {
+    const mirt_status status = mirt_last_status();
+    const bool damaged = status == MIRT_E_FORMAT || status == MIRT_E_IO || status == MIRT_E_NOT_FOUND;
+    const char *directory = photo_directory(o), *second = o->validation;
+    if (second && strncmp(mirt_last_error(), second, strlen(second)) == 0) directory = second;
+    if (!damaged || !directory || (o->corrupt && !chosen(o->corrupt, "fail"))) return complain_of_library();
+    complain("%s; --corrupt skip leaves it out, `mirrortrain verify %s` finds all", mirt_last_error(), directory);
+    return EXIT_FAILED;
+}
+
+void tell_of_corrupt(const options *o) {
+    if (!corrupt) return;
+    fprintf(stderr, "corrupt: %lld photograph%s %s\n", (long long)corrupt, corrupt == 1 ? "" : "s", chosen(o->corrupt, "zero") ? "taken as black" : "left out");
+}
+
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     mirt_image_directory_desc desc;
     char validation[MAX_PATH];
@@ -236,6 +256,7 @@ mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     desc.class_names = mirt_model_class_names(model, &desc.num_class_names);
     if (directory) dataset = mirt_image_dataset_from_directory(validation_below(directory, validation) ? validation : directory, &desc);
     else note_drawn_photos(), dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
+    corrupt = 0;
     if (!dataset) complain_of_library();
     return dataset;
 }

@@ -283,10 +283,24 @@ case $(cat out err) in
     gives "verify finds what is no image" 1 "verify: images=13 corrupt=1"
     is "and names it" "$(grep -c '^photos/train/eins/x.jpg: ' out)" 1
     run fit $net --data photos --epochs 1
-    is "fit names it too" "$status $(grep -c '^mirrortrain: .*photos/train/eins/x.jpg' err)" "1 1"
+    refuses "fit names it too" 1 "photos/train/eins/x.jpg: ..."
+    is "and what can be done" "$(grep -c 'x.jpg: .*; --corrupt skip leaves it out, `mirrortrain verify photos` finds all$' err)" 1
+    run fit $net --data photos --epochs 2 --corrupt zero
+    is "--corrupt zero" "$status $(grep -c '^corrupt: 1 photograph taken as black$' err)" "0 1"
     run fit $net --data photos --epochs 3 --corrupt skip --freeze base --log-steps
     losses >skipped.losses
     gives "--corrupt skip" 0 "final: "
+    is "says how many were left out" "$(grep -c '^corrupt: 1 photograph left out$' err)" 1
+    mkdir -p void/ein void/leer
+    if ln -s "$PWD/photos/train/zwei drei" void/link 2>/dev/null; then
+        cp photos/train/eins/1.bmp void/ein
+        run fit $net --data void --epochs 1
+        is "a class without a picture is named, links are followed" "$status $(grep -c '^Found 7 files belonging to 3 classes' err) $(grep -c '^void: no image of the class "leer"$' err)" "0 1 1"
+        run verify void
+        gives "verify follows them too" 0 "verify: images=7 corrupt=0"
+    else
+        tap_skip "no links here"
+    fi
     run predict --load photos.safetensors photos/train/eins/x.jpg photos/train/eins/1.bmp
     is "predict goes on behind what is no image" "$status $(wc -l <out | tr -d ' ')" "1 1"
     run predict --load a.safetensors photos/train/eins/1.bmp
@@ -508,6 +522,11 @@ refuses "nowhere to save" 1 "--save missing/model.safetensors: no file can be wr
 run fit --data good --save good
 refuses "saving over a directory" 1 "--save good: that is not a file"
 cp a.safetensors before.safetensors
+(ulimit -f 100 && exec "$program" fit --data good --epochs 1 --save large.safetensors) >out 2>err </dev/null
+status=$?
+: >out # the line of progress
+refuses "a file beyond the limit" 1 "large.safetensors: cannot write: File too large"
+is "nothing of it is left behind" "$(ls large.safetensors* 2>/dev/null)" ""
 run fit --data bad --save a.safetensors
 tap_check "a fit that fails leaves the old file alone" cmp a.safetensors before.safetensors
 if [ -c /dev/full ]; then
