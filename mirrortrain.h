@@ -29,8 +29,10 @@
    - strategies: mirrored, central storage, one device: any number of replicas on
      any number of devices; a CPU device is a set of cores with threads of its own
    - photographs from directories (JPEG, PNG, BMP, GIF by stb_image, where it
-     is), augmented as layers or as a stage; weights from files, in whole or in
-     part; features of frozen layers are computed once
+     is), verified (mirt_verify_images), augmented as layers or as a stage, laid
+     out on sheets (mirt_save_grid); weights from files, in whole or in part;
+     features of frozen layers are computed once. Whole programs: the examples
+     cats_vs_dogs.c, ai_or_not.c and resnet50_directory.c
    - data from arrays, from IDX files (MNIST, plain or .gz), or drawn by the
      library: several inputs, several labels, sample weights; cache, shuffle,
      take, skip, repeat, map, batch, accumulate, prefetch

@@ -94,8 +94,8 @@ int64_t batch_of(const options *o);
 /* What --augment says, or `otherwise`, into `list`; how many, or -1 after complaining. */
 enum { MAX_AUGMENTATIONS = 16 };
 int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]);
-/* Says that there are no photographs but drawn ones. */
-void note_drawn_photos(void);
+/* Says that there are no photographs but drawn ones; `looked`: nor any where they usually are. */
+void note_drawn_photos(bool looked);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */

@@ -34,7 +34,8 @@ static mirt_dataset *open_sheet(const options *o, const mirt_augmentation *list,
     desc.label_mode = MIRT_LABELS_NONE;
     desc.corrupt = MIRT_CORRUPT_SKIP;
     if (o->operands) dataset = mirt_image_dataset_from_directory(o->operand[0], &desc);
-    else note_drawn_photos(), dataset = mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, desc.height, desc.width, o->seed, MIRT_TRAIN);
+    else dataset = mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, desc.height, desc.width, o->seed, MIRT_TRAIN);
+    if (!o->operands) note_drawn_photos(false);
     return mirt_augment(dataset, list, count);
 }
 

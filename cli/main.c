@@ -69,7 +69,6 @@ static const command *find_command(const char *name) {
     return NULL;
 }
 
-/* `help COMMAND` is `COMMAND --help`. */
 static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0; }
 
 int main(int argc, char **argv) {
@@ -79,7 +78,7 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     int status = EXIT_OK;
-    if (is_help(argv[1]) && argc > 2) {
+    if (is_help(argv[1]) && argc > 2) { /* help COMMAND is COMMAND --help */
         const command *c = find_command(argv[2]);
         if (!c) return EXIT_USAGE;
         print_command_help(c);

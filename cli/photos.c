@@ -47,8 +47,8 @@ static const char *photo_directory(const options *o) {
 
 /* >>data sets */
 
-void note_drawn_photos(void) {
-    fputs("data: no directory given and no " DEFAULT_PHOTOS ", so these are animals drawn by the program itself\n", stderr);
+void note_drawn_photos(bool looked) {
+    fprintf(stderr, "data: no %s, so these are animals drawn by the program itself\n", looked ? "--data and no " DEFAULT_PHOTOS : "directory was named");
 }
 
 static void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
@@ -93,7 +93,7 @@ static bool open_photo_sets(const options *o, int height, int width, mirt_datase
     const char *directory = photo_directory(o);
     describe_images(o, height, width, &desc);
     if (directory) return open_directories(o, directory, &desc, training, test);
-    note_drawn_photos();
+    note_drawn_photos(true);
     *training = mirt_drawn_photos(DRAWN_PHOTOS, height, width, o->seed, MIRT_TRAIN);
     *test = mirt_drawn_photos(DRAWN_PHOTOS / 4, height, width, o->seed, MIRT_TEST);
     if (*training && *test) return true;
@@ -255,7 +255,8 @@ mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     describe_images(o, (int)shape.dim[1], (int)shape.dim[2], &desc);
     desc.class_names = mirt_model_class_names(model, &desc.num_class_names);
     if (directory) dataset = mirt_image_dataset_from_directory(validation_below(directory, validation) ? validation : directory, &desc);
-    else note_drawn_photos(), dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
+    else dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
+    if (!directory) note_drawn_photos(true);
     corrupt = 0;
     if (!dataset) complain_of_library();
     return dataset;
