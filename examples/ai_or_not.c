@@ -4,13 +4,15 @@
 
        ./ai_or_not [DIR] [WEIGHTS] [NETWORK]
 
-   DIR has train/ and val/, with a directory of pictures for each of two classes; without it the library draws small ones.
+   DIR has train/ and validation/ (or val/), with a directory of pictures for each of two classes; without it the library
+   draws small ones.
    WEIGHTS is a .safetensors file for NETWORK without its top, as tools/fetch_weights.py makes. NETWORK: efficientnet_v2_b0,
    which small machines can do, or the tutorial's efficientnet_v2_m. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum { BATCH = 32 };
 static const mirt_augmentation changes[] = {
@@ -23,7 +25,8 @@ enum { CHANGES = sizeof changes / sizeof changes[0] };
 static mirt_dataset *pictures(const char *dir, const char *part, int size) {
     char path[4096];
     if (!dir) return mirt_drawn_photos(part[0] == 't' ? 64 : 32, size, size, 1, part[0] == 't' ? MIRT_TRAIN : MIRT_TEST);
-    snprintf(path, sizeof path, "%s/%s", dir, part);
+    snprintf(path, sizeof path, "%s/val", dir);
+    if (part[0] == 't' || access(path, F_OK) != 0) snprintf(path, sizeof path, "%s/%s", dir, part);
     return mirt_image_dataset_from_directory(path, &(mirt_image_directory_desc){.height = size, .width = size,
         .label_mode = MIRT_LABELS_BINARY, .batch_size = MIRT_NO_BATCH, .no_shuffle = true, .dtype = MIRT_UINT8});
 }
@@ -50,7 +53,11 @@ int main(int argc, char **argv) {
     mirt_strategy *strategy = mirt_mirrored(NULL);
     printf("replicas: %d\n", mirt_num_replicas(strategy));
 
-    mirt_dataset *train = mirt_cache(pictures(dir, "train", size)), *test = mirt_cache(pictures(dir, "val", size));
+    mirt_dataset *train = mirt_cache(pictures(dir, "train", size)), *test = mirt_cache(pictures(dir, "validation", size));
+    if (!train || !test) { /* training without validation data is nothing wrong to mirt_fit */
+        fprintf(stderr, "%s\n", mirt_last_error());
+        return 1;
+    }
     mirt_dataset *sheet = mirt_augment(mirt_take(pictures(dir, "train", size), 12), changes, CHANGES);
     if (!sheet || mirt_save_grid("augmented.png", sheet, 3, 4) != MIRT_OK) fprintf(stderr, "%s\n", mirt_last_error());
     else printf("augmented.png: twelve pictures as training sees them\n");

@@ -59,7 +59,7 @@ static double train_on(const char *devices, const plan *p, double *seconds) {
     int replicas = mirt_num_replicas(strategy);
     float peak = 1e-4f * (float)replicas; /* as many times the batch, as many times the rate */
     open_data(p, p->batch * replicas, &train, &test);
-    mirt_history *history = mirt_fit(build(strategy, p), train, &(mirt_fit_desc){.epochs = p->epochs, .validation = test,
+    mirt_history *history = !test ? NULL : mirt_fit(build(strategy, p), train, &(mirt_fit_desc){.epochs = p->epochs, .validation = test,
         .learning_rate = ramp, .learning_rate_user = &peak});
     double accuracy = history ? mirt_history_last(history, "val_accuracy") : -1;
     *seconds = history ? history->seconds : 0;

@@ -23,6 +23,12 @@ for file in examples/*.c examples/*.cpp; do
     command=$(echo "${line#// }" | sed "s| -o $name | -o $tmp/$name |")
     tap_check "$file compiles by its first line" sh -c "$command"
     tap_check "$file runs" sh -c "cd '$tmp/run' && '$tmp/$name'"
+    case $name in
+    ai_or_not | cats_vs_dogs)
+        mkdir -p "$tmp/void/train"
+        tap_check "$file refuses a directory without pictures" sh -c "! '$tmp/$name' '$tmp/void' >/dev/null 2>&1"
+        ;;
+    esac
     case $command in cc*) ;; *) continue ;; esac
     if has nvcc; then
         tap_check "$file compiles with nvcc in place of cc" sh -c "nvcc ${command#cc }"
