@@ -230,6 +230,7 @@ make_photos() { # DIRECTORY COUNT
 net="--model mobilenet_v2 --alpha 0.35 --size 32 --batch 4"
 run fit $net --epochs 2 --max-steps 3 --freeze base
 gives "fit on drawn photographs" 0 "final: "
+is "says why evaluation lags" "$(grep -c 'running averages, of momentum 0.999 as in Keras' err)" 1
 is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
 is "and that features are kept" "$(grep -c 'computed once for each of' err)" 2
 run augment --out drawn.png --size 16
