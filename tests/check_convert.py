@@ -79,13 +79,13 @@ def check_keras():
         options.update({"include_top": True, "classes": classes} if classes else {"include_top": False, "pooling": "avg"})
         make = lambda: build(weights=None, input_shape=(size, size, 3), **options)
         model, text = make(), "%s %g" % (name, alpha)
-        for v in model.trainable_weights:
-            if len(v.shape) == 1:
-                v.assign(random.uniform(0.5, 1.5, v.shape) if v.name == "gamma" else random.normal(0, 0.1, v.shape))
+        # Branches of EfficientNetV2 that add little: deep networks of random weights multiply rounding, by as much in Keras.
+        for v in model.weights:
+            if len(v.shape) == 1 and "moving" not in v.name and not v.path.startswith("normalization"):
+                v.assign(random.uniform(0.5, 1.5, v.shape) * (0.2 if "project_bn" in v.path else 1) if v.name == "gamma" else random.normal(0, 0.1, v.shape))
+            if v.name.startswith("moving"):
+                v.assign(random.uniform(0.5, 1.5, v.shape) if v.name == "moving_variance" else random.normal(0, 0.1, v.shape))
         images = random.uniform(0, 255, (4, size, size, 3)) if name.startswith("eff") else random.uniform(-1, 1, (4, size, size, 3))
-        for layer in model.layers:
-            layer.momentum = 0  # one step gives all normalizations the statistics of these images
-        model(images, training=True)
         true = model.predict(images, verbose=0)
         for suffix in (".weights.h5", ".keras", ".h5") if alpha == 0.35 else (".keras",):
             model.save_weights("in" + suffix) if suffix == ".weights.h5" else model.save("in" + suffix)
