@@ -72,7 +72,7 @@ class Ours:
     def window(self, seconds):
         if not self.frozen:
             return self.rates.append(self.seconds(1)[0])
-        more = 40
+        more = 400
         self.rates.append(more * self.images / (self.seconds(1 + more)[1] - self.seconds(1)[1]))
 
     def close(self):
