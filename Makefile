@@ -84,8 +84,8 @@ build/parts.h: src/FILES
 	@mkdir -p build
 	@{ sed -n 's|^\([a-z].*\.h\)$$|#include "../src/\1"|p' src/FILES; echo '#define MIRRORTRAIN_IMPLEMENTED'; } >$@
 
-# NAME, COMPILER, FLAGS, and those of the whole header: the rules of build/NAME/TEST. Sanitizers take a minute for all vectors'
-# kernels; tests that are not about these do without.
+# NAME, COMPILER, FLAGS, and the tests that take the whole header with all vectors' kernels: the rules of build/NAME/TEST. These
+# kernels are half of the time to compile, with sanitizers a minute; tests that are not about them do without.
 define TEST_RULES
 build/$(1)/parts/%.o: src/%.c
 	@mkdir -p $$(@D)
@@ -95,15 +95,15 @@ build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o)
 	@ar rcs $$@ $$^
 $$(HOOKED:%=build/$(1)/%): build/$(1)/%: tests/%.c $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(2) -std=c11 $(3) $$(if $$(filter test_half test_strips,$$*),,$(4)) $$< -o $$@ $$(LDLIBS)
+	$(2) -std=c11 $(3) $$(if $$(filter $(4),$$*),,-DMIRRORTRAIN_NO_SIMD) $$< -o $$@ $$(LDLIBS)
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
-$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS)))
-$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all,-DMIRRORTRAIN_NO_SIMD))
-$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,-DMIRRORTRAIN_NO_SIMD))
-$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS)))
+$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_strips test_models test_profile test_memory))
+$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all,test_half test_strips))
+$(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
+$(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
