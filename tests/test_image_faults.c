@@ -1,6 +1,5 @@
 /* Every allocation that photographs need fails once: the call says so, nothing leaks, and no image is called corrupt. */
 #define _POSIX_C_SOURCE 200809L
-#define MIRRORTRAIN_NO_SIMD
 #define MIRRORTRAIN_NO_THREADS
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "failing_malloc.h"
