@@ -242,14 +242,16 @@
    MIRRORTRAIN_STAT(path, info), MIRRORTRAIN_FSTAT(fd, info),
    MIRRORTRAIN_PREAD(fd, data, size, offset),
    MIRRORTRAIN_PWRITE(fd, data, size, offset), MIRRORTRAIN_FSYNC(fd),
-   MIRRORTRAIN_RENAME(from, to), MIRRORTRAIN_UNLINK(path)
+   MIRRORTRAIN_RENAME(from, to), MIRRORTRAIN_UNLINK(path),
+   MIRRORTRAIN_OPENDIR(path)
                                 instead of POSIX's functions of these names, which
                                 they behave like; no file is touched by any other
                                 way. For a file system of your own define all of
                                 them: reading asks of info st_mode (S_IFREG) and
                                 st_size alone; a directory is only opened to be
                                 synced after a file in it was replaced, which
-                                errno = EACCES skips
+                                errno = EACCES skips; OPENDIR may give NULL where
+                                there are no directories of images
    MIRRORTRAIN_NO_SIMD          plain C kernels only
    MIRRORTRAIN_NO_STB_IMAGE     no decoder of images but your own; otherwise
                                 stb_image.h is compiled in where it is found
@@ -1831,6 +1833,14 @@ MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 #define MIRT__FILE_H
 /* Files: read piece by piece or whole, or replaced atomically. */
 
+/* What more than one file needs of the calls that file.c lists. */
+#ifndef MIRRORTRAIN_STAT
+#define MIRRORTRAIN_STAT(path, info) stat(path, info)
+#endif
+#ifndef MIRRORTRAIN_OPENDIR
+#define MIRRORTRAIN_OPENDIR(path) opendir(path)
+#endif
+
 /* Opens a regular file for reading and says its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a
    failure, which mirt__file_close allows. */
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);
@@ -2298,9 +2308,6 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
 #endif
 #ifndef MIRRORTRAIN_CLOSE
 #define MIRRORTRAIN_CLOSE(fd) close(fd)
-#endif
-#ifndef MIRRORTRAIN_STAT
-#define MIRRORTRAIN_STAT(path, info) stat(path, info)
 #endif
 #ifndef MIRRORTRAIN_FSTAT
 #define MIRRORTRAIN_FSTAT(fd, info) fstat(fd, info)
@@ -22569,7 +22576,7 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
 
 static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
     mirt_status status = MIRT_OK;
-    DIR *stream = opendir(directory);
+    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
     if (!stream)
         return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
     for (;;) {
@@ -22597,7 +22604,7 @@ static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep,
     walk->deep = deep;
     walk->follow = follow;
     memset(&info, 0, sizeof info);
-    if (stat(root, &info) != 0)
+    if (MIRRORTRAIN_STAT(root, &info) != 0)
         return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", root, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
     mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
@@ -22718,8 +22725,6 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
 
 /* Image files by a list of comma-separated values. */
 
-#include <sys/stat.h>
-
 typedef struct mirt__csv {
     const char *path, *at, *end;
     long line;
@@ -22826,14 +22831,13 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
     void *names = NULL;
     int64_t most = 0;
-    struct stat info;
     mirt_status status = MIRT_OK;
     for (bool first = true, got = true; status == MIRT_OK; first = false) {
         status = mirt__csv_next(csv, &got);
         if (status != MIRT_OK || !got) break;
         const char *path = mirt__csv_path(csv, list);
         if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (stat(path, &info) != 0 && !mirt__image_name(path)));
+        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path)));
         if (status != MIRT_OK || header) continue;
         status = mirt__image_list_add(list, path, 0);
         if (status == MIRT_OK && list->count > most) {

@@ -93,6 +93,7 @@ tap_check "and runs" sh -c "cd '$tmp' && ./alone"
 # What an object asks for: hooks replace all of what they are for, and a build without threads needs none.
 cat >"$tmp/hooks.c" <<'E'
 #define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -110,6 +111,7 @@ int my_call(const char *path, int fd);
 #define MIRRORTRAIN_FSYNC(fd) my_call("", fd)
 #define MIRRORTRAIN_RENAME(from, to) ((void)(to), my_call(from, 0))
 #define MIRRORTRAIN_UNLINK(path) my_call(path, 0)
+#define MIRRORTRAIN_OPENDIR(path) (my_call(path, 0), (DIR *)0)
 #define MIRRORTRAIN_NO_THREADS
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "mirrortrain.h"

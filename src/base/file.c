@@ -14,9 +14,6 @@
 #ifndef MIRRORTRAIN_CLOSE
 #define MIRRORTRAIN_CLOSE(fd) close(fd)
 #endif
-#ifndef MIRRORTRAIN_STAT
-#define MIRRORTRAIN_STAT(path, info) stat(path, info)
-#endif
 #ifndef MIRRORTRAIN_FSTAT
 #define MIRRORTRAIN_FSTAT(fd, info) fstat(fd, info)
 #endif

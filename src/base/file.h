@@ -4,6 +4,14 @@
 
 #include "base.h"
 
+/* What more than one file needs of the calls that file.c lists. */
+#ifndef MIRRORTRAIN_STAT
+#define MIRRORTRAIN_STAT(path, info) stat(path, info)
+#endif
+#ifndef MIRRORTRAIN_OPENDIR
+#define MIRRORTRAIN_OPENDIR(path) opendir(path)
+#endif
+
 /* Opens a regular file for reading and says its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a
    failure, which mirt__file_close allows. */
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);

@@ -3,7 +3,6 @@
 #include "../base/file.h"
 #include "image_files.h"
 
-#include <sys/stat.h>
 
 typedef struct mirt__csv {
     const char *path, *at, *end;
@@ -111,14 +110,13 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
     void *names = NULL;
     int64_t most = 0;
-    struct stat info;
     mirt_status status = MIRT_OK;
     for (bool first = true, got = true; status == MIRT_OK; first = false) {
         status = mirt__csv_next(csv, &got);
         if (status != MIRT_OK || !got) break;
         const char *path = mirt__csv_path(csv, list);
         if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (stat(path, &info) != 0 && !mirt__image_name(path)));
+        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path)));
         if (status != MIRT_OK || header) continue;
         status = mirt__image_list_add(list, path, 0);
         if (status == MIRT_OK && list->count > most) {

@@ -189,7 +189,7 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
 
 static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
     mirt_status status = MIRT_OK;
-    DIR *stream = opendir(directory);
+    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
     if (!stream)
         return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
     for (;;) {
@@ -217,7 +217,7 @@ static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep,
     walk->deep = deep;
     walk->follow = follow;
     memset(&info, 0, sizeof info);
-    if (stat(root, &info) != 0)
+    if (MIRRORTRAIN_STAT(root, &info) != 0)
         return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", root, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
     mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
