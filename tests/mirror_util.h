@@ -146,9 +146,8 @@ TAP_UNUSED static char *file_bytes(const char *path, size_t *size) {
 /* A directory of this run's own. */
 TAP_UNUSED static const char *work_directory(void) {
     static char directory[256];
-    const char *base = getenv("TMPDIR");
     if (directory[0]) return directory;
-    snprintf(directory, sizeof directory, "%s/mirrortrain-test-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(directory, sizeof directory, "%s/mirrortrain-test-XXXXXX", tap_tmpdir());
     return mkdtemp(directory);
 }
 #endif

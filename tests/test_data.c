@@ -678,8 +678,7 @@ static void test_mnist(void) {
 }
 
 int main(void) {
-    const char *temporary = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/mirt_data_XXXXXX", temporary && *temporary ? temporary : "/tmp");
+    snprintf(folder, sizeof folder, "%s/mirt_data_XXXXXX", tap_tmpdir());
     if (!mkdtemp(folder)) {
         printf("Bail out! no temporary directory %s\n", folder);
         return 1;

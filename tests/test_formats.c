@@ -712,8 +712,7 @@ static void test_python(void) {
 }
 
 int main(void) {
-    const char *base = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%s/mirrortrain-formats-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(directory, sizeof directory, "%s/mirrortrain-formats-XXXXXX", tap_tmpdir());
     if (!mkdtemp(directory)) {
         ok(0, "no temporary directory %s", directory);
         return done_testing();

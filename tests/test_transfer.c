@@ -362,8 +362,10 @@ static void check_made(void) {
 }
 
 int main(void) {
-    snprintf(path, sizeof path, "/tmp/mirt_transfer_%d.safetensors", (int)getpid());
-    snprintf(path_b, sizeof path_b, "/tmp/mirt_transfer_%d_b.safetensors", (int)getpid());
+    const char *directory = work_directory();
+    if (!directory) return 1;
+    snprintf(path, sizeof path, "%s/a.safetensors", directory);
+    snprintf(path_b, sizeof path_b, "%s/b.safetensors", directory);
     check_partial();
     check_applications();
     draw_images();
@@ -372,5 +374,6 @@ int main(void) {
     check_names();
     remove(path);
     remove(path_b);
+    rmdir(directory);
     return done_testing();
 }
