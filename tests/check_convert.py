@@ -8,17 +8,11 @@ import subprocess
 import sys
 import tempfile
 
+from tap import done, ok
+
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 PROGRAM = os.path.abspath(sys.argv[1])
 CONVERT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools", "convert_weights.py")
-count = failures = 0
-
-
-def ok(good, text):
-    global count, failures
-    count += 1
-    failures += not good
-    print("%sok %d - %s" % ("" if good else "not ", count, text), flush=True)
 
 
 def has(package):
@@ -152,5 +146,4 @@ with tempfile.TemporaryDirectory() as directory:
         check_keras()
     if has("torchvision"):
         check_torch()
-print("1..%d" % count)
-sys.exit(failures > 0)
+sys.exit(done())

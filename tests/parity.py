@@ -13,6 +13,8 @@ import tempfile
 
 import numpy as np
 
+from tap import done, ok, skip
+
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 try:
     import keras
@@ -32,20 +34,6 @@ CASES = {
     "efficientnet_v2_b0": ("efficientnet_v2_b0", A.EfficientNetV2B0, lambda x: x, 1, 128, 8, 1, 3, False),
 }
 RATE = 1e-5
-count = failures = 0
-
-
-def ok(good, text):
-    global count, failures
-    count += 1
-    failures += not good
-    print("%sok %d - %s" % ("" if good else "not ", count, text), flush=True)
-
-
-def skip(text):
-    global count
-    count += 1
-    print("ok %d # SKIP %s" % (count, text), flush=True)
 
 
 def read_safetensors(path):
@@ -215,5 +203,4 @@ def run(program, case):
 
 for case in sys.argv[2:] or CASES:
     run(os.path.abspath(sys.argv[1]), case)
-print("1..%d" % count)
-sys.exit(failures > 0)
+sys.exit(done())
