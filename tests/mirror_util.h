@@ -143,6 +143,15 @@ TAP_UNUSED static char *file_bytes(const char *path, size_t *size) {
     return data;
 }
 
+TAP_UNUSED static mirt_tensor *named_dense(mirt_tensor *x, const char *name, int units, mirt_activation_kind activation) {
+    mirt_dense_desc d;
+    memset(&d, 0, sizeof d);
+    d.units = units;
+    d.activation = activation;
+    d.name = name;
+    return mirt_dense(x, &d);
+}
+
 /* A directory of this run's own. */
 TAP_UNUSED static const char *work_directory(void) {
     static char directory[256];

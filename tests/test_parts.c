@@ -16,26 +16,17 @@ static mirt_array x_array(void) { return mirt_make_array(xs, MIRT_FLOAT32, MIRT_
 static mirt_array c_array(void) { return mirt_make_array(classes, MIRT_INT32, MIRT_SHAPE(N)); }
 static mirt_array no_array(void) { return mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(1)); }
 
-static mirt_tensor *dense(mirt_tensor *x, const char *name, int units, mirt_activation_kind activation) {
-    mirt_dense_desc d;
-    memset(&d, 0, sizeof d);
-    d.units = units;
-    d.activation = activation;
-    d.name = name;
-    return mirt_dense(x, &d);
-}
-
 /* IN -> 4 -> 3. */
 static mirt_model *make_base(mirt_strategy *s, const char *name) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, dense(dense(mirt_input(m, MIRT_SHAPE(IN)), "hidden", 4, MIRT_TANH), "code", 3, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(named_dense(mirt_input(m, MIRT_SHAPE(IN)), "hidden", 4, MIRT_TANH), "code", 3, MIRT_LINEAR));
     return m;
 }
 
 /* The base, and a layer for classes upon it. */
 static mirt_model *make_top(mirt_strategy *s, mirt_model *base, const char *name) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(IN)), MIRT_TRAINING_AUTO), "head", 3, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(IN)), MIRT_TRAINING_AUTO), "head", 3, MIRT_LINEAR));
     return m;
 }
 
@@ -397,7 +388,7 @@ static void test_views(mirt_strategy *s) {
     mirt_get_weight(m, "hidden/kernel", 0, kernel, 24);
     float later[24];
     ok(train(m, 2) == MIRT_OK && mirt_get_weight(view, "hidden/kernel", 0, later, 24) == MIRT_OK && same(kernel, later, 24), "freezes the model");
-    ok(!dense(view->input[0], "more", 2, MIRT_LINEAR) && refused(MIRT_E_STATE, "view of base"), "no layers for a view: \"%s\"", mirt_last_error());
+    ok(!named_dense(view->input[0], "more", 2, MIRT_LINEAR) && refused(MIRT_E_STATE, "view of base"), "no layers for a view: \"%s\"", mirt_last_error());
     ok(mirt_evaluate_arrays(view, x_array(), x_array(), NULL) == MIRT_E_STATE && mirt_predict_arrays(view, x_array(), out, N * 4) == MIRT_OK, "which is to be compiled again where weights moved, but not to predict");
     mirt_model *top = mirt_model_create(s, "top");
     ok(!mirt_call(view, mirt_input(top, MIRT_SHAPE(IN)), MIRT_TRAINING_AUTO) && refused(MIRT_E_STATE, "a view shares the weights"), "nor is it a part: \"%s\"", mirt_last_error());
@@ -429,7 +420,7 @@ static mirt_tensor *build_with_part(mirt_layer *layer, mirt_tensor *const *in, i
 static void test_misuse(mirt_strategy *s) {
     mirt_model *a = mirt_model_create(s, "a"), *b;
     mirt_tensor *x = mirt_input(a, MIRT_SHAPE(IN));
-    mirt_model_output(a, dense(x, "d", IN, MIRT_LINEAR));
+    mirt_model_output(a, named_dense(x, "d", IN, MIRT_LINEAR));
     ok(!mirt_call(a, x, MIRT_TRAINING_AUTO) && compile(a, false) == MIRT_E_INVALID && refused(MIRT_E_INVALID, "a: cannot be a part of itself"), "a model in itself: \"%s\"", mirt_last_error());
     a = make_base(s, "a");
     b = mirt_model_create(s, "b");
@@ -437,7 +428,7 @@ static void test_misuse(mirt_strategy *s) {
     mirt_tensor *y = mirt_call(a, x, MIRT_TRAINING_AUTO);
     mirt_model_output(b, y);
     ok(y && !mirt_call(b, mirt_input(a, MIRT_SHAPE(IN)), MIRT_TRAINING_AUTO) && refused(MIRT_E_STATE, "a is a part of b already"), "or in its part: \"%s\"", mirt_last_error());
-    ok(!dense(a->output[0], "late", 2, MIRT_LINEAR) && refused(MIRT_E_STATE, "a is a part of b already"), "a part gets no more layers: \"%s\"", mirt_last_error());
+    ok(!named_dense(a->output[0], "late", 2, MIRT_LINEAR) && refused(MIRT_E_STATE, "a is a part of b already"), "a part gets no more layers: \"%s\"", mirt_last_error());
     ok(!mirt_variable(a, "late", MIRT_SHAPE(2), mirt_zeros(), true) && refused(MIRT_E_STATE, "a "), "nor weights: \"%s\"", mirt_last_error());
     ok(mirt_add_loss(a, a->output[0]) == MIRT_E_STATE && refused(MIRT_E_STATE, "part"), "nor losses: \"%s\"", mirt_last_error());
     ok(compile(b, true) == MIRT_OK && train(b, 1) == MIRT_OK, "its owner works on");

@@ -10,25 +10,16 @@
 enum { MOST = 512 };
 static char path[300], path_b[300];
 
-static mirt_tensor *dense(mirt_tensor *x, const char *name, int units, mirt_activation_kind activation) {
-    mirt_dense_desc d;
-    memset(&d, 0, sizeof d);
-    d.units = units;
-    d.activation = activation;
-    d.name = name;
-    return mirt_dense(x, &d);
-}
-
 /* 6 -> `hidden` -> 3. */
 static mirt_model *make_base(mirt_strategy *s, const char *name, int hidden, const char *last) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, dense(dense(mirt_input(m, MIRT_SHAPE(6)), "hidden", hidden, MIRT_TANH), last, 3, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(named_dense(mirt_input(m, MIRT_SHAPE(6)), "hidden", hidden, MIRT_TANH), last, 3, MIRT_LINEAR));
     return m;
 }
 
 static mirt_model *make_top(mirt_strategy *s, mirt_model *base, const char *name) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO), "head", 2, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO), "head", 2, MIRT_LINEAR));
     return m;
 }
 
@@ -109,7 +100,7 @@ static void check_applications(void) {
     d.name = "base";
     s->seed = 99;
     mirt_model *base = mirt_mobilenet_v2(s, &d), *m = mirt_model_create(s, "pets");
-    mirt_model_output(m, dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_OFF), "head", 1, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_OFF), "head", 1, MIRT_LINEAR));
     ok(good && base && mirt_compile(m, NULL) == MIRT_OK && mirt_get_weight(m, "base/Conv1/kernel", 0, b, 3 * 3 * 3 * 16) == MIRT_OK && memcmp(a, b, sizeof a) == 0,
        "a network made with a file of weights keeps them as a part");
     mirt_memory all, frozen;
@@ -152,8 +143,8 @@ static mirt_model *frozen_net(mirt_strategy *s, bool random_base) {
     if (random_base) x = mirt_dropout(x, 0.1f);
     mirt_model_output(base, mirt_global_average_pool2d(x));
     x = mirt_call(base, mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), MIRT_TRAINING_AUTO);
-    x = mirt_batch_norm(dense(mirt_dropout(x, 0.3f), "hidden", 8, MIRT_RELU), NULL);
-    mirt_model_output(m, dense(x, "head", IMAGE_CLASSES, MIRT_LINEAR));
+    x = mirt_batch_norm(named_dense(mirt_dropout(x, 0.3f), "hidden", 8, MIRT_RELU), NULL);
+    mirt_model_output(m, named_dense(x, "head", IMAGE_CLASSES, MIRT_LINEAR));
     return m;
 }
 
@@ -342,7 +333,7 @@ static void check_made(void) {
         d.pooling = MIRT_POOLING_AVG;
         d.name = "base";
         mirt_model *m = mirt_model_create(s, "pets"), *base = mirt_mobilenet_v2(s, &d);
-        mirt_model_output(m, dense(mirt_dropout(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_AUTO), 0.2f), "head", 1, MIRT_SIGMOID));
+        mirt_model_output(m, named_dense(mirt_dropout(mirt_call(base, mirt_input(m, MIRT_SHAPE(32, 32, 3)), MIRT_TRAINING_AUTO), 0.2f), "head", 1, MIRT_SIGMOID));
         mirt_dataset *data = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_drawn_photos(20, 32, 32, 1, MIRT_TRAIN), 20), 8), 2);
         mirt_compile_desc c;
         memset(&c, 0, sizeof c);
