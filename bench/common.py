@@ -1,10 +1,16 @@
 """What the sections of the benchmark share: the machine, the program, turns of windows, tables."""
+import atexit
+import json
 import os
 import platform
 import re
+import select
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGES = ("tensorflow", "torch")
@@ -48,6 +54,54 @@ def take_turns(runners, repeat, seconds):
         for runner in runners:
             runner.window(seconds)
         note("window %d of %d: %s" % (turn + 1, repeat, ", ".join("%.4g" % r.rates[-1] for r in runners)))
+
+
+class Worker:
+    """A process that answers every number of seconds with a line of JSON; stopped between windows: waiting threads may spin."""
+
+    def __init__(self, command, limit):
+        self.rates, self.limit = [], limit
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                        start_new_session=True)
+        atexit.register(self.close)
+
+    def signal(self, number):
+        """It may have workers of its own."""
+        os.killpg(self.process.pid, number)
+
+    def answer(self):
+        """The next line of JSON, or a RuntimeError."""
+        end = time.monotonic() + self.limit
+        while time.monotonic() < end:
+            if not select.select([self.process.stdout], [], [], 1)[0]:
+                continue
+            line = self.process.stdout.readline()
+            if not line:
+                self.errors.seek(0)
+                said = self.errors.read().decode(errors="replace").strip().splitlines()
+                raise RuntimeError(said[-1][:200] if said else "it ended")
+            if line.startswith(b"{"):
+                return json.loads(line)
+        raise RuntimeError("not done after %g s" % self.limit)
+
+    def window(self, seconds):
+        """The answer, whose rate is kept."""
+        self.signal(signal.SIGCONT)
+        self.process.stdin.write(b"%g\n" % seconds)
+        row = self.answer()
+        self.signal(signal.SIGSTOP)
+        self.rates.append(row["images_per_second"])
+        return row
+
+    def close(self):
+        try:
+            self.signal(signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            stream.close()
 
 
 def rates_of(runner):

@@ -4,15 +4,11 @@ Ours takes pixels as bytes and preprocesses them in every step; the peers are gi
 of a window, and the median of windows. The peers train torchvision's (or timm's) and Keras's own networks with 1000 classes,
 each setting in a process of its own; of the settings of a precision the fastest takes part.
 """
-import json
 import os
 import re
-import select
 import signal
 import statistics
 import subprocess
-import tempfile
-import time
 
 import common
 
@@ -74,33 +70,16 @@ class Ours:
         pass
 
 
-class Peer:
+class Peer(common.Worker):
     """A peer in one setting, in a process that is stopped between windows: waiting threads may spin."""
 
     def __init__(self, args, section, package, python, dtype, mode):
         network = NETWORKS[section]
-        self.dtype, self.mode, self.rates, self.name = dtype, mode, [], package
-        self.limit = args.limit
+        self.dtype, self.mode, self.name = dtype, mode, package
         command = [python, os.path.join(common.HERE, "peer_networks.py"), "--peer", package, "--network", section,
                    "--mode", mode, "--batch", str(network.batch), "--size", str(args.size), "--threads", str(common.cores()),
                    "--least", "2" if args.quick else "3"] + (["--forward"] if network.forward else [])
-        self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
-
-    def answer(self):
-        """The next line of JSON, or a RuntimeError."""
-        end = time.monotonic() + self.limit
-        while time.monotonic() < end:
-            if not select.select([self.process.stdout], [], [], 1)[0]:
-                continue
-            line = self.process.stdout.readline()
-            if not line:
-                self.errors.seek(0)
-                said = self.errors.read().decode(errors="replace").strip().splitlines()
-                raise RuntimeError(said[-1][:200] if said else "it ended")
-            if line.startswith(b"{"):
-                return json.loads(line)
-        raise RuntimeError("not done after %g s" % self.limit)
+        super().__init__(command, args.limit)
 
     def starts(self):
         try:
@@ -111,23 +90,12 @@ class Peer:
             return False
         self.name = "%s %s" % ("PyTorch" if self.name == "torch" else "TensorFlow", row["version"])
         self.first = row["images_per_second"]
-        self.process.send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
         common.note("%s %s [%s]: %.2f images/s, %.0f MB" % (self.name, self.dtype, self.mode, self.first, row["peak_mb"]))
         return True
 
     def window(self, seconds):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.stdin.write(b"%g\n" % seconds)
-        row = self.answer()
-        self.process.send_signal(signal.SIGSTOP)
-        self.rates.append(row["images_per_second"])
-        self.peak_mb = row["peak_mb"]
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.errors):
-            stream.close()
+        self.peak_mb = super().window(seconds)["peak_mb"]
 
 
 def best_of(args, section, package, python, dtype, modes, trials):

@@ -3,13 +3,10 @@
 MIRT_CATSDOGS_DIR has train/ and validation/ with a directory for each class, MIRT_WEIGHTS_DIR the ImageNet weights of MobileNetV2
 0.35. A rate is of whole epochs, and the median of windows; training is by the program and by fit, without a cache of images.
 Frozen: an epoch after the first, when ours has kept the features."""
-import json
 import os
 import re
-import select
 import signal
 import subprocess
-import time
 
 import common
 
@@ -18,40 +15,11 @@ KINDS = {"decode": "decoded, resized to 224", "augment": "flipped, rotated, zoom
          "frozen": "its head trained alone, epochs after the first"}
 
 
-class Worker:
-    """A process that answers every number of seconds with a rate; stopped between windows."""
-
+class Worker(common.Worker):
     def __init__(self, command, limit):
-        self.rates, self.limit = [], limit
-        self.process = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        super().__init__(command, limit)
         self.name = self.answer()["name"]
         self.signal(signal.SIGSTOP)
-
-    def signal(self, number):
-        """It may have workers of its own."""
-        os.killpg(self.process.pid, number)
-
-    def answer(self):
-        end = time.monotonic() + self.limit
-        while time.monotonic() < end:
-            if not select.select([self.process.stdout], [], [], 1)[0]:
-                continue
-            line = self.process.stdout.readline()
-            if not line:
-                raise RuntimeError("it ended")
-            if line.startswith(b"{"):
-                return json.loads(line)
-        raise RuntimeError("not done after %g s" % self.limit)
-
-    def window(self, seconds):
-        self.signal(signal.SIGCONT)
-        self.process.stdin.write(b"%g\n" % seconds)
-        self.rates.append(self.answer()["images_per_second"])
-        self.signal(signal.SIGSTOP)
-
-    def close(self):
-        self.signal(signal.SIGKILL)
-        self.process.wait()
 
 
 class Ours:
