@@ -1613,6 +1613,15 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
 
+/* >>checks -------------------------------------------------------------------------------- */
+/* Threads: one at a time, that has the strategy. */
+
+/* What this program, this machine and this strategy are, as one line of JSON: versions of library, compiler and C library, how the library
+   was compiled and what is compiled in, the processor, its vector instructions and which kernels run, devices, replicas and threads,
+   and those environment variables that change what runs. The same call in the same process gives the same text. Owned by
+   the strategy, valid until the next call. NULL: MIRT_E_INVALID without a strategy, MIRT_E_NOMEM. */
+MIRT_API const char *mirt_environment(mirt_strategy *strategy);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1679,6 +1688,13 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
 typedef double mirt__real;
 #else
 typedef float mirt__real;
+#endif
+
+/* How the program is compiled; parts of the library are compiled otherwise, and there gcc says so. */
+#ifdef __OPTIMIZE__
+#define MIRT__OPTIMIZED true
+#else
+#define MIRT__OPTIMIZED false
 #endif
 
 #define MIRT__ALIGN 64
@@ -17975,6 +17991,8 @@ MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
 /* True, with the error set, if nothing here can decode. */
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
+/* Which decoders are compiled in. */
+MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg);
 /* With all checks of mirt_decode_image, desc being given. */
 MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
 
@@ -18183,6 +18201,16 @@ MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t
 #ifdef MIRRORTRAIN_TURBOJPEG
 #include <turbojpeg.h>
 #endif
+
+MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg) {
+    *stb_image = *turbojpeg = false;
+#ifdef MIRT__STB
+    *stb_image = true;
+#endif
+#ifdef MIRRORTRAIN_TURBOJPEG
+    *turbojpeg = true;
+#endif
+}
 
 MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) { return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA; }
 
@@ -29231,6 +29259,7 @@ struct mirt_strategy {
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it */
     mirt__pool pool;    /* what lives as long as it does */
+    mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
     struct mirt__op_entry *op_classes;       /* user-defined, a list, the latest first */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
@@ -29767,6 +29796,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
+    mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
     mirt__free(strategy);
 }
@@ -29776,6 +29806,178 @@ MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strate
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
 MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ? strategy->threads : 0; }
+
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O0,fp-contract=off")
+#endif
+
+/* >>section mirror/environment.c */
+
+/* What runs here, in which form, on what: for checkpoints, logs and whoever asks. */
+
+#include <sys/utsname.h>
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static void mirt__env_string(mirt__text *out, const char *name, const char *value) {
+    char label[MIRT__JSON_LABEL];
+    const bool first = !out->size || out->data[out->size - 1] == '{';
+    mirt__text_add(out, "%s\"%s\": ", first ? "" : ", ", name);
+    mirt__json_write_string(out, mirt__json_label(value, label));
+}
+
+/* A number, or true and false: what needs no quotes. */
+static void mirt__env_value(mirt__text *out, const char *name, const char *value) {
+    const bool first = !out->size || out->data[out->size - 1] == '{';
+    mirt__text_add(out, "%s\"%s\": %s", first ? "" : ", ", name, value);
+}
+
+static void mirt__env_bool(mirt__text *out, const char *name, bool value) { mirt__env_value(out, name, value ? "true" : "false"); }
+
+static void mirt__env_int(mirt__text *out, const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    mirt__env_value(out, name, text);
+}
+
+static void mirt__env_build(mirt__text *out) {
+    bool stb, turbo;
+    mirt__env_string(out, "mirrortrain", MIRT_VERSION_STRING);
+#if defined(__clang__)
+    mirt__env_string(out, "compiler", "clang " __clang_version__);
+#elif defined(__GNUC__)
+    mirt__env_string(out, "compiler", "gcc " __VERSION__);
+#else
+    mirt__env_string(out, "compiler", "unknown");
+#endif
+#if defined(__cplusplus)
+    mirt__env_string(out, "language", __cplusplus >= 202002L ? "C++20" : __cplusplus >= 201703L ? "C++17" : "C++");
+#else
+    mirt__env_string(out, "language", __STDC_VERSION__ > 201710L ? "C23" : __STDC_VERSION__ >= 201710L ? "C17" : __STDC_VERSION__ >= 201112L ? "C11" : "C");
+#endif
+    mirt__decoders_here(&stb, &turbo);
+    mirt__text_add(out, ", \"compiled_in\": {");
+    mirt__env_bool(out, "optimization", MIRT__OPTIMIZED);
+#ifdef MIRRORTRAIN_NO_THREADS
+    mirt__env_bool(out, "threads", false);
+#else
+    mirt__env_bool(out, "threads", true);
+#endif
+#ifdef MIRRORTRAIN_NO_SIMD
+    mirt__env_bool(out, "vectors", false);
+#else
+    mirt__env_bool(out, "vectors", true);
+#endif
+    mirt__env_bool(out, "stb_image", stb);
+    mirt__env_bool(out, "turbojpeg", turbo);
+    mirt__env_bool(out, "cuda", false);
+#if defined(__SANITIZE_ADDRESS__)
+    mirt__env_string(out, "sanitizer", "address");
+#elif defined(__SANITIZE_THREAD__)
+    mirt__env_string(out, "sanitizer", "thread");
+#endif
+    mirt__text_add(out, "}");
+}
+
+/* "AMD EPYC 7763 64-Core Processor", or "" where the processor does not say. */
+static void mirt__env_processor(char name[49]) {
+    memset(name, 0, 49);
+#if defined(__x86_64__)
+    unsigned int word[12];
+    for (unsigned int i = 0; i < 3; i++) {
+        if (!__get_cpuid(0x80000002u + i, &word[4 * i], &word[4 * i + 1], &word[4 * i + 2], &word[4 * i + 3])) return;
+    }
+    memcpy(name, word, sizeof word);
+    size_t end = strlen(name), begin = strspn(name, " ");
+    while (end > begin && name[end - 1] == ' ') end--;
+    memmove(name, name + begin, end - begin);
+    name[end - begin] = 0;
+#endif
+}
+
+/* Of the instructions that kernels are written for, those that the processor has. */
+static void mirt__env_features(mirt__text *out) {
+    char list[96] = "";
+    size_t used = 0;
+#if defined(__x86_64__)
+#define MIRT__ENV_FEATURE(name) \
+    if (__builtin_cpu_supports(name)) used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
+    __builtin_cpu_init();
+    MIRT__ENV_FEATURE("avx2");
+    MIRT__ENV_FEATURE("fma");
+    MIRT__ENV_FEATURE("avx512f");
+    MIRT__ENV_FEATURE("avx512bw");
+    MIRT__ENV_FEATURE("avx512vl");
+    MIRT__ENV_FEATURE("avx512dq");
+    MIRT__ENV_FEATURE("avx512bf16");
+#undef MIRT__ENV_FEATURE
+#elif defined(__aarch64__)
+    used += (size_t)snprintf(list, sizeof list, "neon");
+#endif
+    (void)used;
+    mirt__env_string(out, "instructions", list);
+}
+
+static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
+    char processor[49], text[256];
+    struct utsname system;
+    mirt__env_processor(processor);
+    if (uname(&system) == 0) {
+        snprintf(text, sizeof text, "%.80s %.80s %.80s", system.sysname, system.release, system.machine);
+        mirt__env_string(out, "system", text);
+        mirt__env_string(out, "processor", processor[0] ? processor : system.machine);
+    }
+#if defined(__GLIBC__)
+    snprintf(text, sizeof text, "glibc %.32s", gnu_get_libc_version());
+    mirt__env_string(out, "libc", text);
+#endif
+    mirt__env_int(out, "cores", mirt__cpu_cores());
+    mirt__env_features(out);
+    mirt__env_string(out, "kernels", s->kernels->name);
+    mirt__env_int(out, "devices", s->num_devices);
+    mirt__env_int(out, "replicas", s->num_replicas);
+    mirt__env_int(out, "threads", s->threads);
+}
+
+/* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
+static void mirt__env_variables(mirt__text *out) {
+    static const char *const names[] = {
+        "MIRT_CPU", "MIRT_CORES", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
+    };
+    mirt__text_add(out, ", \"variables\": {");
+    for (int i = 0; i < MIRT__COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        if (value) mirt__env_string(out, names[i], value);
+    }
+    mirt__text_add(out, "}");
+}
+
+MIRT_API const char *mirt_environment(mirt_strategy *strategy) {
+    if (!strategy) return mirt__fail_missing("mirt_environment", "strategy"), (const char *)NULL;
+    mirt__text *out = &strategy->environment;
+    mirt__text_clear(out);
+    mirt__text_add(out, "{");
+    mirt__env_build(out);
+    mirt__env_machine(strategy, out);
+    mirt__env_variables(out);
+    mirt__text_add(out, "}");
+    return out->failed ? NULL : out->data;
+}
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
 
 /* >>section nn/model.h */
 

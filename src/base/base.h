@@ -51,6 +51,13 @@ typedef double mirt__real;
 typedef float mirt__real;
 #endif
 
+/* How the program is compiled; parts of the library are compiled otherwise, and there gcc says so. */
+#ifdef __OPTIMIZE__
+#define MIRT__OPTIMIZED true
+#else
+#define MIRT__OPTIMIZED false
+#endif
+
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

@@ -12,6 +12,16 @@
 #include <turbojpeg.h>
 #endif
 
+MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg) {
+    *stb_image = *turbojpeg = false;
+#ifdef MIRT__STB
+    *stb_image = true;
+#endif
+#ifdef MIRRORTRAIN_TURBOJPEG
+    *turbojpeg = true;
+#endif
+}
+
 MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) { return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA; }
 
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode) { return mode == MIRT_RGB ? 3 : mode == MIRT_RGBA ? 4 : 1; }

@@ -24,6 +24,8 @@ MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
 /* True, with the error set, if nothing here can decode. */
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
+/* Which decoders are compiled in. */
+MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg);
 /* With all checks of mirt_decode_image, desc being given. */
 MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
 

@@ -189,6 +189,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
+    mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
     mirt__free(strategy);
 }

@@ -39,6 +39,7 @@ struct mirt_strategy {
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it */
     mirt__pool pool;    /* what lives as long as it does */
+    mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
     struct mirt__op_entry *op_classes;       /* user-defined, a list, the latest first */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
