@@ -76,7 +76,7 @@ test:
 
 # Tests that put their own functions in place of the system's, or other numbers in place of floats, or look into a file of src/,
 # are compiled with all of the header; the others with src/ compiled file by file, once.
-HOOKED = test_half test_models test_profile test_strips $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC)|MIRT__REAL_DOUBLE|pthread_)|failing_malloc.h' tests/*.c))
+HOOKED = test_half test_models test_profile test_strips $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC)|MIRT__TEST_POINT|MIRT__REAL_DOUBLE|pthread_)|failing_malloc.h' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
 PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
 

@@ -1613,6 +1613,34 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
 
+/* >>where the time goes ------------------------------------------------------------------- */
+/* Threads: one at a time, that has the model's strategy. */
+
+/* What a device is at, each moment of a fit's epochs one of these (validation is not counted).
+   Input wait: for the next batch. Scatter: checking it and dealing it out. Hidden all-reduce: a device adds up the gradients of its own
+   replicas, before it meets the others; exposed: devices add up what all are left with, and wait for each other's additions.
+   Update: the optimizer. Imbalance: waiting for devices that are still at their gradients. Launch overhead: starting and ending steps. */
+#define MIRT_PHASE_LIST(X) \
+    X(MIRT_PHASE_INPUT, "input wait") \
+    X(MIRT_PHASE_SCATTER, "scatter") \
+    X(MIRT_PHASE_FORWARD, "forward") \
+    X(MIRT_PHASE_BACKWARD, "backward") \
+    X(MIRT_PHASE_REDUCE_HIDDEN, "all-reduce, hidden") \
+    X(MIRT_PHASE_REDUCE, "all-reduce, exposed") \
+    X(MIRT_PHASE_UPDATE, "update") \
+    X(MIRT_PHASE_IMBALANCE, "imbalance") \
+    X(MIRT_PHASE_CALLBACKS, "callbacks") \
+    X(MIRT_PHASE_LAUNCH, "launch overhead")
+
+typedef enum mirt_phase {
+#define MIRT__PHASE_ENUM(code, text) code,
+    MIRT_PHASE_LIST(MIRT__PHASE_ENUM)
+#undef MIRT__PHASE_ENUM
+    MIRT_PHASE_COUNT
+} mirt_phase;
+
+/* Its name above. Thread safe. */
+MIRT_API const char *mirt_phase_name(mirt_phase phase);
 /* >>checks -------------------------------------------------------------------------------- */
 /* Threads: one at a time, that has the strategy. */
 
@@ -1815,6 +1843,65 @@ MIRT__LIB void mirt__team_barrier(mirt__team *team);
 
 /* Of this machine, or as many as the environment variable MIRT_CORES says; 0 (MIRT_E_DEVICE): it says none. */
 MIRT__LIB int mirt__cpu_cores(void);
+
+#endif
+
+/* >>section base/timeline.h */
+
+#ifndef MIRT__TIMELINE_H
+#define MIRT__TIMELINE_H
+/* Where each device is, what it did last, and where its time goes: a clock read a phase. */
+
+/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it. */
+enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASES };
+
+/* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay the replica. */
+enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_COLLECTIVE, MIRT__POINT_UPDATE };
+#ifndef MIRT__TEST_POINT
+#define MIRT__TEST_POINT(kind, device, number) ((void)0)
+#endif
+
+#define MIRT__LANE_EVENTS 32
+
+typedef struct mirt__lane_event {
+    double time; /* mirt__now() */
+    int64_t step;
+    int phase, replica, node; /* -1: none */
+} mirt__lane_event;
+
+typedef struct mirt__trace_slice {
+    double begin, end;
+    const char *name;
+    int64_t step;
+    int replica; /* -1: none */
+} mirt__trace_slice;
+
+/* A device's. Its thread alone writes, between steps the caller's; any thread may read what is atomic. */
+typedef struct mirt__lane {
+    int phase, replica, node; /* atomic: where it is; node: of the function under way, in the order of its program */
+    int64_t step;             /* atomic: of training */
+    uint32_t events;          /* atomic: so far; event number i is in its place modulo MIRT__LANE_EVENTS, all atomic */
+    mirt__lane_event event[MIRT__LANE_EVENTS];
+    bool timed;               /* marks add up seconds */
+    int open, held_open;      /* the phase whose seconds are running, */
+    double since, held_since; /* from here on; and as they were before something that is not counted */
+    double lap[MIRT__PHASES];       /* seconds of this step */
+    double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
+    int64_t samples;                /* of the fit */
+    mirt__trace_slice *slice;        /* NULL: no trace is being made */
+    int64_t slices, most_slices, left_out;
+    const char *const *names;        /* of the nodes of the function under way, while there is a trace */
+} __attribute__((aligned(MIRT__ALIGN))) mirt__lane;
+
+MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
+/* The device enters a phase, at work for `replica` (-1: none), at node `node` (-1: none). */
+MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
+/* Seconds count as `phase` from now on, without an event. Returns when. */
+MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase);
+/* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
+MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
+/* A slice of the trace, if there is one. */
+MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
 
 #endif
 
@@ -2581,6 +2668,68 @@ MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
+
+/* >>section base/timeline.c */
+
+static const char *const mirt__phase_names[] = {
+#define MIRT__PHASE_NAME(code, text) text,
+    MIRT_PHASE_LIST(MIRT__PHASE_NAME)
+#undef MIRT__PHASE_NAME
+    "all-reduce and update", "waiting for the others' updates"
+};
+
+MIRT_API const char *mirt_phase_name(mirt_phase phase) {
+    return (int)phase >= 0 && (int)phase < MIRT__PHASES ? mirt__phase_names[phase] : "no phase";
+}
+
+MIRT__LIB void mirt__lane_reset(mirt__lane *lane) {
+    memset(lane, 0, sizeof *lane);
+    lane->phase = lane->open = MIRT_PHASE_LAUNCH;
+    lane->replica = lane->node = -1;
+}
+
+MIRT__LIB void mirt__lane_flush(mirt__lane *lane) {
+    for (int i = 0; i < MIRT_PHASE_COUNT; i++) lane->total[i] += lane->lap[i];
+    memset(lane->lap, 0, sizeof lane->lap);
+}
+
+MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica) {
+    if (!lane->slice) return;
+    if (lane->slices == lane->most_slices) {
+        lane->left_out++;
+        return;
+    }
+    mirt__trace_slice *slice = &lane->slice[lane->slices++];
+    slice->begin = begin;
+    slice->end = end;
+    slice->name = name;
+    slice->step = lane->step;
+    slice->replica = replica;
+}
+
+MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase) {
+    const double now = mirt__now();
+    lane->lap[lane->open] += now - lane->since;
+    mirt__lane_slice(lane, mirt__phase_names[lane->open], lane->since, now, lane->replica);
+    lane->since = now;
+    lane->open = phase;
+    return now;
+}
+
+MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
+    const double now = lane->timed ? mirt__lane_lap(lane, phase) : mirt__now();
+    const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
+    mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];
+    __atomic_store(&event->time, &now, __ATOMIC_RELAXED);
+    __atomic_store_n(&event->step, lane->step, __ATOMIC_RELAXED);
+    __atomic_store_n(&event->phase, phase, __ATOMIC_RELAXED);
+    __atomic_store_n(&event->replica, replica, __ATOMIC_RELAXED);
+    __atomic_store_n(&event->node, node, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->events, number + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->replica, replica, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->node, node, __ATOMIC_RELAXED);
+    __atomic_store_n(&lane->phase, phase, __ATOMIC_RELEASE);
+}
 
 /* >>section base/random.c */
 
@@ -24850,6 +24999,7 @@ struct mirt__node {
     const char *name; /* of the layer that recorded it, or NULL */
     mirt__graph *graph;
     bool live;
+    bool backward; /* of a gradient */
 };
 
 /* A variable's new value, to be written when the step is over. */
@@ -24864,6 +25014,7 @@ struct mirt__graph {
     mirt__node **node; /* in recording order, which is an order of execution */
     int count, capacity;
     const char *scope; /* name of the layer being recorded */
+    bool backward;     /* gradients are being recorded */
     mirt_status status; /* the first error */
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
@@ -24888,6 +25039,7 @@ typedef struct mirt__step_info {
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
+    mirt__lane *lane;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
 typedef struct mirt__call {
@@ -25006,6 +25158,7 @@ typedef struct mirt__program {
     mirt__port io[MIRT__MAX_IO];
     int *cut;       /* nodes between segments */
     int num_cuts;
+    int first_gradient; /* the node where backward begins; -1: none */
 } mirt__program;
 
 /* The memory one replay works on. */
@@ -28023,6 +28176,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     if (attrs) node->a = *attrs;
     node->graph = graph;
     node->name = graph->scope;
+    node->backward = graph->backward;
     node->num_in = num_in;
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
@@ -28265,12 +28419,11 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
     for (int i = 0; i < count; i++) {
         if (!y[i] || !dy[i] || !mirt__gradient_add(y[i], dy[i])) return false;
     }
-    for (int i = nodes - 1; i >= 0; i--) {
-        if (!mirt__node_gradient(graph, graph->node[i])) {
-            mirt__graph_poison(graph);
-            return false;
-        }
-    }
+    bool good = true;
+    graph->backward = true;
+    for (int i = nodes - 1; i >= 0 && good; i--) good = mirt__node_gradient(graph, graph->node[i]);
+    graph->backward = false;
+    if (!good) return mirt__graph_poison(graph), false;
     graph->scope = NULL;
     return graph->status == MIRT_OK;
 }
@@ -29113,6 +29266,11 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
         return false;
     }
     mirt__plan_aliases_and_workspace(program);
+    program->first_gradient = -1;
+    for (int i = program->graph.count - 1; i >= 0; i--) {
+        const mirt__node *node = program->graph.node[i];
+        if (node->backward && mirt__node_runs(node)) program->first_gradient = i;
+    }
     return true;
 }
 
@@ -29156,17 +29314,25 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.shared = bases->shared;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
-    double last = run->clock ? mirt__now() : 0;
+    mirt__lane *lane = run->lane;
+    const bool slices = lane && lane->slice, clocked = run->clock || slices;
+    double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
         if (!mirt__node_runs(node)) continue;
+        if (lane && i == program->first_gradient) {
+            mirt__lane_mark(lane, MIRT_PHASE_BACKWARD, run->replica, i);
+            if (slices) last = mirt__now();
+        }
+        if (lane) __atomic_store_n(&lane->node, i, __ATOMIC_RELAXED);
         call.node = node;
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
-        if (!run->clock) continue;
+        if (!clocked) continue;
         double now = mirt__now();
-        run->clock[i] += now - last;
+        if (run->clock) run->clock[i] += now - last;
+        if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);
         last = now;
     }
 }
@@ -29258,6 +29424,8 @@ struct mirt_strategy {
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it */
+    mirt__lane *lane;               /* [num_devices] */
+    const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
@@ -29760,6 +29928,10 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
+    const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
+    if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
+    memset(s->lane, 0, lanes);
+    for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
     mirt__introduce(s, desc, cores);
     return MIRT_OK;
 }
@@ -29796,6 +29968,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
+    mirt__aligned_free(strategy->lane);
     mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
     mirt__free(strategy);
@@ -34107,6 +34280,7 @@ struct mirt_function {
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
+    bool counted;         /* its steps are those of a fit */
 };
 
 /* --- record.c --- */
@@ -34636,6 +34810,150 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 #pragma GCC pop_options
 #endif
 
+/* >>section train/timeline.h */
+
+#ifndef MIRT__TRAIN_TIMELINE_H
+#define MIRT__TRAIN_TIMELINE_H
+/* The seconds of a fit, by device and phase. */
+
+/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/timeline.h), at work for `replica` and at
+   `node` of the program; -1: none in particular. */
+MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
+/* Around a run of the function on the devices, by the caller. */
+MIRT__LIB void mirt__lanes_begin(mirt_function *function);
+MIRT__LIB void mirt__lanes_end(mirt_function *function);
+
+/* A fit begins: no seconds yet. */
+MIRT__LIB void mirt__timing_reset(mirt_model *model);
+/* They count, as launch overhead at first; and no longer. */
+MIRT__LIB void mirt__timing_start(mirt_model *model);
+MIRT__LIB void mirt__timing_stop(mirt_model *model);
+/* While no device runs: all are at `phase` until the next one. */
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+
+#endif
+
+/* >>section train/timeline.c */
+
+MIRT__LIB void mirt__mark(const mirt_function *f, int device, int phase, int replica, int node) {
+    mirt__lane_mark(&f->model->strategy->lane[device], phase, replica, node);
+}
+
+static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f->model->strategy->timing == f->model; }
+
+MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks;
+    const double now = timed && !counted ? mirt__now() : 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
+        lane->timed = timed;
+        if (counted || !timed) continue;
+        mirt__lane_flush(lane);
+        lane->held_since = lane->since;
+        lane->held_open = lane->open;
+        lane->since = now;
+        lane->open = MIRT_PHASE_LAUNCH;
+    }
+}
+
+/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
+static double mirt__reduce_share(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    const double more = x.parts - 1 + mirt__weight_copies(s) - 1;
+    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
+}
+
+/* A device that waited behind its update did so for the last one to come, which was adding up or updating. */
+static void mirt__lanes_deal(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const double share = f->num_ranges ? mirt__reduce_share(f) : 0;
+    const mirt__lane *last = &s->lane[0];
+    for (int d = 0; d < s->num_devices; d++) {
+        double *lap = s->lane[d].lap;
+        lap[MIRT_PHASE_REDUCE] += share * lap[MIRT__PHASE_FUSED];
+        lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
+        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->lane[d];
+    }
+    const double reduce = last->lap[MIRT_PHASE_REDUCE], both = reduce + last->lap[MIRT_PHASE_UPDATE];
+    for (int d = 0; d < s->num_devices; d++) {
+        double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
+        lap[both > 0 ? MIRT_PHASE_UPDATE : MIRT_PHASE_IMBALANCE] += wait;
+        if (both > 0) lap[MIRT_PHASE_UPDATE] -= wait * reduce / both, lap[MIRT_PHASE_REDUCE] += wait * reduce / both;
+        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = 0;
+    }
+}
+
+MIRT__LIB void mirt__lanes_end(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool counted = mirt__lanes_counted(f), timed = s->lane[0].timed;
+    int64_t begin, end;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane_mark(&s->lane[d], MIRT_PHASE_LAUNCH, -1, -1);
+        s->lane[d].timed = false;
+    }
+    if (!timed) return;
+    mirt__lanes_deal(f);
+    if (f->clocks) {
+        f->clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
+        f->clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        if (counted) {
+            int first, count = mirt__device_replicas(s, f->replicas, d, &first);
+            mirt__replica_share(f, first, &begin);
+            mirt__replica_share(f, first + count, &end);
+            lane->samples += end - begin;
+        } else {
+            memset(lane->lap, 0, sizeof lane->lap);
+            lane->since = lane->held_since;
+            lane->open = lane->held_open;
+        }
+    }
+}
+
+/* >>a fit */
+
+MIRT__LIB void mirt__timing_reset(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        memset(lane->total, 0, sizeof lane->total);
+        memset(lane->lap, 0, sizeof lane->lap);
+        lane->samples = 0;
+    }
+}
+
+MIRT__LIB void mirt__timing_start(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    const double now = mirt__now();
+    s->timing = model;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->lane[d].since = now;
+        s->lane[d].open = MIRT_PHASE_LAUNCH;
+    }
+}
+
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+    mirt_strategy *s = model->strategy;
+    if (s->timing != model) return;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane_lap(&s->lane[d], phase);
+        if (phase == MIRT_PHASE_INPUT) mirt__lane_flush(&s->lane[d]); /* a step begins */
+    }
+}
+
+MIRT__LIB void mirt__timing_stop(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    s->timing = NULL;
+    for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
+}
+
 /* >>section train/run.c */
 
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
@@ -34701,6 +35019,10 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
+    run.lane = &model->strategy->lane[device];
+    const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
+    mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
+    MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
     if (run.clock && segment == 0) {
         f->clocks->replays++;
         f->clocks->replayed += rows;
@@ -34767,13 +35089,22 @@ static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int dev
     where.team = s->device[device].team;
     for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
     slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
-    for (int merges = mirt__tree_push(&c->stack, replica, 1), top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
+    int merges = mirt__tree_push(&c->stack, replica, 1);
+    if (merges && f->num_ranges) mirt__mark(f, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
+    for (int top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
         for (int i = 0; i < f->num_ranges; i++) {
             const mirt__range *range = &f->range[i];
             s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range->begin, mirt__gradient_at(f, device, slot[top]) + range->begin,
                                    range->end - range->begin, &where);
         }
     }
+}
+
+/* Waits for the other devices; the seconds count as `phase`. */
+static void mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
+    mirt__mark(f, device, phase, -1, node);
+    MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
+    mirt__devices_barrier(f->model->strategy);
 }
 
 static void mirt__device_replay(void *arg, int device) {
@@ -34794,9 +35125,11 @@ static void mirt__device_replay(void *arg, int device) {
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
         if (segment == cuts) break;
-        mirt__devices_barrier(f->model->strategy);
+        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment]);
+        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, f->program.cut[segment]);
+        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
         mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
-        mirt__devices_barrier(f->model->strategy);
+        mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment]);
     }
 }
 
@@ -34812,6 +35145,7 @@ static void mirt__device_rows(void *arg, int device) {
         mirt__row_bases(f, &bases, first, place++);
         mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
+    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
 /* >>all-reduce and update */
@@ -34843,6 +35177,8 @@ static void mirt__device_all_reduce(void *arg, int device) {
     where.team = s->device[device].team;
     mirt__exchange_of(f, device, &x);
     mirt__own_range(f, device, &begin, &end);
+    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
     for (int i = 0; i + 1 < x.parts; i++) {
         int into = x.add[i].into, from = x.add[i].from;
         s->kernels->accumulate(mirt__gradient_at(f, x.device[into], x.slot[into]) + begin, mirt__gradient_at(f, x.device[from], x.slot[from]) + begin,
@@ -34896,6 +35232,8 @@ static void mirt__device_update(void *arg, int device) {
     memset(&where, 0, sizeof where);
     where.team = s->device[device].team;
     memset(&u, 0, sizeof u);
+    mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     mirt__device_states(f, device);
     if (f->stage == MIRT__REDUCED) {
         u.parts = 1;
@@ -34910,6 +35248,11 @@ static void mirt__device_update(void *arg, int device) {
         }
     }
     u.copies = mirt__weight_copies(s);
+    if (u.parts > 1) {
+        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
+        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
+        mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
+    }
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
     mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
     mirt__own_range(f, device, &begin, &end);
@@ -34923,23 +35266,15 @@ static void mirt__device_update(void *arg, int device) {
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
-/* Adds the time since *last, which becomes now. */
-static void mirt__lap(double *last, double *sum) {
-    double now = mirt__now();
-    *sum += now - *last;
-    *last = now;
-}
-
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    mirt__clocks *clocks = device == 0 ? f->clocks : NULL;
+    MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
     mirt__device_replay(arg, device);
-    double last = clocks ? mirt__now() : 0;
-    if (!f->num_ranges && !f->num_states) return;
-    mirt__devices_barrier(f->model->strategy);
-    if (clocks) mirt__lap(&last, &clocks->wait);
-    if (!mirt__step_failed(f)) mirt__device_update(arg, device);
-    if (clocks) mirt__lap(&last, &clocks->update);
+    if (f->num_ranges || f->num_states) {
+        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1);
+        if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+    }
+    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
 /* >>on the caller's thread */
@@ -35008,15 +35343,17 @@ static mirt_status mirt__take_rate(mirt_function *f) {
 static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     mirt__hold(f->model);
+    mirt__lanes_begin(f);
     s->running = true;
     mirt__on_devices(s, fn, f);
     s->running = false;
+    mirt__lanes_end(f);
     mirt__let_go(f->model);
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
-    double begin = f->clocks ? mirt__now() : 0;
+    const double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
             const mirt__result *r = &f->result[i];
@@ -35025,7 +35362,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     }
     mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
     if (f->clocks) {
-        mirt__lap(&begin, &f->clocks->step);
+        f->clocks->step += mirt__now() - begin;
         f->clocks->steps++;
         f->clocks->rows += f->rows;
     }
@@ -35820,7 +36157,9 @@ static void mirt__features_check(mirt__features *f) {
 static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in, mirt__batch *out) {
     const mirt__data_spec *data = mirt__dataset_spec(f->dataset);
     mirt_function *function = mirt__trainer_prepare(f->model, MIRT__FEATURES, data, mirt__data_most_rows(data), NULL);
+    mirt__timing_phase(f->model, MIRT_PHASE_FORWARD); /* what it waits for is no input */
     if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(f->model, MIRT_PHASE_INPUT);
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
     out->index = in->index;
@@ -36175,10 +36514,12 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
+    mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
     for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
         mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
         if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
     }
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
@@ -36280,14 +36621,20 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
 
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
     double began = mirt__now();
+    mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
     mirt_status status = mirt__fit_read(fit, batch);
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
     fit->event.input_seconds += mirt__now() - began;
     return status;
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt_function *f = mirt__fit_function(fit);
-    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    f->counted = true;
+    if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     *loss = mirt__add_results(f, &fit->sums);
     return MIRT_OK;
 }
@@ -36301,6 +36648,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     fit->event.input_seconds = 0;
     mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
     double began = mirt__now(); /* loading the data is no training step */
+    mirt__timing_start(model);
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
@@ -36317,6 +36665,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         fit->event.batch++;
         if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
+    mirt__timing_stop(model);
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
@@ -36421,6 +36770,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     memset(&model->history, 0, sizeof model->history);
     model->history_logs = NULL;
     model->history_capacity = 0;
+    mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();

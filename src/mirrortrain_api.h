@@ -308,6 +308,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 #include "api/training.inc"
 
+#include "api/timing.inc"
 #include "api/checks.inc"
 
 #ifdef __cplusplus

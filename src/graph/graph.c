@@ -65,6 +65,7 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     if (attrs) node->a = *attrs;
     node->graph = graph;
     node->name = graph->scope;
+    node->backward = graph->backward;
     node->num_in = num_in;
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
@@ -307,12 +308,11 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
     for (int i = 0; i < count; i++) {
         if (!y[i] || !dy[i] || !mirt__gradient_add(y[i], dy[i])) return false;
     }
-    for (int i = nodes - 1; i >= 0; i--) {
-        if (!mirt__node_gradient(graph, graph->node[i])) {
-            mirt__graph_poison(graph);
-            return false;
-        }
-    }
+    bool good = true;
+    graph->backward = true;
+    for (int i = nodes - 1; i >= 0 && good; i--) good = mirt__node_gradient(graph, graph->node[i]);
+    graph->backward = false;
+    if (!good) return mirt__graph_poison(graph), false;
     graph->scope = NULL;
     return graph->status == MIRT_OK;
 }

@@ -3,7 +3,7 @@
 /* The recorded graph. A node is one call of an op; a tensor is one output of a node. Recording
    infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
 
-#include "../base/base.h"
+#include "../base/timeline.h"
 #include "../kernels/kernels.h"
 
 #define MIRT__MAX_IN 8        /* of an op as it is recorded */
@@ -125,6 +125,7 @@ struct mirt__node {
     const char *name; /* of the layer that recorded it, or NULL */
     mirt__graph *graph;
     bool live;
+    bool backward; /* of a gradient */
 };
 
 /* A variable's new value, to be written when the step is over. */
@@ -139,6 +140,7 @@ struct mirt__graph {
     mirt__node **node; /* in recording order, which is an order of execution */
     int count, capacity;
     const char *scope; /* name of the layer being recorded */
+    bool backward;     /* gradients are being recorded */
     mirt_status status; /* the first error */
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
@@ -163,6 +165,7 @@ typedef struct mirt__step_info {
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
+    mirt__lane *lane;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
 typedef struct mirt__call {

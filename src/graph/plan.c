@@ -223,5 +223,10 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
         return false;
     }
     mirt__plan_aliases_and_workspace(program);
+    program->first_gradient = -1;
+    for (int i = program->graph.count - 1; i >= 0; i--) {
+        const mirt__node *node = program->graph.node[i];
+        if (node->backward && mirt__node_runs(node)) program->first_gradient = i;
+    }
     return true;
 }

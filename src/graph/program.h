@@ -25,6 +25,7 @@ typedef struct mirt__program {
     mirt__port io[MIRT__MAX_IO];
     int *cut;       /* nodes between segments */
     int num_cuts;
+    int first_gradient; /* the node where backward begins; -1: none */
 } mirt__program;
 
 /* The memory one replay works on. */

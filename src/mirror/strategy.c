@@ -153,6 +153,10 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
     if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
+    const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
+    if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
+    memset(s->lane, 0, lanes);
+    for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
     mirt__introduce(s, desc, cores);
     return MIRT_OK;
 }
@@ -189,6 +193,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
+    mirt__aligned_free(strategy->lane);
     mirt__text_free(&strategy->environment);
     mirt__pool_free(&strategy->pool);
     mirt__free(strategy);

@@ -3,6 +3,7 @@
 /* V logical replicas on P <= V physical devices. A replica owns a slice of every global batch; a
    device runs its contiguous block of replicas one after another. */
 #include "../base/team.h"
+#include "../base/timeline.h"
 #include "../kernels/kernels.h"
 
 #define MIRT__MAX_DEVICES 32
@@ -38,6 +39,8 @@ struct mirt_strategy {
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it */
+    mirt__lane *lane;               /* [num_devices] */
+    const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */

@@ -1,4 +1,5 @@
 #include "../ops/ops.h"
+#include "timeline.h"
 #include "trainer.h"
 /* Features of frozen layers.
 
@@ -138,7 +139,9 @@ static void mirt__features_check(mirt__features *f) {
 static mirt_status mirt__features_make(mirt__features *f, const mirt__batch *in, mirt__batch *out) {
     const mirt__data_spec *data = mirt__dataset_spec(f->dataset);
     mirt_function *function = mirt__trainer_prepare(f->model, MIRT__FEATURES, data, mirt__data_most_rows(data), NULL);
+    mirt__timing_phase(f->model, MIRT_PHASE_FORWARD); /* what it waits for is no input */
     if (!function || mirt__function_begin(function, in) != MIRT_OK || mirt__function_step(function) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(f->model, MIRT_PHASE_INPUT);
     memset(out, 0, sizeof *out);
     out->rows = in->rows;
     out->index = in->index;

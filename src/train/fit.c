@@ -1,5 +1,6 @@
 #include "../formats/json.h"
 #include "../ops/ops.h"
+#include "timeline.h"
 #include "trainer.h"
 
 /* One fit: what it was asked for and where it is. */
@@ -35,10 +36,12 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
+    mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
     for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
         mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
         if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
     }
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
 
 /* The training function is kept through the callbacks, which may evaluate other data. */
@@ -140,14 +143,20 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
 
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
     double began = mirt__now();
+    mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
     mirt_status status = mirt__fit_read(fit, batch);
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
     fit->event.input_seconds += mirt__now() - began;
     return status;
 }
 
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt_function *f = mirt__fit_function(fit);
-    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    f->counted = true;
+    if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     *loss = mirt__add_results(f, &fit->sums);
     return MIRT_OK;
 }
@@ -161,6 +170,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     fit->event.input_seconds = 0;
     mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
     double began = mirt__now(); /* loading the data is no training step */
+    mirt__timing_start(model);
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
@@ -177,6 +187,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         fit->event.batch++;
         if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
+    mirt__timing_stop(model);
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
@@ -281,6 +292,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     memset(&model->history, 0, sizeof model->history);
     model->history_logs = NULL;
     model->history_capacity = 0;
+    mirt__timing_reset(model);
     mirt_status status = mirt__history_reserve(&fit);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();

@@ -90,6 +90,7 @@ struct mirt_function {
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
+    bool counted;         /* its steps are those of a fit */
 };
 
 /* --- record.c --- */

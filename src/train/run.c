@@ -1,5 +1,5 @@
 #include "../ops/ops.h"
-#include "function.h"
+#include "timeline.h"
 
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
     return mirt__share(f->rows, f->replicas, replica, first);
@@ -64,6 +64,10 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
+    run.lane = &model->strategy->lane[device];
+    const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
+    mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
+    MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
     if (run.clock && segment == 0) {
         f->clocks->replays++;
         f->clocks->replayed += rows;
@@ -130,13 +134,22 @@ static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int dev
     where.team = s->device[device].team;
     for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
     slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
-    for (int merges = mirt__tree_push(&c->stack, replica, 1), top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
+    int merges = mirt__tree_push(&c->stack, replica, 1);
+    if (merges && f->num_ranges) mirt__mark(f, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
+    for (int top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
         for (int i = 0; i < f->num_ranges; i++) {
             const mirt__range *range = &f->range[i];
             s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range->begin, mirt__gradient_at(f, device, slot[top]) + range->begin,
                                    range->end - range->begin, &where);
         }
     }
+}
+
+/* Waits for the other devices; the seconds count as `phase`. */
+static void mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
+    mirt__mark(f, device, phase, -1, node);
+    MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
+    mirt__devices_barrier(f->model->strategy);
 }
 
 static void mirt__device_replay(void *arg, int device) {
@@ -157,9 +170,11 @@ static void mirt__device_replay(void *arg, int device) {
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
         if (segment == cuts) break;
-        mirt__devices_barrier(f->model->strategy);
+        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment]);
+        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, f->program.cut[segment]);
+        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
         mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
-        mirt__devices_barrier(f->model->strategy);
+        mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment]);
     }
 }
 
@@ -175,6 +190,7 @@ static void mirt__device_rows(void *arg, int device) {
         mirt__row_bases(f, &bases, first, place++);
         mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
+    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
 /* >>all-reduce and update */
@@ -206,6 +222,8 @@ static void mirt__device_all_reduce(void *arg, int device) {
     where.team = s->device[device].team;
     mirt__exchange_of(f, device, &x);
     mirt__own_range(f, device, &begin, &end);
+    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
     for (int i = 0; i + 1 < x.parts; i++) {
         int into = x.add[i].into, from = x.add[i].from;
         s->kernels->accumulate(mirt__gradient_at(f, x.device[into], x.slot[into]) + begin, mirt__gradient_at(f, x.device[from], x.slot[from]) + begin,
@@ -259,6 +277,8 @@ static void mirt__device_update(void *arg, int device) {
     memset(&where, 0, sizeof where);
     where.team = s->device[device].team;
     memset(&u, 0, sizeof u);
+    mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     mirt__device_states(f, device);
     if (f->stage == MIRT__REDUCED) {
         u.parts = 1;
@@ -273,6 +293,11 @@ static void mirt__device_update(void *arg, int device) {
         }
     }
     u.copies = mirt__weight_copies(s);
+    if (u.parts > 1) {
+        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
+        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
+        mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
+    }
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
     mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
     mirt__own_range(f, device, &begin, &end);
@@ -286,23 +311,15 @@ static void mirt__device_update(void *arg, int device) {
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
-/* Adds the time since *last, which becomes now. */
-static void mirt__lap(double *last, double *sum) {
-    double now = mirt__now();
-    *sum += now - *last;
-    *last = now;
-}
-
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    mirt__clocks *clocks = device == 0 ? f->clocks : NULL;
+    MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
     mirt__device_replay(arg, device);
-    double last = clocks ? mirt__now() : 0;
-    if (!f->num_ranges && !f->num_states) return;
-    mirt__devices_barrier(f->model->strategy);
-    if (clocks) mirt__lap(&last, &clocks->wait);
-    if (!mirt__step_failed(f)) mirt__device_update(arg, device);
-    if (clocks) mirt__lap(&last, &clocks->update);
+    if (f->num_ranges || f->num_states) {
+        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1);
+        if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+    }
+    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
 /* >>on the caller's thread */
@@ -371,15 +388,17 @@ static mirt_status mirt__take_rate(mirt_function *f) {
 static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     mirt__hold(f->model);
+    mirt__lanes_begin(f);
     s->running = true;
     mirt__on_devices(s, fn, f);
     s->running = false;
+    mirt__lanes_end(f);
     mirt__let_go(f->model);
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
-    double begin = f->clocks ? mirt__now() : 0;
+    const double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
             const mirt__result *r = &f->result[i];
@@ -388,7 +407,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     }
     mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
     if (f->clocks) {
-        mirt__lap(&begin, &f->clocks->step);
+        f->clocks->step += mirt__now() - begin;
         f->clocks->steps++;
         f->clocks->rows += f->rows;
     }

@@ -1,0 +1,120 @@
+#include "timeline.h"
+
+MIRT__LIB void mirt__mark(const mirt_function *f, int device, int phase, int replica, int node) {
+    mirt__lane_mark(&f->model->strategy->lane[device], phase, replica, node);
+}
+
+static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f->model->strategy->timing == f->model; }
+
+MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks;
+    const double now = timed && !counted ? mirt__now() : 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
+        lane->timed = timed;
+        if (counted || !timed) continue;
+        mirt__lane_flush(lane);
+        lane->held_since = lane->since;
+        lane->held_open = lane->open;
+        lane->since = now;
+        lane->open = MIRT_PHASE_LAUNCH;
+    }
+}
+
+/* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
+static double mirt__reduce_share(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    const double more = x.parts - 1 + mirt__weight_copies(s) - 1;
+    return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
+}
+
+/* A device that waited behind its update did so for the last one to come, which was adding up or updating. */
+static void mirt__lanes_deal(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const double share = f->num_ranges ? mirt__reduce_share(f) : 0;
+    const mirt__lane *last = &s->lane[0];
+    for (int d = 0; d < s->num_devices; d++) {
+        double *lap = s->lane[d].lap;
+        lap[MIRT_PHASE_REDUCE] += share * lap[MIRT__PHASE_FUSED];
+        lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
+        if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->lane[d];
+    }
+    const double reduce = last->lap[MIRT_PHASE_REDUCE], both = reduce + last->lap[MIRT_PHASE_UPDATE];
+    for (int d = 0; d < s->num_devices; d++) {
+        double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
+        lap[both > 0 ? MIRT_PHASE_UPDATE : MIRT_PHASE_IMBALANCE] += wait;
+        if (both > 0) lap[MIRT_PHASE_UPDATE] -= wait * reduce / both, lap[MIRT_PHASE_REDUCE] += wait * reduce / both;
+        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = 0;
+    }
+}
+
+MIRT__LIB void mirt__lanes_end(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool counted = mirt__lanes_counted(f), timed = s->lane[0].timed;
+    int64_t begin, end;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane_mark(&s->lane[d], MIRT_PHASE_LAUNCH, -1, -1);
+        s->lane[d].timed = false;
+    }
+    if (!timed) return;
+    mirt__lanes_deal(f);
+    if (f->clocks) {
+        f->clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
+        f->clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        if (counted) {
+            int first, count = mirt__device_replicas(s, f->replicas, d, &first);
+            mirt__replica_share(f, first, &begin);
+            mirt__replica_share(f, first + count, &end);
+            lane->samples += end - begin;
+        } else {
+            memset(lane->lap, 0, sizeof lane->lap);
+            lane->since = lane->held_since;
+            lane->open = lane->held_open;
+        }
+    }
+}
+
+/* >>a fit */
+
+MIRT__LIB void mirt__timing_reset(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        memset(lane->total, 0, sizeof lane->total);
+        memset(lane->lap, 0, sizeof lane->lap);
+        lane->samples = 0;
+    }
+}
+
+MIRT__LIB void mirt__timing_start(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    const double now = mirt__now();
+    s->timing = model;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->lane[d].since = now;
+        s->lane[d].open = MIRT_PHASE_LAUNCH;
+    }
+}
+
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
+    mirt_strategy *s = model->strategy;
+    if (s->timing != model) return;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane_lap(&s->lane[d], phase);
+        if (phase == MIRT_PHASE_INPUT) mirt__lane_flush(&s->lane[d]); /* a step begins */
+    }
+}
+
+MIRT__LIB void mirt__timing_stop(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    s->timing = NULL;
+    for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
+}

@@ -1,0 +1,21 @@
+#ifndef MIRT__TRAIN_TIMELINE_H
+#define MIRT__TRAIN_TIMELINE_H
+/* The seconds of a fit, by device and phase. */
+#include "function.h"
+
+/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/timeline.h), at work for `replica` and at
+   `node` of the program; -1: none in particular. */
+MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
+/* Around a run of the function on the devices, by the caller. */
+MIRT__LIB void mirt__lanes_begin(mirt_function *function);
+MIRT__LIB void mirt__lanes_end(mirt_function *function);
+
+/* A fit begins: no seconds yet. */
+MIRT__LIB void mirt__timing_reset(mirt_model *model);
+/* They count, as launch overhead at first; and no longer. */
+MIRT__LIB void mirt__timing_start(mirt_model *model);
+MIRT__LIB void mirt__timing_stop(mirt_model *model);
+/* While no device runs: all are at `phase` until the next one. */
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+
+#endif
