@@ -1306,13 +1306,20 @@ typedef struct mirt_event {
     int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
     int64_t batch, batches;
     int64_t step;
-    const mirt_logs *logs; /* batch end: so far in this epoch, and "batch_loss"; epoch end: with validation */
+    const mirt_logs *logs; /* batch end: so far in this epoch, and "batch_loss"; test and epoch end: with validation */
     double seconds;        /* since the epoch began, */
     double input_seconds;  /* and those of them spent waiting for batches */
+    const mirt_dataset *validation; /* of this fit, or NULL */
+    int initial_epoch;     /* of this fit: where it began, before any resuming */
+    bool resumed;          /* it goes on from a checkpoint; states have been loaded before train_begin */
 } mirt_event;
 
+/* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL with the
+   thread's last error. */
+#define MIRT_CALLBACK_FAILED (-2147483647 - 1)
+
 /* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
-   returns what it has. Called from the thread that called fit. */
+   returns what it has. Called from the thread that called fit, in the order of the list. Keras: Callback, LambdaCallback. */
 typedef struct mirt_callback {
     void *user;
     int (*train_begin)(const mirt_event *event, void *user);
@@ -1321,8 +1328,38 @@ typedef struct mirt_callback {
     int (*epoch_end)(const mirt_event *event, void *user);
     int (*batch_begin)(const mirt_event *event, void *user);
     int (*batch_end)(const mirt_event *event, void *user);
+    int (*test_begin)(const mirt_event *event, void *user); /* around validation */
+    int (*test_end)(const mirt_event *event, void *user);
+    /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its final 0 and
+       returns how many characters there are, as snprintf does; load_state is given that text before train_begin of a fit that
+       goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has no state. */
+    const char *name;
+    size_t (*save_state)(char *text, size_t capacity, void *user);
+    int (*load_state)(const char *text, void *user);
+    void (*destroy)(void *user); /* by mirt_callback_destroy */
 } mirt_callback;
 #define MIRT_MAX_CALLBACKS 16
+
+/* Frees a ready-made callback, or calls destroy of another; no fit may be using it. NULL is allowed. Ready-made ones below are made
+   for one fit after the other; descriptions are copied, all zeros (or NULL) mean Keras's defaults; NULL on errors: MIRT_E_INVALID,
+   MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
+MIRT_API void mirt_callback_destroy(mirt_callback *callback);
+
+/* Which way a log is better. AUTO: losses and errors are better small, accuracies and the like large; other names are an error. */
+typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
+
+/* Ends training when a log has not become better for `patience` epochs. Keras: EarlyStopping. */
+typedef struct mirt_early_stopping_desc {
+    const char *monitor;   /* default "val_loss" */
+    mirt_mode mode;
+    double min_delta;      /* what is better by no more than this is not better */
+    int patience;
+    bool has_baseline;     /* an epoch counts as better only if it is better than `baseline` too */
+    double baseline;
+    bool restore_best_weights; /* of the best epoch, when training ends */
+    int start_from_epoch;  /* epochs before this are not looked at */
+} mirt_early_stopping_desc;
+MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
 typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
@@ -35488,6 +35525,109 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 #endif
 
+/* >>section train/fit.h */
+
+#ifndef MIRT__FIT_H
+#define MIRT__FIT_H
+/* One fit: what it was asked for and where it is. */
+
+typedef enum mirt__moment {
+    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END, MIRT__TEST_BEGIN, MIRT__TEST_END,
+    MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
+} mirt__moment;
+
+typedef struct mirt__fit {
+    mirt_model *model;
+    const mirt_fit_desc *desc;
+    mirt_dataset *train, *validation;
+    mirt__features *features[2]; /* of these two, or NULL */
+    mirt_event event;
+    mirt_logs logs;
+    mirt__sums sums;
+    mirt__progress progress;
+    int64_t images; /* trained on so far */
+    bool begun;     /* the data set is in the middle of a pass */
+    bool stop, warned;
+    int told;              /* callbacks whose train_begin was called */
+    mirt_status status;    /* of a callback that failed, */
+    char failure[512];     /* and its sentence */
+} mirt__fit;
+
+#endif
+
+/* >>section callbacks/callbacks.h */
+
+#ifndef MIRT__CALLBACKS_H
+#define MIRT__CALLBACKS_H
+/* Ready-made callbacks: one file each. A constructor makes one by mirt__ready_new, says what functions it has, and lists the numbers
+   that are its state; everything it allocates for training it allocates in train_begin. */
+
+/* Members of a ready-made callback that checkpoints keep. */
+typedef enum mirt__state_kind {
+    MIRT__STATE_DOUBLE, MIRT__STATE_INT64, MIRT__STATE_BOOL,
+    MIRT__STATE_TEXT /* char *, allocated, may be NULL */
+} mirt__state_kind;
+typedef struct mirt__state_field {
+    const char *name;
+    mirt__state_kind kind;
+    size_t offset;
+} mirt__state_field;
+
+/* What every ready-made callback begins with; its `user` points here. */
+typedef struct mirt__readymade {
+    mirt_callback base;
+    const mirt__state_field *fields;
+    int num_fields;
+    bool loaded; /* the state is that of a checkpoint: train_begin must not start it over, and clears this */
+    /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
+    int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
+    void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
+    int64_t num_weights; /* elements there is room for */
+    bool weights_set;
+    char message[256];   /* of load_state */
+} mirt__readymade;
+
+/* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
+/* The ready-made callback behind a row of functions, or NULL. */
+MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+/* Room for a copy of the model's weights. */
+MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
+MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
+/* The model's weights become those kept, on every device. */
+MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
+/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
+MIRT__LIB int mirt__callback_result(mirt_status status);
+
+/* A log that is watched. */
+typedef struct mirt__monitor {
+    char *name;
+    mirt_mode mode;
+    double min_delta;
+    bool has_best;
+    double best; /* so far */
+} mirt__monitor;
+/* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
+#define MIRT__MONITOR_FIELDS(type, member) \
+    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best)}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best)}
+/* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
+/* In train_begin: there will be such a log, and a way in which it is better. */
+MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
+/* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
+MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
+/* Whether `value` is the best so far, which it becomes. */
+MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
+
+/* --- monitor.c --- */
+/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+/* Whether there will be a log of this name; otherwise an error that names the nearest. */
+MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
+
+#endif
+
 /* >>section train/trainer.c */
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
@@ -36505,25 +36645,7 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 /* >>section train/fit.c */
 
-/* One fit: what it was asked for and where it is. */
-typedef struct mirt__fit {
-    mirt_model *model;
-    const mirt_fit_desc *desc;
-    mirt_dataset *train, *validation;
-    mirt__features *features[2]; /* of these two, or NULL */
-    mirt_event event;
-    mirt_logs logs;
-    mirt__sums sums;
-    mirt__progress progress;
-    int64_t images; /* trained on so far */
-    bool begun;     /* the data set is in the middle of a pass */
-    bool stop, warned;
-} mirt__fit;
-
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
-typedef enum mirt__moment {
-    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END
-} mirt__moment;
 
 static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment moment) {
     switch (moment) {
@@ -36532,16 +36654,42 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
     case MIRT__EPOCH_BEGIN: return c->epoch_begin;
     case MIRT__EPOCH_END: return c->epoch_end;
     case MIRT__BATCH_BEGIN: return c->batch_begin;
-    default: return c->batch_end;
+    case MIRT__BATCH_END: return c->batch_end;
+    case MIRT__TEST_BEGIN: return c->test_begin;
+    case MIRT__TEST_END: return c->test_end;
+    default: return NULL;
     }
+}
+
+/* The error of whatever ends this fit, to be set again when others have had their last word. */
+static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
+    if (fit->status != MIRT_OK || status == MIRT_OK) return;
+    fit->status = status;
+    snprintf(fit->failure, sizeof fit->failure, "%s", mirt_last_error());
+}
+
+static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int code) {
+    if (!code) return;
+    fit->stop = true;
+    if (code != MIRT_CALLBACK_FAILED) return;
+    mirt_status status = mirt_last_status();
+    if (status == MIRT_OK) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    mirt__fit_keep_error(fit, status);
 }
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
     mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
     for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
-        mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
-        if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
+        if (i >= fit->told) break; /* one before has failed to begin */
+        mirt__callback_fn fn = mirt__callback_at(callback, moment);
+        if (fn) mirt__take_answer(fit, callback, fn(&fit->event, callback->user));
+    }
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
+        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        if (ready && ready->after) mirt__take_answer(fit, &ready->base, ready->after(ready, &fit->event, moment));
     }
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
@@ -36689,6 +36837,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         fit->event.batch++;
         if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
+    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
@@ -36710,9 +36859,20 @@ static mirt_status mirt__history_reserve(mirt__fit *fit) {
     return MIRT_OK;
 }
 
+static mirt_status mirt__fit_validate(mirt__fit *fit) {
+    mirt__sums sums;
+    mirt__tell(fit, MIRT__TEST_BEGIN);
+    if (fit->status != MIRT_OK) return MIRT_OK;
+    if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
+    mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
+    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) != MIRT_OK) return mirt_last_status();
+    mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
+    mirt__tell(fit, MIRT__TEST_END);
+    return MIRT_OK;
+}
+
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     mirt_model *model = fit->model;
-    mirt__sums validation;
     fit->event.epoch = epoch;
     if (fit->desc->learning_rate) {
         float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
@@ -36723,15 +36883,11 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->stop) return MIRT_OK;
     if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0) return MIRT_OK;
+    if (fit->sums.count == 0 || fit->status != MIRT_OK) return MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && (epoch + 1) % every == 0) {
-        if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
-        mirt__sums_start(model, MIRT__EVALUATE, &validation);
-        if (mirt__evaluate_pass(model, fit->validation, fit->features[1], fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
-        mirt__sums_to_logs(model, &validation, true, &fit->logs);
-    }
+    if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
@@ -36746,12 +36902,15 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
     fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
     fit->event.logs = &fit->logs;
+    fit->event.validation = fit->desc->validation;
+    fit->event.initial_epoch = fit->desc->initial_epoch;
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
+    mirt__fit_keep_error(fit, status);
     mirt__tell(fit, MIRT__TRAIN_END);
-    return status;
+    return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
@@ -37791,6 +37950,313 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
     mirt__pool_free(&pool);
     mirt__safetensors_close(&file);
     return status;
+}
+
+/* >>section callbacks/ready.c */
+
+/* What ready-made callbacks share: their state as JSON, weights kept aside. */
+
+static void mirt__ready_destroy(void *user) {
+    mirt__readymade *self = (mirt__readymade *)user;
+    if (self->release) self->release(self);
+    for (int i = 0; i < self->num_fields; i++) {
+        if (self->fields[i].kind == MIRT__STATE_TEXT) mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
+    }
+    mirt__free(self->weights);
+    mirt__free(self);
+}
+
+MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
+    if (callback && callback->destroy) callback->destroy(callback->user);
+}
+
+static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {
+    const char *at = self + field->offset;
+    const char *text = field->kind == MIRT__STATE_TEXT ? *(char *const *)(const void *)at : NULL;
+    double number = 0;
+    mirt__json_write_string(out, field->name);
+    mirt__text_add(out, ":");
+    switch (field->kind) {
+    case MIRT__STATE_DOUBLE:
+        memcpy(&number, at, sizeof number);
+        if (isfinite(number)) mirt__json_write_number(out, number);
+        else mirt__text_add(out, number != number ? "\"nan\"" : number > 0 ? "\"inf\"" : "\"-inf\"");
+        break;
+    case MIRT__STATE_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)(const void *)at); break;
+    case MIRT__STATE_BOOL: mirt__text_add(out, *(const bool *)at ? "true" : "false"); break;
+    case MIRT__STATE_TEXT: mirt__json_write_string(out, text ? text : ""); break;
+    }
+}
+
+static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
+    const mirt__readymade *self = (const mirt__readymade *)user;
+    mirt__text out = {NULL, 0, 0, false};
+    for (int i = 0; i < self->num_fields; i++) {
+        mirt__text_add(&out, i ? "," : "{");
+        mirt__state_write(&out, &self->fields[i], (const char *)self);
+    }
+    mirt__text_add(&out, self->num_fields ? "}" : "{}");
+    size_t size = out.failed ? SIZE_MAX : out.size; /* a size nobody has room for */
+    if (!out.failed && capacity > size) memcpy(text, out.data, size + 1);
+    mirt__text_free(&out);
+    return size;
+}
+
+static bool mirt__state_read(const mirt__state_field *field, const mirt__json *value, char *self) {
+    char *at = self + field->offset;
+    const bool word = value->type == MIRT__JSON_STRING;
+    double number = value->number;
+    switch (field->kind) {
+    case MIRT__STATE_DOUBLE:
+        if (word) number = strcmp(value->string, "inf") == 0 ? (double)INFINITY : strcmp(value->string, "-inf") == 0 ? -(double)INFINITY : (double)NAN;
+        if (word || value->type == MIRT__JSON_NUMBER) memcpy(at, &number, sizeof number);
+        return word || value->type == MIRT__JSON_NUMBER;
+    case MIRT__STATE_INT64:
+        if (value->type != MIRT__JSON_NUMBER || !value->integral) return false;
+        *(int64_t *)(void *)at = value->integer;
+        return true;
+    case MIRT__STATE_BOOL:
+        if (value->type != MIRT__JSON_BOOL) return false;
+        *(bool *)at = value->truth;
+        return true;
+    case MIRT__STATE_TEXT: break;
+    }
+    char *copy = word ? mirt__strdup(value->string) : NULL;
+    if (!copy) return false;
+    mirt__free(*(char **)(void *)at);
+    *(char **)(void *)at = copy;
+    return true;
+}
+
+static int mirt__ready_load(const char *text, void *user) {
+    mirt__readymade *self = (mirt__readymade *)user;
+    mirt__pool pool = {NULL};
+    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
+    bool good = state && state->type == MIRT__JSON_OBJECT;
+    for (int i = 0; good && i < self->num_fields; i++) {
+        const mirt__json *value = mirt__json_member(state, self->fields[i].name);
+        if (value) good = mirt__state_read(&self->fields[i], value, (char *)self);
+    }
+    mirt__pool_free(&pool);
+    self->loaded = good;
+    return !good;
+}
+
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {
+    mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
+    if (!self) return NULL;
+    self->base.user = self;
+    self->base.name = name;
+    self->base.save_state = mirt__ready_save;
+    self->base.load_state = mirt__ready_load;
+    self->base.destroy = mirt__ready_destroy;
+    self->fields = fields;
+    self->num_fields = num_fields;
+    return self;
+}
+
+MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback) {
+    return callback && callback->destroy == mirt__ready_destroy ? (mirt__readymade *)callback->user : NULL;
+}
+
+MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model) {
+    int64_t count = 0;
+    for (int i = 0; i < model->num_variables; i++) count += model->variable[i].count;
+    if (self->num_weights == count) return MIRT_OK;
+    mirt__real *weights = (mirt__real *)mirt__calloc((size_t)count, sizeof *weights);
+    if (!weights) return MIRT_E_NOMEM;
+    mirt__free(self->weights);
+    self->weights = weights;
+    self->num_weights = count;
+    self->weights_set = false;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
+    mirt__real *to = self->weights;
+    for (int i = 0; i < model->num_variables; i++) {
+        memcpy(to, mirt__weight_at(model, 0, i), (size_t)model->variable[i].count * sizeof *to);
+        to += model->variable[i].count;
+    }
+    self->weights_set = true;
+}
+
+MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model) {
+    const mirt__real *from = self->weights;
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        for (int d = 0; d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, i), from, (size_t)v->count * sizeof *from);
+        from += v->count;
+    }
+    mirt__root(model, NULL)->edits++;
+}
+
+MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }
+
+/* >>section callbacks/monitor.c */
+
+/* Logs that callbacks watch: whether there are such, and which way they are better. */
+
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+    int count = 0;
+    for (int v = 0; v < 1 + validation; v++) {
+        names[count++] = v ? "val_loss" : "loss";
+        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
+            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
+        }
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
+    }
+    return count;
+}
+
+MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event) {
+    const char *names[MIRT_MAX_LOGS];
+    mirt__text list = {NULL, 0, 0, false};
+    const char *like_text;
+    mirt__suggestion like;
+    bool validation = event->validation != NULL, found = false;
+    const int known = mirt__log_names(event->model, true, names);
+    for (int i = 0; i < known; i++) found = found || strcmp(names[i], name) == 0;
+    if (found && !validation && strncmp(name, "val_", 4) == 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", but this fit has no validation data; there is \"%s\"", who, name, name + 4);
+    }
+    if (found) return MIRT_OK;
+    memset(&like, 0, sizeof like);
+    like.word = name;
+    const int have = mirt__log_names(event->model, validation, names);
+    for (int i = 0; i < have; i++) {
+        mirt__guess(&like, names[i]);
+        mirt__text_add(&list, "%s%s", i ? ", " : "", names[i]);
+    }
+    like_text = mirt__did_you_mean(&like);
+    mirt_status status = mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which this fit does not report%s%s", who, name, *like_text ? like_text : "; there are ",
+                                    *like_text || !list.data ? "" : list.data);
+    mirt__text_free(&list);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta) {
+    if ((int)mode < 0 || mode > MIRT_MODE_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no mode number %d", who, (int)mode);
+    if (!isfinite(min_delta)) return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be a number", who, min_delta);
+    monitor->mode = mode;
+    monitor->min_delta = fabs(min_delta);
+    monitor->name = mirt__strdup(name ? name : "val_loss");
+    return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+/* By what the name is made of. */
+static mirt_mode mirt__monitor_direction(const char *name) {
+    static const char *const small[] = {"loss", "error", "mse", "mae", "learning_rate"};
+    static const char *const large[] = {"acc", "precision", "recall", "auc", "f1", "top", "iou"};
+    for (int i = 0; i < MIRT__COUNT(small); i++) {
+        if (strstr(name, small[i])) return MIRT_MODE_MIN;
+    }
+    for (int i = 0; i < MIRT__COUNT(large); i++) {
+        if (strstr(name, large[i])) return MIRT_MODE_MAX;
+    }
+    return MIRT_MODE_AUTO;
+}
+
+MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
+    if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
+    if (monitor->mode == MIRT_MODE_AUTO) monitor->mode = mirt__monitor_direction(monitor->name);
+    if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", of which nobody knows whether large or small is better: its mode has to be MIRT_MODE_MAX or MIRT_MODE_MIN", who, monitor->name);
+}
+
+MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {
+    return monitor->mode == MIRT_MODE_MAX ? value - monitor->min_delta > than : value + monitor->min_delta < than;
+}
+
+MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value) {
+    if (value != value || (monitor->has_best && !mirt__monitor_better(monitor, value, monitor->best))) return false;
+    monitor->has_best = true;
+    monitor->best = value;
+    return true;
+}
+
+/* >>section callbacks/early_stopping.c */
+
+typedef struct mirt__early_stopping {
+    mirt__readymade ready;
+    mirt__monitor monitor;
+    mirt_early_stopping_desc desc;
+    int64_t wait, best_epoch; /* epochs without a better one; 0-based */
+    int64_t stopped;          /* the epoch in which it ended training, 1-based; 0: it did not */
+} mirt__early_stopping;
+
+static const mirt__state_field mirt__early_stopping_fields[] = {
+    MIRT__MONITOR_FIELDS(mirt__early_stopping, monitor),
+    {"wait", MIRT__STATE_INT64, offsetof(mirt__early_stopping, wait)},
+    {"best_epoch", MIRT__STATE_INT64, offsetof(mirt__early_stopping, best_epoch)},
+    {"stopped", MIRT__STATE_INT64, offsetof(mirt__early_stopping, stopped)},
+};
+
+static const char mirt__early_stopping_who[] = "early stopping";
+
+/* A run that it ended is not gone on with. */
+static int mirt__early_stopping_train_begin(const mirt_event *event, void *user) {
+    mirt__early_stopping *self = (mirt__early_stopping *)user;
+    if (mirt__monitor_begin(&self->monitor, mirt__early_stopping_who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.restore_best_weights && mirt__ready_reserve(&self->ready, event->model) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (!self->ready.loaded) {
+        self->wait = self->best_epoch = self->stopped = 0;
+        self->monitor.has_best = self->ready.weights_set = false;
+    }
+    self->ready.loaded = false;
+    return self->stopped > 0;
+}
+
+static int mirt__early_stopping_epoch_end(const mirt_event *event, void *user) {
+    mirt__early_stopping *self = (mirt__early_stopping *)user;
+    const double value = mirt_logs_value(event->logs, self->monitor.name);
+    bool there = false;
+    for (int i = 0; i < event->logs->count; i++) there = there || strcmp(event->logs->name[i], self->monitor.name) == 0;
+    if (!there || event->epoch < self->desc.start_from_epoch) return 0;
+    self->wait++;
+    const bool better = mirt__monitor_improved(&self->monitor, value);
+    if (self->desc.restore_best_weights && (better || !self->ready.weights_set)) mirt__ready_keep(&self->ready, event->model);
+    if (better) {
+        self->best_epoch = event->epoch;
+        if (!self->desc.has_baseline || mirt__monitor_better(&self->monitor, value, self->desc.baseline)) self->wait = 0;
+        return 0;
+    }
+    if (self->wait < self->desc.patience || event->epoch == 0) return 0;
+    self->stopped = event->epoch + 1;
+    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: early stopping: the best \"%s\", %g, was that of epoch %lld", event->epoch + 1,
+              self->monitor.name, self->monitor.best, (long long)self->best_epoch + 1);
+    return 1;
+}
+
+static int mirt__early_stopping_train_end(const mirt_event *event, void *user) {
+    const mirt__early_stopping *self = (const mirt__early_stopping *)user;
+    if (self->desc.restore_best_weights && self->ready.weights_set) mirt__ready_restore(&self->ready, event->model);
+    return 0;
+}
+
+static void mirt__early_stopping_release(mirt__readymade *ready) { mirt__free(((mirt__early_stopping *)ready)->monitor.name); }
+
+MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc) {
+    mirt_early_stopping_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
+    if (desc->patience < 0 || desc->start_from_epoch < 0) {
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d and start_from_epoch %d must not be negative", mirt__early_stopping_who, desc->patience, desc->start_from_epoch);
+        return NULL;
+    }
+    if (desc->has_baseline && !isfinite(desc->baseline)) return mirt__fail(MIRT_E_INVALID, "%s: the baseline is %g; it must be a number", mirt__early_stopping_who, desc->baseline), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__early_stopping), "early_stopping", mirt__early_stopping_fields, MIRT__COUNT(mirt__early_stopping_fields));
+    if (!ready) return NULL;
+    mirt__early_stopping *self = (mirt__early_stopping *)ready;
+    self->desc = *desc;
+    ready->release = mirt__early_stopping_release;
+    ready->base.train_begin = mirt__early_stopping_train_begin;
+    ready->base.epoch_end = mirt__early_stopping_epoch_end;
+    ready->base.train_end = mirt__early_stopping_train_end;
+    if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) == MIRT_OK) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
 }
 
 /* >>section train/function.c */

@@ -1,27 +1,8 @@
-#include "../formats/json.h"
+#include "../callbacks/callbacks.h"
 #include "../ops/ops.h"
 #include "timeline.h"
-#include "trainer.h"
-
-/* One fit: what it was asked for and where it is. */
-typedef struct mirt__fit {
-    mirt_model *model;
-    const mirt_fit_desc *desc;
-    mirt_dataset *train, *validation;
-    mirt__features *features[2]; /* of these two, or NULL */
-    mirt_event event;
-    mirt_logs logs;
-    mirt__sums sums;
-    mirt__progress progress;
-    int64_t images; /* trained on so far */
-    bool begun;     /* the data set is in the middle of a pass */
-    bool stop, warned;
-} mirt__fit;
 
 typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
-typedef enum mirt__moment {
-    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END
-} mirt__moment;
 
 static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment moment) {
     switch (moment) {
@@ -30,16 +11,42 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
     case MIRT__EPOCH_BEGIN: return c->epoch_begin;
     case MIRT__EPOCH_END: return c->epoch_end;
     case MIRT__BATCH_BEGIN: return c->batch_begin;
-    default: return c->batch_end;
+    case MIRT__BATCH_END: return c->batch_end;
+    case MIRT__TEST_BEGIN: return c->test_begin;
+    case MIRT__TEST_END: return c->test_end;
+    default: return NULL;
     }
+}
+
+/* The error of whatever ends this fit, to be set again when others have had their last word. */
+static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
+    if (fit->status != MIRT_OK || status == MIRT_OK) return;
+    fit->status = status;
+    snprintf(fit->failure, sizeof fit->failure, "%s", mirt_last_error());
+}
+
+static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int code) {
+    if (!code) return;
+    fit->stop = true;
+    if (code != MIRT_CALLBACK_FAILED) return;
+    mirt_status status = mirt_last_status();
+    if (status == MIRT_OK) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    mirt__fit_keep_error(fit, status);
 }
 
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
     mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
     for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
-        mirt__callback_fn fn = mirt__callback_at(fit->desc->callbacks[i], moment);
-        if (fn && fn(&fit->event, fit->desc->callbacks[i]->user)) fit->stop = true;
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
+        if (i >= fit->told) break; /* one before has failed to begin */
+        mirt__callback_fn fn = mirt__callback_at(callback, moment);
+        if (fn) mirt__take_answer(fit, callback, fn(&fit->event, callback->user));
+    }
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
+        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        if (ready && ready->after) mirt__take_answer(fit, &ready->base, ready->after(ready, &fit->event, moment));
     }
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
@@ -187,6 +194,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         fit->event.batch++;
         if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
+    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
@@ -208,9 +216,20 @@ static mirt_status mirt__history_reserve(mirt__fit *fit) {
     return MIRT_OK;
 }
 
+static mirt_status mirt__fit_validate(mirt__fit *fit) {
+    mirt__sums sums;
+    mirt__tell(fit, MIRT__TEST_BEGIN);
+    if (fit->status != MIRT_OK) return MIRT_OK;
+    if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
+    mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
+    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) != MIRT_OK) return mirt_last_status();
+    mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
+    mirt__tell(fit, MIRT__TEST_END);
+    return MIRT_OK;
+}
+
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     mirt_model *model = fit->model;
-    mirt__sums validation;
     fit->event.epoch = epoch;
     if (fit->desc->learning_rate) {
         float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
@@ -221,15 +240,11 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->stop) return MIRT_OK;
     if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0) return MIRT_OK;
+    if (fit->sums.count == 0 || fit->status != MIRT_OK) return MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && (epoch + 1) % every == 0) {
-        if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
-        mirt__sums_start(model, MIRT__EVALUATE, &validation);
-        if (mirt__evaluate_pass(model, fit->validation, fit->features[1], fit->desc->validation_steps, &validation) != MIRT_OK) return mirt_last_status();
-        mirt__sums_to_logs(model, &validation, true, &fit->logs);
-    }
+    if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
@@ -244,12 +259,15 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
     fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
     fit->event.logs = &fit->logs;
+    fit->event.validation = fit->desc->validation;
+    fit->event.initial_epoch = fit->desc->initial_epoch;
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
+    mirt__fit_keep_error(fit, status);
     mirt__tell(fit, MIRT__TRAIN_END);
-    return status;
+    return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */

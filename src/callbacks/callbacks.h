@@ -1,0 +1,72 @@
+#ifndef MIRT__CALLBACKS_H
+#define MIRT__CALLBACKS_H
+/* Ready-made callbacks: one file each. A constructor makes one by mirt__ready_new, says what functions it has, and lists the numbers
+   that are its state; everything it allocates for training it allocates in train_begin. */
+#include "../formats/json.h"
+#include "../train/fit.h"
+
+/* Members of a ready-made callback that checkpoints keep. */
+typedef enum mirt__state_kind {
+    MIRT__STATE_DOUBLE, MIRT__STATE_INT64, MIRT__STATE_BOOL,
+    MIRT__STATE_TEXT /* char *, allocated, may be NULL */
+} mirt__state_kind;
+typedef struct mirt__state_field {
+    const char *name;
+    mirt__state_kind kind;
+    size_t offset;
+} mirt__state_field;
+
+/* What every ready-made callback begins with; its `user` points here. */
+typedef struct mirt__readymade {
+    mirt_callback base;
+    const mirt__state_field *fields;
+    int num_fields;
+    bool loaded; /* the state is that of a checkpoint: train_begin must not start it over, and clears this */
+    /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
+    int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
+    void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
+    int64_t num_weights; /* elements there is room for */
+    bool weights_set;
+    char message[256];   /* of load_state */
+} mirt__readymade;
+
+/* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
+/* The ready-made callback behind a row of functions, or NULL. */
+MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+/* Room for a copy of the model's weights. */
+MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
+MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
+/* The model's weights become those kept, on every device. */
+MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
+/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
+MIRT__LIB int mirt__callback_result(mirt_status status);
+
+/* A log that is watched. */
+typedef struct mirt__monitor {
+    char *name;
+    mirt_mode mode;
+    double min_delta;
+    bool has_best;
+    double best; /* so far */
+} mirt__monitor;
+/* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
+#define MIRT__MONITOR_FIELDS(type, member) \
+    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best)}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best)}
+/* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
+/* In train_begin: there will be such a log, and a way in which it is better. */
+MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
+/* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
+MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
+/* Whether `value` is the best so far, which it becomes. */
+MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
+
+/* --- monitor.c --- */
+/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+/* Whether there will be a log of this name; otherwise an error that names the nearest. */
+MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
+
+#endif

@@ -1,0 +1,82 @@
+#include "callbacks.h"
+
+typedef struct mirt__early_stopping {
+    mirt__readymade ready;
+    mirt__monitor monitor;
+    mirt_early_stopping_desc desc;
+    int64_t wait, best_epoch; /* epochs without a better one; 0-based */
+    int64_t stopped;          /* the epoch in which it ended training, 1-based; 0: it did not */
+} mirt__early_stopping;
+
+static const mirt__state_field mirt__early_stopping_fields[] = {
+    MIRT__MONITOR_FIELDS(mirt__early_stopping, monitor),
+    {"wait", MIRT__STATE_INT64, offsetof(mirt__early_stopping, wait)},
+    {"best_epoch", MIRT__STATE_INT64, offsetof(mirt__early_stopping, best_epoch)},
+    {"stopped", MIRT__STATE_INT64, offsetof(mirt__early_stopping, stopped)},
+};
+
+static const char mirt__early_stopping_who[] = "early stopping";
+
+/* A run that it ended is not gone on with. */
+static int mirt__early_stopping_train_begin(const mirt_event *event, void *user) {
+    mirt__early_stopping *self = (mirt__early_stopping *)user;
+    if (mirt__monitor_begin(&self->monitor, mirt__early_stopping_who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.restore_best_weights && mirt__ready_reserve(&self->ready, event->model) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (!self->ready.loaded) {
+        self->wait = self->best_epoch = self->stopped = 0;
+        self->monitor.has_best = self->ready.weights_set = false;
+    }
+    self->ready.loaded = false;
+    return self->stopped > 0;
+}
+
+static int mirt__early_stopping_epoch_end(const mirt_event *event, void *user) {
+    mirt__early_stopping *self = (mirt__early_stopping *)user;
+    const double value = mirt_logs_value(event->logs, self->monitor.name);
+    bool there = false;
+    for (int i = 0; i < event->logs->count; i++) there = there || strcmp(event->logs->name[i], self->monitor.name) == 0;
+    if (!there || event->epoch < self->desc.start_from_epoch) return 0;
+    self->wait++;
+    const bool better = mirt__monitor_improved(&self->monitor, value);
+    if (self->desc.restore_best_weights && (better || !self->ready.weights_set)) mirt__ready_keep(&self->ready, event->model);
+    if (better) {
+        self->best_epoch = event->epoch;
+        if (!self->desc.has_baseline || mirt__monitor_better(&self->monitor, value, self->desc.baseline)) self->wait = 0;
+        return 0;
+    }
+    if (self->wait < self->desc.patience || event->epoch == 0) return 0;
+    self->stopped = event->epoch + 1;
+    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: early stopping: the best \"%s\", %g, was that of epoch %lld", event->epoch + 1,
+              self->monitor.name, self->monitor.best, (long long)self->best_epoch + 1);
+    return 1;
+}
+
+static int mirt__early_stopping_train_end(const mirt_event *event, void *user) {
+    const mirt__early_stopping *self = (const mirt__early_stopping *)user;
+    if (self->desc.restore_best_weights && self->ready.weights_set) mirt__ready_restore(&self->ready, event->model);
+    return 0;
+}
+
+static void mirt__early_stopping_release(mirt__readymade *ready) { mirt__free(((mirt__early_stopping *)ready)->monitor.name); }
+
+MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc) {
+    mirt_early_stopping_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
+    if (desc->patience < 0 || desc->start_from_epoch < 0) {
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d and start_from_epoch %d must not be negative", mirt__early_stopping_who, desc->patience, desc->start_from_epoch);
+        return NULL;
+    }
+    if (desc->has_baseline && !isfinite(desc->baseline)) return mirt__fail(MIRT_E_INVALID, "%s: the baseline is %g; it must be a number", mirt__early_stopping_who, desc->baseline), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__early_stopping), "early_stopping", mirt__early_stopping_fields, MIRT__COUNT(mirt__early_stopping_fields));
+    if (!ready) return NULL;
+    mirt__early_stopping *self = (mirt__early_stopping *)ready;
+    self->desc = *desc;
+    ready->release = mirt__early_stopping_release;
+    ready->base.train_begin = mirt__early_stopping_train_begin;
+    ready->base.epoch_end = mirt__early_stopping_epoch_end;
+    ready->base.train_end = mirt__early_stopping_train_end;
+    if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) == MIRT_OK) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}

@@ -1,0 +1,81 @@
+/* Logs that callbacks watch: whether there are such, and which way they are better. */
+#include "callbacks.h"
+
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+    int count = 0;
+    for (int v = 0; v < 1 + validation; v++) {
+        names[count++] = v ? "val_loss" : "loss";
+        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
+            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
+        }
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
+    }
+    return count;
+}
+
+MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event) {
+    const char *names[MIRT_MAX_LOGS];
+    mirt__text list = {NULL, 0, 0, false};
+    const char *like_text;
+    mirt__suggestion like;
+    bool validation = event->validation != NULL, found = false;
+    const int known = mirt__log_names(event->model, true, names);
+    for (int i = 0; i < known; i++) found = found || strcmp(names[i], name) == 0;
+    if (found && !validation && strncmp(name, "val_", 4) == 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", but this fit has no validation data; there is \"%s\"", who, name, name + 4);
+    }
+    if (found) return MIRT_OK;
+    memset(&like, 0, sizeof like);
+    like.word = name;
+    const int have = mirt__log_names(event->model, validation, names);
+    for (int i = 0; i < have; i++) {
+        mirt__guess(&like, names[i]);
+        mirt__text_add(&list, "%s%s", i ? ", " : "", names[i]);
+    }
+    like_text = mirt__did_you_mean(&like);
+    mirt_status status = mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which this fit does not report%s%s", who, name, *like_text ? like_text : "; there are ",
+                                    *like_text || !list.data ? "" : list.data);
+    mirt__text_free(&list);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta) {
+    if ((int)mode < 0 || mode > MIRT_MODE_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no mode number %d", who, (int)mode);
+    if (!isfinite(min_delta)) return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be a number", who, min_delta);
+    monitor->mode = mode;
+    monitor->min_delta = fabs(min_delta);
+    monitor->name = mirt__strdup(name ? name : "val_loss");
+    return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
+}
+
+/* By what the name is made of. */
+static mirt_mode mirt__monitor_direction(const char *name) {
+    static const char *const small[] = {"loss", "error", "mse", "mae", "learning_rate"};
+    static const char *const large[] = {"acc", "precision", "recall", "auc", "f1", "top", "iou"};
+    for (int i = 0; i < MIRT__COUNT(small); i++) {
+        if (strstr(name, small[i])) return MIRT_MODE_MIN;
+    }
+    for (int i = 0; i < MIRT__COUNT(large); i++) {
+        if (strstr(name, large[i])) return MIRT_MODE_MAX;
+    }
+    return MIRT_MODE_AUTO;
+}
+
+MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
+    if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
+    if (monitor->mode == MIRT_MODE_AUTO) monitor->mode = mirt__monitor_direction(monitor->name);
+    if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", of which nobody knows whether large or small is better: its mode has to be MIRT_MODE_MAX or MIRT_MODE_MIN", who, monitor->name);
+}
+
+MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {
+    return monitor->mode == MIRT_MODE_MAX ? value - monitor->min_delta > than : value + monitor->min_delta < than;
+}
+
+MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value) {
+    if (value != value || (monitor->has_best && !mirt__monitor_better(monitor, value, monitor->best))) return false;
+    monitor->has_best = true;
+    monitor->best = value;
+    return true;
+}
