@@ -47,12 +47,12 @@ TSAN_TESTS = $(filter-out test_base test_half test_strips test_models test_profi
 	test_graphs test_hooks test_hostile test_images test_image_faults test_augment_faults test_json test_augment test_functional test_kernels test_layer_faults test_layers test_misuse test_mnist_parity test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree test_augment,$(TESTS))
 TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
-CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/photos.c cli/predict.c cli/images.c cli/show.c cli/bench.c
+CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/photos.c cli/predict.c cli/images.c cli/show.c cli/doctor.c cli/bench.c
 
 all: build/mirrortrain
 
 build/mirrortrain: $(CLI) cli/cli.h build/mirrortrain.o
-	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS)
+	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS) -ldl
 
 build/mirrortrain.o: mirrortrain.c mirrortrain.h
 	@mkdir -p build
@@ -71,7 +71,7 @@ build/amalgamate: tools/amalgamate.c
 
 test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
-	@CC="$(CC)" tests/run -t 300 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh tests/test_tools.sh
+	@CC="$(CC)" tests/run -t 300 $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets tests/test_cli.sh tests/test_doctor.sh tests/test_tools.sh
 
 
 # Tests that put their own functions in place of the system's, or other numbers in place of floats, or look into a file of src/,

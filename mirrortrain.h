@@ -50,9 +50,9 @@
    - GPUs, several machines, recurrent networks: not in this version
    - float64, float16 and bfloat16: tensors are float32, int32, uint8 or bool
    - second derivatives: gradients are not differentiated again
-   - change the program behind your back: no files but those you name, no
-     network, no signal handlers, no output but through the log, and never exit
-     or abort
+   - change the program behind your back: no files but those you name (and what
+     Linux says of free memory, in /proc and /sys), no network, no signal
+     handlers, no output but through the log, and never exit or abort
 
    STEP BY STEP
    ============
@@ -1687,6 +1687,23 @@ MIRT_API const char *mirt_phase_name(mirt_phase phase);
    the strategy, valid until the next call. NULL: MIRT_E_INVALID without a strategy, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_environment(mirt_strategy *strategy);
 
+/* What this machine has for this process. Zero: unknown, or no such limit. */
+typedef struct mirt_machine_info {
+    int cores;                 /* as mirt_devices counts them */
+    double core_limit;         /* of a container: so many cores' time, however many are seen */
+    uint64_t memory_total;     /* bytes of the machine, */
+    uint64_t memory_limit;     /* of the container, where that is less, */
+    uint64_t memory_available; /* and of both what can be had now */
+} mirt_machine_info;
+/* Thread safe: any thread at any time. Reads what Linux says in /proc and /sys; elsewhere what sysconf says. MIRT_E_INVALID; MIRT_E_DEVICE as
+   mirt_devices. */
+MIRT_API mirt_status mirt_machine(mirt_machine_info *out);
+
+/* The largest global batch on which a training step (without a loss: predicting) takes no more than `bytes_per_device` times the
+   devices, by mirt_plan_memory: one sample more takes more. 0: what mirt_machine says is available. Data sets' own memory is not in
+   the plan. At most 2^30. Returns 0 on errors: MIRT_E_NOMEM when not one sample fits; and those of mirt_plan_memory. */
+MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1989,6 +2006,9 @@ MIRT__LIB void mirt__file_close(int *fd);
 MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t size);
 /* False only if nothing is there. */
 MIRT__LIB bool mirt__file_exists(const char *path);
+
+/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is none. */
+MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
    bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
@@ -2525,6 +2545,13 @@ MIRT__LIB void mirt__file_close(int *fd) {
     *fd = -1;
 }
 
+MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity) {
+    int fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0);
+    int64_t got = fd < 0 ? 0 : mirt__file_read_at(fd, 0, text, capacity - 1);
+    mirt__file_close(&fd);
+    text[got < 0 ? 0 : got] = 0;
+}
+
 /* Room for `capacity` bytes and the final 0, keeping the first `used`. */
 static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
     size_t bytes;
@@ -2699,6 +2726,76 @@ MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
 }
 
 #undef MIRT__FILE_CHUNK
+
+/* >>section base/machine.c */
+
+/* Memory and processor time that the machine, or the container around us, has for this process. */
+
+#include <unistd.h>
+
+#define MIRT__GROUPS "/sys/fs/cgroup"
+
+/* The number behind `name` at the beginning of a line; -1: it is not there. */
+static int64_t mirt__machine_line(const char *text, const char *name) {
+    const size_t size = strlen(name);
+    for (const char *at = text; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
+        if (strncmp(at, name, size) == 0) return (int64_t)strtoll(at + size, NULL, 10);
+    }
+    return -1;
+}
+
+/* A file that holds one number, or "max"; -1: no such limit. */
+static int64_t mirt__machine_number(const char *group, const char *file) {
+    char path[512], text[64];
+    snprintf(path, sizeof path, "%s/%s", group, file);
+    mirt__file_peek(path, text, sizeof text);
+    return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoll(text, NULL, 10) : -1;
+}
+
+/* What a group of processes that we are in may have. */
+static void mirt__machine_group(const char *group, const char *most, const char *used, mirt_machine_info *out) {
+    char path[512], text[4096];
+    const int64_t limit = mirt__machine_number(group, most), taken = mirt__machine_number(group, used);
+    if (limit > 0 && (uint64_t)limit < out->memory_total) {
+        snprintf(path, sizeof path, "%s/memory.stat", group);
+        mirt__file_peek(path, text, sizeof text);
+        int64_t cached = mirt__machine_line(text, "inactive_file "), left = limit - taken; /* files read, which give way */
+        if (cached > 0 && cached < taken) left += cached;
+        if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
+        if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available) out->memory_available = (uint64_t)(left > 0 ? left : 0);
+    }
+    snprintf(path, sizeof path, "%s/cpu.max", group);
+    mirt__file_peek(path, text, sizeof text);
+    char *end;
+    double quota = strtod(text, &end), period = strtod(end, NULL);
+    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit)) out->core_limit = quota / period;
+}
+
+MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
+    char text[4096], group[384];
+    if (!out) return mirt__fail_missing("mirt_machine", "place for the answer");
+    memset(out, 0, sizeof *out);
+    if (!(out->cores = mirt__cpu_cores())) return mirt_last_status();
+#ifdef _SC_PHYS_PAGES
+    const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && size > 0) out->memory_total = (uint64_t)pages * (uint64_t)size;
+#endif
+    mirt__file_peek("/proc/meminfo", text, sizeof text);
+    const int64_t kilobytes = mirt__machine_line(text, "MemAvailable:");
+    out->memory_available = kilobytes >= 0 ? (uint64_t)kilobytes * 1024 : out->memory_total;
+    mirt__machine_group(MIRT__GROUPS "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", out);
+    mirt__file_peek("/proc/self/cgroup", text, sizeof text);
+    const char *own = strstr(text, "0::/");
+    snprintf(group, sizeof group, MIRT__GROUPS "%.*s", own ? (int)(strcspn(own, "\n") - 3) : 0, own ? own + 3 : "");
+    for (;;) { /* our group and those around it */
+        mirt__machine_group(group, "memory.max", "memory.current", out);
+        char *slash = strrchr(group, '/');
+        if (!slash || strlen(group) <= strlen(MIRT__GROUPS)) return MIRT_OK;
+        *slash = 0;
+    }
+}
+
+#undef MIRT__GROUPS
 
 /* >>section base/cold_end.inc */
 
@@ -37057,6 +37154,74 @@ MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_mem
     return MIRT_OK;
 }
 
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+static const char *mirt__bytes_text(double bytes, char out[96]) {
+    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
+    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
+    else snprintf(out, 96, "%.0f bytes", bytes);
+    return out;
+}
+
+/* Bytes of a plan as a function of the batch, between one that fits and one that does not. */
+typedef struct mirt__fitting {
+    double limit;
+    int64_t fits, fails; /* 0: none known */
+    double fits_bytes, fails_bytes;
+} mirt__fitting;
+
+/* False with the error set, unless the batch is too large for any plan: it does not fit then. */
+static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s) {
+    mirt_memory m;
+    if (mirt_plan_memory(model, batch, &m) != MIRT_OK) {
+        if (!s->fits || (mirt_last_status() != MIRT_E_SHAPE && mirt_last_status() != MIRT_E_NOMEM)) return false;
+        s->fails = batch;
+        s->fails_bytes = HUGE_VAL;
+        return true;
+    }
+    if ((double)m.total <= s->limit) {
+        s->fits = batch;
+        s->fits_bytes = (double)m.total;
+    } else {
+        s->fails = batch;
+        s->fails_bytes = (double)m.total;
+    }
+    return true;
+}
+
+/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every third
+   time it is the middle, lest the line mislead. */
+static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
+    const double slope = (s->fails_bytes - s->fits_bytes) / (double)(s->fails - s->fits);
+    const int64_t least = s->fits + 1, most = s->fails - 1;
+    double at = (double)s->fits + (s->limit - s->fits_bytes) / slope;
+    if (tries % 3 == 2 || !(at >= (double)least)) at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
+    return at >= (double)most ? most : (int64_t)at < least ? least : (int64_t)at;
+}
+
+MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device) {
+    const int64_t most = (int64_t)1 << 30;
+    mirt__fitting s;
+    mirt_machine_info machine;
+    char needs[96], has[96];
+    memset(&s, 0, sizeof s);
+    if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
+    if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
+    s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
+    if (!mirt__fitting_try(model, 1, &s)) return 0;
+    if (s.fails) {
+        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
+                   mirt__bytes_text(s.limit, has));
+        return 0;
+    }
+    for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
+        if (!mirt__fitting_try(model, batch, &s)) return 0;
+    }
+    for (int tries = 0; s.fails && s.fails - s.fits > 1; tries++) {
+        if (!mirt__fitting_try(model, mirt__fitting_next(&s, tries), &s)) return 0;
+    }
+    return s.fits;
+}
+
 MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
     if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
@@ -37091,14 +37256,6 @@ static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer
         if (node->name && node->op->macs && mirt__is_layers(node->name, layer->name)) macs += node->op->macs(node, 1);
     }
     return macs;
-}
-
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-static const char *mirt__bytes_text(double bytes, char out[96]) {
-    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
-    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
-    else snprintf(out, 96, "%.0f bytes", bytes);
-    return out;
 }
 
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {

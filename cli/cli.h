@@ -10,7 +10,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* One bit a command: which commands take a flag. */
 enum {
     CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32,
-    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256
+    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512
 };
 
 /* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
@@ -43,6 +43,7 @@ typedef struct options {
     double validation_split;
     batches batch_list; /* of bench */
     int64_t steps, seconds; /* of bench; 0: its defaults */
+    uint64_t memory; /* of summary: bytes a device; 0: what there is */
     bool no_top, no_shuffle, no_cache, winograd, log_steps, forward, profile, help;
 } options;
 
@@ -83,6 +84,7 @@ int run_bench(const options *o);
 int run_predict(const options *o);
 int run_verify(const options *o);
 int run_augment(const options *o);
+int run_doctor(const options *o);
 
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
    `quiet`: warnings are all that is logged. */

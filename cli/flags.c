@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_NUMBER, FLAG_SHARE, FLAG_RATES, FLAG_BATCHES, FLAG_NAME } flag_kind;
+typedef enum flag_kind { FLAG_SWITCH, FLAG_TEXT, FLAG_COUNT, FLAG_SEED, FLAG_NUMBER, FLAG_SHARE, FLAG_RATES, FLAG_BATCHES, FLAG_BYTES, FLAG_NAME } flag_kind;
 
 typedef struct flag {
     const char *name;  /* without its dashes */
@@ -22,7 +22,7 @@ typedef struct flag {
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
 #define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH)
 #define STRATEGY (TRAINS | CMD_BENCH | CMD_PREDICT)
-#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT)
+#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024
@@ -75,6 +75,7 @@ static const flag flags[] = {
     {"profile", NULL, FLAG_SWITCH, 0, AT(profile), CMD_BENCH, "then time each operation, beside what the machine could do"},
     {"steps", "N", FLAG_COUNT, INT32_MAX, AT(steps), CMD_BENCH, "steps to take the median of; default as many as fit --seconds, at least 5"},
     {"seconds", "N", FLAG_COUNT, 86400, AT(seconds), CMD_BENCH, "time to measure for; default 3"},
+    {"memory", "SIZE", FLAG_BYTES, 0, AT(memory), CMD_SUMMARY, "of a device, such as 800M or 8G, for the largest batch that fits; default what is free here"},
     {"help", NULL, FLAG_SWITCH, 0, AT(help), ALL, "show this"},
 };
 #define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
@@ -214,6 +215,19 @@ static bool parse_batches(const char *text, int64_t most, batches *out) {
     }
 }
 
+/* Bytes, thousands (K), millions (M) or billions (G) of them. */
+static bool parse_bytes(const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    const double value = strtod(text, &end);
+    const char *units = "KMG", *unit = *end ? strchr(units, *end) : NULL;
+    if (*text < '0' || *text > '9' || errno || (*end && (!unit || end[1]))) return false;
+    const double bytes = value * (!unit ? 1 : unit == units ? 1e3 : unit == units + 1 ? 1e6 : 1e9);
+    if (!(bytes >= 1 && bytes <= 1e18)) return false;
+    *out = (uint64_t)bytes;
+    return true;
+}
+
 /* One of the names in a|b|c; *out points into it, so that it ends in | or 0. */
 static bool parse_name(const flag *f, const char *text, const char **out) {
     char list[128];
@@ -274,6 +288,10 @@ static bool set_flag(const flag *f, const char *value, options *o) {
     case FLAG_BATCHES:
         if (parse_batches(value, f->most, (batches *)field)) return true;
         complain("--%s is \"%s\"; it wants up to %d whole numbers from 1 to %lld: 8,16,32", f->name, value, MAX_BATCHES, (long long)f->most);
+        return false;
+    case FLAG_BYTES:
+        if (parse_bytes(value, (uint64_t *)field)) return true;
+        complain("--%s is \"%s\"; it wants a number of bytes, such as 800M or 8G", f->name, value);
         return false;
     case FLAG_NAME:
         return parse_name(f, value, (const char **)field);

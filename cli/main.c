@@ -8,6 +8,7 @@
 #include <string.h>
 
 const command commands[] = {
+    {"doctor", "whether this machine is fit for a run; status 1 if it is not", CMD_DOCTOR, "[DIR]", run_doctor},
     {"devices", "list the devices of this machine", CMD_DEVICES, NULL, run_devices},
     {"fit", "train a network on digits or photographs", CMD_FIT, NULL, run_fit},
     {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, NULL, run_evaluate},

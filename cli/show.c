@@ -17,18 +17,29 @@ int run_devices(const options *o) {
     return EXIT_OK;
 }
 
+/* The end of a summary. */
+static int show_largest(mirt_model *model, int devices, uint64_t memory) {
+    mirt_machine_info machine;
+    const int64_t batch = mirt_largest_batch(model, memory);
+    if (!batch && mirt_last_status() == MIRT_E_NOMEM) {
+        printf("  largest     %s\n", mirt_last_error());
+        return EXIT_OK;
+    }
+    if (!batch || mirt_machine(&machine) != MIRT_OK) return complain_of_library();
+    const double bytes = memory ? (double)memory * devices : (double)machine.memory_available;
+    printf("  largest     a global batch of %lld fits into %.2f GB%s\n", (long long)batch, bytes * 1e-9, memory ? "" : ", which are free here");
+    return EXIT_OK;
+}
+
 static int show(const options *o, const char *(*text_of)(mirt_model *model, int64_t batch)) {
     int status = EXIT_FAILED;
     mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
     if (model) {
         const char *text = text_of(model, batch_of(o));
-        if (text) {
-            fputs(text, stdout);
-            status = EXIT_OK;
-        } else {
-            complain_of_library();
-        }
+        if (text) fputs(text, stdout);
+        status = text ? EXIT_OK : complain_of_library();
+        if (text && text_of == mirt_summary) status = show_largest(model, mirt_num_devices(strategy), o->memory);
     }
     mirt_strategy_destroy(strategy);
     return status;

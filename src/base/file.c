@@ -90,6 +90,13 @@ MIRT__LIB void mirt__file_close(int *fd) {
     *fd = -1;
 }
 
+MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity) {
+    int fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0);
+    int64_t got = fd < 0 ? 0 : mirt__file_read_at(fd, 0, text, capacity - 1);
+    mirt__file_close(&fd);
+    text[got < 0 ? 0 : got] = 0;
+}
+
 /* Room for `capacity` bytes and the final 0, keeping the first `used`. */
 static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
     size_t bytes;

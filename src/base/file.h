@@ -21,6 +21,9 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 /* False only if nothing is there. */
 MIRT__LIB bool mirt__file_exists(const char *path);
 
+/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is none. */
+MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
+
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
    bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);

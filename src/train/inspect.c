@@ -61,6 +61,74 @@ MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_mem
     return MIRT_OK;
 }
 
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+static const char *mirt__bytes_text(double bytes, char out[96]) {
+    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
+    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
+    else snprintf(out, 96, "%.0f bytes", bytes);
+    return out;
+}
+
+/* Bytes of a plan as a function of the batch, between one that fits and one that does not. */
+typedef struct mirt__fitting {
+    double limit;
+    int64_t fits, fails; /* 0: none known */
+    double fits_bytes, fails_bytes;
+} mirt__fitting;
+
+/* False with the error set, unless the batch is too large for any plan: it does not fit then. */
+static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s) {
+    mirt_memory m;
+    if (mirt_plan_memory(model, batch, &m) != MIRT_OK) {
+        if (!s->fits || (mirt_last_status() != MIRT_E_SHAPE && mirt_last_status() != MIRT_E_NOMEM)) return false;
+        s->fails = batch;
+        s->fails_bytes = HUGE_VAL;
+        return true;
+    }
+    if ((double)m.total <= s->limit) {
+        s->fits = batch;
+        s->fits_bytes = (double)m.total;
+    } else {
+        s->fails = batch;
+        s->fails_bytes = (double)m.total;
+    }
+    return true;
+}
+
+/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every third
+   time it is the middle, lest the line mislead. */
+static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
+    const double slope = (s->fails_bytes - s->fits_bytes) / (double)(s->fails - s->fits);
+    const int64_t least = s->fits + 1, most = s->fails - 1;
+    double at = (double)s->fits + (s->limit - s->fits_bytes) / slope;
+    if (tries % 3 == 2 || !(at >= (double)least)) at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
+    return at >= (double)most ? most : (int64_t)at < least ? least : (int64_t)at;
+}
+
+MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device) {
+    const int64_t most = (int64_t)1 << 30;
+    mirt__fitting s;
+    mirt_machine_info machine;
+    char needs[96], has[96];
+    memset(&s, 0, sizeof s);
+    if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
+    if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
+    s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
+    if (!mirt__fitting_try(model, 1, &s)) return 0;
+    if (s.fails) {
+        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
+                   mirt__bytes_text(s.limit, has));
+        return 0;
+    }
+    for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
+        if (!mirt__fitting_try(model, batch, &s)) return 0;
+    }
+    for (int tries = 0; s.fails && s.fails - s.fits > 1; tries++) {
+        if (!mirt__fitting_try(model, mirt__fitting_next(&s, tries), &s)) return 0;
+    }
+    return s.fits;
+}
+
 MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
     if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
@@ -95,14 +163,6 @@ static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer
         if (node->name && node->op->macs && mirt__is_layers(node->name, layer->name)) macs += node->op->macs(node, 1);
     }
     return macs;
-}
-
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-static const char *mirt__bytes_text(double bytes, char out[96]) {
-    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
-    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
-    else snprintf(out, 96, "%.0f bytes", bytes);
-    return out;
 }
 
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {

@@ -1,0 +1,369 @@
+/* mirrortrain doctor: whether this machine is fit for a run, a line for each thing that a run needs. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_DEVICES = 32, ROUNDS = 9, DISK_BYTES = 8 << 20, WIDTH = 512 /* WIDTH^2 floats are 1 MB */ };
+
+typedef enum verdict { FINE, WARNED, FAILED } verdict;
+
+typedef struct visit {
+    const options *o;
+    const char *environment; /* the strategy's, JSON */
+    mirt_machine_info machine;
+    int count[3];
+} visit;
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+static void say(visit *v, verdict how, const char *what, const char *format, ...) {
+    static const char *const names[] = {"ok", "warning", "FAILED"};
+    va_list args;
+    v->count[how]++;
+    printf("%-8s %-11s ", names[how], what);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+    fflush(stdout); /* what comes next may take its time, or never end */
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The value of a member of the environment, as it stands there but for quotes; "" when there is none. */
+static const char *known(const visit *v, const char *name, char out[256]) {
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(v->environment, key);
+    out[0] = 0;
+    if (!at) return out;
+    at += strlen(key);
+    const char *end = *at == '"' ? strchr(at + 1, '"') : at + strcspn(at, ",}");
+    if (*at == '"') at++;
+    if (end) snprintf(out, 256, "%.*s", (int)(end - at), at);
+    return out;
+}
+
+static bool has(const visit *v, const char *name) {
+    char value[256];
+    return strcmp(known(v, name, value), "true") == 0;
+}
+
+static void look_at_program(visit *v) {
+    char compiler[256], language[256], system[256], libc[256], sanitizer[256];
+    known(v, "sanitizer", sanitizer);
+    known(v, "compiler", compiler);
+    known(v, "language", language);
+    if (!has(v, "optimization")) say(v, WARNED, "program", "mirrortrain %s by %s, %s, without optimization: compile it with -O2", mirt_version(), compiler, language);
+    else if (sanitizer[0]) say(v, WARNED, "program", "mirrortrain %s by %s with a sanitizer (%s): for tests, several times slower", mirt_version(), compiler, sanitizer);
+    else say(v, FINE, "program", "mirrortrain %s by %s, %s", mirt_version(), compiler, language);
+    known(v, "libc", libc);
+    say(v, FINE, "system", "%s%s%s", known(v, "system", system), libc[0] ? ", " : "", libc);
+}
+
+static void look_at_processor(visit *v) {
+    char name[256], instructions[256], kernels[256];
+    known(v, "processor", name);
+    known(v, "instructions", instructions);
+    known(v, "kernels", kernels);
+    const mirt_machine_info *m = &v->machine;
+    if (m->core_limit > 0 && m->core_limit < m->cores - 0.5)
+        say(v, WARNED, "processor", "%s: %d cores are seen, but the container has the time of %.1f: set MIRT_CORES=%d, or give it more", name, m->cores, m->core_limit,
+            m->core_limit < 1 ? 1 : (int)m->core_limit);
+    else say(v, FINE, "processor", "%s, %d core%s", name, m->cores, m->cores == 1 ? "" : "s");
+    const char *best = strstr(instructions, "avx512bf16") ? "avx512bf16" : strstr(instructions, "avx512dq") ? "avx512" : strstr(instructions, "fma") ? "avx2"
+                       : strstr(instructions, "neon") ? "neon" : "plain";
+    if (!has(v, "vectors")) say(v, WARNED, "kernels", "%s: MIRRORTRAIN_NO_SIMD left out those for %s, which are several times faster", kernels, best);
+    else if (strcmp(kernels, best) != 0) say(v, WARNED, "kernels", "%s, though the processor has %s: unset MIRT_CPU", kernels, instructions);
+    else if (strcmp(best, "plain") == 0) say(v, WARNED, "kernels", "plain: the processor has no instructions that there are kernels for (AVX2, AVX-512, NEON)");
+    else say(v, FINE, "kernels", "%s (the processor has %s)", kernels, instructions);
+}
+
+/* NVIDIA's library of that name, of which only these functions are used; its types are numbers and pointers. */
+typedef struct nvml {
+    void *library;
+    int (*init)(void), (*shutdown)(void);
+    int (*driver)(char *text, unsigned length);
+    int (*count)(unsigned *out);
+    int (*device)(unsigned index, void **out);
+    int (*name)(void *device, char *text, unsigned length);
+    int (*memory)(void *device, unsigned long long out[3]); /* total, free, used */
+} nvml;
+
+static bool find(nvml *n, const char *name, void *function) {
+    void *symbol = dlsym(n->library, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static void look_at_gpus(visit *v) {
+    nvml n;
+    char driver[96] = "?", name[96] = "?";
+    unsigned count = 0;
+    memset(&n, 0, sizeof n);
+    if (!(n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL))) {
+        say(v, FINE, "gpu", "no NVIDIA driver, and this build has no GPU code: the cores train");
+        return;
+    }
+    bool whole = find(&n, "nvmlInit_v2", &n.init) && find(&n, "nvmlShutdown", &n.shutdown) && find(&n, "nvmlSystemGetDriverVersion", &n.driver) &&
+                 find(&n, "nvmlDeviceGetCount_v2", &n.count) && find(&n, "nvmlDeviceGetHandleByIndex_v2", &n.device) &&
+                 find(&n, "nvmlDeviceGetName", &n.name) && find(&n, "nvmlDeviceGetMemoryInfo", &n.memory);
+    int code = whole ? n.init() : -1;
+    if (code != 0) {
+        say(v, WARNED, "gpu", "NVIDIA's driver does not answer (code %d): is the module loaded, and of the library's version?", code);
+    } else {
+        n.driver(driver, sizeof driver);
+        if (n.count(&count) != 0 || count == 0) say(v, WARNED, "gpu", "driver %s, but no GPU: is it in the container?", driver);
+        for (unsigned i = 0; i < count; i++) {
+            void *device = NULL;
+            unsigned long long memory[3] = {0, 0, 0};
+            if (n.device(i, &device) != 0 || n.name(device, name, sizeof name) != 0 || n.memory(device, memory) != 0)
+                say(v, WARNED, "gpu", "gpu:%u does not answer: see nvidia-smi", i);
+            else say(v, FINE, "gpu", "gpu:%u %s, %.1f GB, %.1f free, driver %s: idle, as this build has no GPU code", i, name, (double)memory[0] * 1e-9,
+                     (double)memory[1] * 1e-9, driver);
+        }
+        n.shutdown();
+    }
+    dlclose(n.library);
+}
+
+static void look_at_memory(visit *v) {
+    const mirt_machine_info *m = &v->machine;
+    char limit[64] = "";
+    if (m->memory_limit) snprintf(limit, sizeof limit, ", of which the container may have %.1f", (double)m->memory_limit * 1e-9);
+    const bool little = m->memory_available < (uint64_t)512 << 20;
+    say(v, little ? WARNED : FINE, "memory", "%.1f GB%s; %.1f are free%s", (double)m->memory_total * 1e-9, limit, (double)m->memory_available * 1e-9,
+        little ? ": end other programs, or take small batches" : "");
+}
+
+static void look_at_clock(visit *v) {
+    enum { READS = 100000 };
+    double last = now(), begin = last, end = last;
+    int backwards = 0;
+    for (int i = 0; i < READS; i++) {
+        end = now();
+        backwards += end < last;
+        last = end;
+    }
+    const double each = (end - begin) / READS;
+    const time_t today = time(NULL);
+    if (backwards) say(v, FAILED, "clock", "it went backwards %d times: times of steps will be nonsense; choose another clock source of the system", backwards);
+    else if (today < 1735689600) say(v, WARNED, "clock", "it is before 2025 here: logs and files will be dated so; set the clock");
+    else if (each > 1e-6) say(v, WARNED, "clock", "reading it takes %.1f us: the system's clock source is slow, and so will be traces and profiles", each * 1e6);
+    else say(v, FINE, "clock", "never backwards; reading it takes %.0f ns", each * 1e9);
+}
+
+/* The operand, or where temporary files go. */
+static const char *run_directory(const options *o) {
+    const char *temporary = getenv("TMPDIR");
+    return o->operands ? o->operand[0] : temporary && *temporary ? temporary : "/tmp";
+}
+
+static bool write_all(int fd, const char *data, size_t size) {
+    while (size > 0) {
+        ssize_t wrote = write(fd, data, size);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return false;
+        data += wrote;
+        size -= (size_t)wrote;
+    }
+    return true;
+}
+
+static void look_at_disk(visit *v) {
+    char path[4096];
+    struct statvfs info;
+    const char *directory = run_directory(v->o), *failed = NULL;
+    snprintf(path, sizeof path, "%s/.mirrortrain-doctor-%ld", directory, (long)getpid());
+    char *data = (char *)calloc(1, DISK_BYTES);
+    const int fd = data ? open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600) : -1;
+    double begin = now(), written = begin, synced = begin;
+    if (fd < 0) failed = "no file can be made there";
+    else if (!write_all(fd, data, DISK_BYTES)) failed = "cannot be written";
+    else if (written = now(), fsync(fd) != 0) failed = "cannot be synced";
+    const int why = errno;
+    synced = now();
+    if (fd >= 0) close(fd), unlink(path);
+    free(data);
+    if (failed) {
+        say(v, FAILED, "disk", "%s: %s: %s; checkpoints need a directory of yours: mirrortrain doctor DIR", directory, failed, strerror(why));
+        return;
+    }
+    const double space = statvfs(directory, &info) == 0 ? (double)info.f_bavail * (double)info.f_frsize : 0;
+    const double seconds = synced - begin, rate = DISK_BYTES / (seconds > 1e-9 ? seconds : 1e-9) * 1e-6;
+    const char *advice = space > 0 && space < 1e9 ? ": little for checkpoints; free some, or take another directory"
+                         : synced - written > 1 ? ": slow; a checkpoint waits that long, so write fewer, or elsewhere" : "";
+    say(v, *advice ? WARNED : FINE, "disk", "%s: 8 MB written in %.1f ms and synced in %.1f (%.0f MB/s), %.1f GB free%s", directory, (written - begin) * 1e3,
+        (synced - written) * 1e3, rate, space * 1e-9, advice);
+}
+
+/* A strategy of `devices` devices of one thread, with a model whose gradients are 1 MB. NULL after complaining. */
+typedef struct bench {
+    mirt_strategy *strategy;
+    mirt_model *model;
+    float *x, *y;
+    mirt_array inputs, labels;
+} bench;
+
+static void end_bench(bench *b) {
+    mirt_strategy_destroy(b->strategy);
+    free(b->x);
+    free(b->y);
+}
+
+static bool begin_bench(bench *b, int devices, int replicas, int64_t rows) {
+    char number[16];
+    mirt_strategy_desc desc;
+    mirt_dense_desc dense;
+    mirt_compile_desc compile;
+    memset(b, 0, sizeof *b);
+    memset(&desc, 0, sizeof desc);
+    memset(&dense, 0, sizeof dense);
+    memset(&compile, 0, sizeof compile);
+    snprintf(number, sizeof number, "%d", devices);
+    desc.devices = number;
+    desc.replicas = replicas;
+    desc.threads = 1;
+    desc.silent = true;
+    dense.units = WIDTH;
+    dense.no_bias = true;
+    compile.optimizer = mirt_sgd(1e-3f, 0, false);
+    compile.loss = MIRT_MEAN_SQUARED_ERROR;
+    const size_t count = (size_t)rows * WIDTH;
+    b->x = (float *)calloc(count, sizeof *b->x);
+    b->y = (float *)calloc(count, sizeof *b->y);
+    for (size_t i = 0; b->x && i < count; i++) b->x[i] = (float)((i * 2654435761u) % 2001) * 1e-3f - 1;
+    b->inputs = mirt_make_array(b->x, MIRT_FLOAT32, MIRT_SHAPE(rows, WIDTH));
+    b->labels = mirt_make_array(b->y, MIRT_FLOAT32, MIRT_SHAPE(rows, WIDTH));
+    b->strategy = b->x && b->y ? mirt_strategy_create(&desc) : NULL;
+    b->model = b->strategy ? mirt_model_create(b->strategy, "doctor") : NULL;
+    if (b->model) mirt_model_output(b->model, mirt_dense(mirt_input(b->model, MIRT_SHAPE(WIDTH)), &dense));
+    return b->model && mirt_compile(b->model, &compile) == MIRT_OK;
+}
+
+/* The median time of one of the parts of a mirrored step; negative: it failed. With `sum`, the first element of the gradients' sum on the last device. */
+static double time_all_reduce(bench *b, float *gradient) {
+    double seconds[ROUNDS], loss;
+    for (int i = 0; i < ROUNDS; i++) {
+        if (mirt_scatter(b->model, b->inputs, b->labels) != MIRT_OK || mirt_grad(b->model, &loss) != MIRT_OK) return -1;
+        const double begin = now();
+        if (mirt_all_reduce(b->model) != MIRT_OK) return -1;
+        seconds[i] = now() - begin;
+    }
+    qsort(seconds, ROUNDS, sizeof *seconds, by_size);
+    const int last = mirt_num_devices(b->strategy) - 1;
+    return mirt_get_gradient(b->model, "dense/kernel", last, gradient, (size_t)WIDTH * WIDTH) == MIRT_OK ? seconds[ROUNDS / 2] : -1;
+}
+
+static void look_at_all_reduce(visit *v) {
+    const int devices = v->machine.cores < MAX_DEVICES ? v->machine.cores : MAX_DEVICES;
+    const size_t bytes = (size_t)WIDTH * WIDTH * sizeof(float);
+    bench many, one;
+    float *sum = (float *)malloc(bytes), *expected = (float *)malloc(bytes);
+    bool ready = sum && expected;
+    ready = begin_bench(&many, devices, devices, devices) && ready;
+    ready = begin_bench(&one, 1, devices, devices) && ready;
+    const double seconds = ready ? time_all_reduce(&many, sum) : -1, alone = ready ? time_all_reduce(&one, expected) : -1;
+    if (seconds < 0 || alone < 0) say(v, FAILED, "all-reduce", "%s", library_sentence());
+    else if (memcmp(sum, expected, bytes) != 0) say(v, FAILED, "all-reduce", "1 MB summed over %d devices differs from the sum on one: do not trust this machine; memory may be bad", devices);
+    else if (devices == 1) say(v, FINE, "all-reduce", "one device: there is nothing to sum up");
+    else say(v, FINE, "all-reduce", "1 MB summed over %d devices in %.3f ms (%.1f GB/s), the same bits as on one", devices, seconds * 1e3, (double)bytes / seconds * 1e-9);
+    end_bench(&many);
+    end_bench(&one);
+    free(sum);
+    free(expected);
+}
+
+/* The least time of a step in a few; negative: it failed. */
+static double time_step(bench *b) {
+    double least = -1;
+    for (int i = 0; i < ROUNDS; i++) {
+        const double begin = now();
+        if (mirt_train_step(b->model, b->inputs, b->labels, NULL) != MIRT_OK) return -1;
+        const double seconds = now() - begin;
+        if (i && (least < 0 || seconds < least)) least = seconds;
+    }
+    return least;
+}
+
+static void look_at_threads(visit *v) {
+    bench one, two;
+    const int64_t rows = 512;
+    if (v->machine.cores < 2) {
+        say(v, FINE, "threads", "one core: one device");
+        return;
+    }
+    const bool ready = begin_bench(&one, 1, 2, rows) & begin_bench(&two, 2, 2, rows);
+    const double alone = ready ? time_step(&one) : -1, together = ready ? time_step(&two) : -1, speed = together > 0 ? alone / together : 0;
+    if (alone < 0 || together < 0) say(v, FAILED, "threads", "%s", library_sentence());
+    else if (speed < 1.4) say(v, WARNED, "threads", "two devices are %.2f times as fast as one, not 2: other programs have the cores, or the machine has fewer than it says", speed);
+    else say(v, FINE, "threads", "two devices are %.2f times as fast as one", speed);
+    end_bench(&one);
+    end_bench(&two);
+}
+
+static void look_at_images(visit *v) {
+    if (has(v, "turbojpeg")) say(v, FINE, "images", "JPEG by TurboJPEG%s", has(v, "stb_image") ? "; PNG, BMP and GIF by stb_image" : "; no other formats: install libstb-dev and compile again");
+    else if (has(v, "stb_image")) say(v, FINE, "images", "JPEG, PNG, BMP and GIF by stb_image");
+    else say(v, WARNED, "images", "no decoder is compiled in; for photographs install libstb-dev and compile again");
+}
+
+/* Variables that change what runs, which may have been forgotten. */
+static void look_at_variables(visit *v) {
+    char list[512] = "";
+    const char *at = strstr(v->environment, "\"variables\": {"), *end = at ? strchr(at, '}') : NULL;
+    if (at && end) snprintf(list, sizeof list, "%.*s", (int)(end - at - 14), at + 14);
+    if (list[0]) say(v, WARNED, "variables", "set, and changing what runs: %s; unset those that are not meant", list);
+    else say(v, FINE, "variables", "none set that changes what runs");
+}
+
+int run_doctor(const options *o) {
+    visit v;
+    mirt_strategy_desc desc;
+    memset(&v, 0, sizeof v);
+    memset(&desc, 0, sizeof desc);
+    v.o = o;
+    desc.silent = true;
+    if (o->operands > 1) {
+        complain("doctor looks at one directory, not at %d", o->operands);
+        return EXIT_USAGE;
+    }
+    mirt_strategy *strategy = mirt_machine(&v.machine) == MIRT_OK ? mirt_strategy_create(&desc) : NULL;
+    if (!strategy || !(v.environment = mirt_environment(strategy))) {
+        say(&v, FAILED, "devices", "%s", library_sentence());
+    } else {
+        look_at_program(&v);
+        look_at_processor(&v);
+        look_at_gpus(&v);
+        look_at_memory(&v);
+        look_at_disk(&v);
+        look_at_clock(&v);
+        look_at_threads(&v);
+        look_at_all_reduce(&v);
+        look_at_images(&v);
+        look_at_variables(&v);
+    }
+    mirt_strategy_destroy(strategy);
+    printf("doctor: %d ok, %d warning%s, %d failed\n", v.count[FINE], v.count[WARNED], v.count[WARNED] == 1 ? "" : "s", v.count[FAILED]);
+    return v.count[FAILED] ? EXIT_FAILED : EXIT_OK;
+}
