@@ -1214,28 +1214,102 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
    twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
 
-/* >>training ------------------------------------------------------------------------------ */
-/* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
-   by that thread. Functions without either among their arguments: any thread at any time. */
+/* >>optimizers, losses, metrics ----------------------------------------------------------- */
+/* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a model: the
+   one thread at a time that has it. */
 
 /* The learning rate for 0-based `step`; must depend on its arguments alone. */
 typedef float (*mirt_schedule_fn)(int64_t step, void *user);
 
-typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
+typedef enum mirt_schedule_kind {
+    MIRT_SCHEDULE_NONE = 0, MIRT_PIECEWISE_CONSTANT, MIRT_EXPONENTIAL_DECAY, MIRT_POLYNOMIAL_DECAY, MIRT_INVERSE_TIME_DECAY,
+    MIRT_COSINE_DECAY, MIRT_COSINE_RESTARTS, MIRT__SCHEDULE_COUNT
+} mirt_schedule_kind;
+#define MIRT_MAX_BOUNDARIES 16
+/* A learning rate as a function of the step, by value: saved and loaded with the model. Those below make one; their formulas are
+   those of keras.optimizers.schedules, and steps count from 0. */
+typedef struct mirt_schedule {
+    mirt_schedule_kind kind;
+    float initial;          /* learning rate */
+    int64_t steps;          /* decay_steps; of restarts: of the first period */
+    float rate;             /* exponential, inverse time: decay_rate */
+    bool staircase;         /* these two: steps / decay_steps rounded down */
+    float end, power;       /* polynomial */
+    bool cycle;             /* polynomial: begins anew with decay_steps as often as it takes */
+    float alpha;            /* cosine: the least, as a share of the initial rate (or of warmup_target) */
+    int64_t warmup_steps;   /* cosine, may be set: straight from `initial` to warmup_target before the decay begins, */
+    float warmup_target;    /* which ends at warmup_steps + steps */
+    float t_mul, m_mul;     /* restarts: of each period, times longer and times as high as the one before */
+    int boundaries;         /* piecewise: values[i] up to and with boundary[i], the last one behind all */
+    int64_t boundary[MIRT_MAX_BOUNDARIES];
+    float value[MIRT_MAX_BOUNDARIES + 1];
+} mirt_schedule;
+
+/* PiecewiseConstantDecay: `count` boundaries and count + 1 values, copied. More than MIRT_MAX_BOUNDARIES, or NULL, are an error of
+   mirt_compile. */
+MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count);
+/* ExponentialDecay: initial * rate^(step / steps). */
+MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, float rate, bool staircase);
+/* PolynomialDecay: (initial - end) * (1 - step / steps)^power + end; Keras's defaults: end 1e-4, power 1. */
+MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float end, float power, bool cycle);
+/* InverseTimeDecay: initial / (1 + rate * step / steps). */
+MIRT_API mirt_schedule mirt_inverse_time_decay(float initial, int64_t steps, float rate, bool staircase);
+/* CosineDecay, without warm-up: initial * ((1 - alpha) * (1 + cos(pi * step / steps)) / 2 + alpha). Loshchilov & Hutter 2017. */
+MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alpha);
+/* CosineDecayRestarts; Keras's defaults: t_mul 2, m_mul 1, alpha 0. */
+MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha);
+/* The learning rate at 0-based `step`, in double precision; NAN when there is none. */
+MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step);
+
+/* Ramp up, sustain, decay, by epochs: from `start` to `max` in ramp_epochs, `max` for sustain_epochs, then towards `min` by the factor
+   `decay` an epoch. `max` is usually scaled by the replicas. */
+typedef struct mirt_lr_ramp_desc {
+    float start, max, min;
+    int ramp_epochs, sustain_epochs;
+    float decay;
+} mirt_lr_ramp_desc;
+/* For mirt_fit_desc.learning_rate, with a mirt_lr_ramp_desc as learning_rate_user. */
+MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc);
+/* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017. `rate` for NULL. */
+MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate);
+
+typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT_ADAMW, MIRT_RMSPROP, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
+/* Fields that are zero are not used, unless something else is said. Norms are those of the gradient of the mean loss over the global
+   batch, summed over all replicas: the same on any number of devices. */
 typedef struct mirt_optimizer {
     mirt_optimizer_kind kind;
     float learning_rate;           /* SGD: 0 is 0 */
-    float beta_1, beta_2, epsilon; /* Adam */
-    float momentum;                /* SGD */
+    float beta_1, beta_2, epsilon; /* Adam, AdamW; epsilon of RMSprop too */
+    float momentum;                /* SGD, RMSprop */
     bool nesterov;
-    mirt_schedule_fn schedule;     /* overrides learning_rate when set */
+    mirt_schedule_fn schedule;     /* overrides learning_rate when set; not saved */
     void *schedule_user;
+    mirt_schedule decay;           /* the same, saved with the model: overrides both */
+    bool amsgrad;                  /* Adam, AdamW: Reddi et al. 2018 */
+    float rho;                     /* RMSprop */
+    bool centered;                 /* RMSprop: divided by the standard deviation of gradients */
+    float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov & Hutter 2019 */
+    const char *exclude_from_weight_decay; /* parts of names of weights, by commas: "bias,gamma,beta". Copied by mirt_compile */
+    float clipnorm;                /* the gradient of each weight is scaled down to this norm, */
+    float global_clipnorm;         /* or all of them together to this, */
+    float clipvalue;               /* or its elements are cut off at this: one of the three */
+    bool use_ema;                  /* keeps averages of the weights, which they become when mirt_fit ends: mirt_apply_averages */
+    float ema_momentum;            /* default 0.99 */
+    int64_t ema_overwrite_frequency; /* the weights become their averages after every so many steps, too */
 } mirt_optimizer;
 
 /* Keras Adam: beta_1 0.9, beta_2 0.999, epsilon 1e-7. Kingma & Ba 2015. */
 MIRT_API mirt_optimizer mirt_adam(float learning_rate);
+/* Keras AdamW: Adam with a weight decay of 0.004. */
+MIRT_API mirt_optimizer mirt_adamw(float learning_rate);
 /* Keras SGD. Plain when momentum is 0. */
 MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool nesterov);
+/* Keras RMSprop: rho 0.9, no momentum, epsilon 1e-7; its usual rate is 1e-3. Hinton 2012. */
+MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
+
+/* With use_ema: the weights become their averages, on every device. mirt_fit does it at its end, loops of one's own when they want
+   to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without use_ema. */
+MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 
 typedef enum mirt_loss {
     MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
@@ -1268,6 +1342,11 @@ typedef struct mirt_custom_metric {
 /* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
+
+
+/* >>training ------------------------------------------------------------------------------ */
+/* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
+   by that thread. Functions without either among their arguments: any thread at any time. */
 
 /* A model with several outputs takes as many labels, in their order, one for each output that has a loss;
    the loss is the sum of the outputs' losses times their weights. Names in logs then begin with the output's
@@ -3737,10 +3816,16 @@ typedef struct mirt__update {
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    mirt__real *slot[2];
+    mirt__real *slot[3];
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, computed by the caller in double */
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
     bool nesterov;
+    bool shaped;         /* first the gradient is multiplied by `scale` and, unless it is 0, cut off at `clip` */
+    float scale, clip;
+    float decay;         /* then weight -= weight * decay, unless it is 0; */
+    mirt__real *average; /* behind the update, unless it is NULL, average = keep * average + fresh * weight, */
+    float keep, fresh;
+    bool overwrite;      /* and weight = average */
 } mirt__update;
 
 typedef struct mirt__kernels {
@@ -3783,7 +3868,9 @@ typedef struct mirt__kernels {
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
     void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
-    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v */
+    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v, slot[2]: the largest v, or NULL */
+    /* slot[0]: velocity, slot[1]: momentum or NULL, slot[2]: average gradient (centered) or NULL */
+    void (*rmsprop)(const mirt__update *args, const mirt__where *where);
 } mirt__kernels;
 
 /* The tables of this build in order of preference, best first, "reference" last; *count of them.
@@ -4414,6 +4501,7 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__whe
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_rmsprop(const mirt__update *args, const mirt__where *where);
 
 #endif
 
@@ -4951,6 +5039,7 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_accumulate,
     mirt__ref_sgd,
     mirt__ref_adam,
+    mirt__ref_rmsprop,
 };
 
 /* >>section kernels/reference_elementwise.c */
@@ -5243,7 +5332,7 @@ MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, in
     for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
 }
 
-/* The gradient of element i: its parts added up as the caller's tree says. */
+/* The gradient of element i: its parts added up as the caller's tree says, then scaled and cut off. */
 static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
     for (int p = 0; p < u->parts; p++) sum[p] = u->part[p][i];
@@ -5251,10 +5340,22 @@ static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
         sum[u->tree[t].into] += sum[u->tree[t].from];
         result = sum[u->tree[t].into];
     }
-    return result;
+    if (!u->shaped) return result;
+    result *= u->scale;
+    if (u->clip == 0) return result;
+    return result > u->clip ? u->clip : result < -u->clip ? -u->clip : result;
+}
+
+static mirt__real mirt__ref_weight(const mirt__update *u, int64_t i) {
+    const mirt__real weight = u->weight[0][i];
+    return u->decay != 0 ? weight - weight * u->decay : weight;
 }
 
 static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real weight) {
+    if (u->average) {
+        u->average[i] = u->keep * u->average[i] + u->fresh * weight;
+        if (u->overwrite) weight = u->average[i];
+    }
     for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
 }
 
@@ -5268,7 +5369,7 @@ MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
             u->slot[0][i] = velocity;
             step = u->nesterov ? momentum * velocity + step : velocity;
         }
-        mirt__ref_store_weight(u, i, u->weight[0][i] + step);
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) + step);
     }
 }
 
@@ -5281,7 +5382,27 @@ MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
         mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
         u->slot[0][i] = m;
         u->slot[1][i] = v;
-        mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));
+        if (u->slot[2]) v = u->slot[2][i] = u->slot[2][i] > v ? u->slot[2][i] : v;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (mirt__sqrt(v) + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u, const mirt__where *where) {
+    const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon, momentum = u->momentum;
+    (void)where;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh;
+        u->slot[0][i] = v;
+        if (u->slot[2]) {
+            mirt__real a = u->slot[2][i] + (g - u->slot[2][i]) * fresh;
+            u->slot[2][i] = a;
+            v -= a * a; /* a variance: rounding alone can make it negative */
+            v = v < 0 ? 0 : v;
+        }
+        mirt__real step = rate * g / mirt__sqrt(v + epsilon);
+        if (u->slot[1]) step = u->slot[1][i] = momentum * u->slot[1][i] + step;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - step);
     }
 }
 
@@ -9895,27 +10016,49 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
-    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
-    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
+static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
+    const MIRT__VEC clip = MIRT__K(set)(args->clip);
+    g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
 }
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+    MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
+    if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
+    return shaped ? MIRT__K(shaped)(args, g) : g;
+}
+/* The weights' average goes on; what the weights become. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+    const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
+    const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
+    MIRT__K(store_up_to)(args->average + i, average, n);
+    return args->overwrite ? average : weight;
+}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
-    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
+    float *weights = args->weight[0]; \
+    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const MIRT__VEC decay = MIRT__K(set)(args->decay); \
+    const int copies = args->copies;
+#define MIRT__UPDATE_WEIGHT \
+    MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n); \
+    if (decays) weight = MIRT__K(sub)(weight, MIRT__K(mul)(weight, decay));
+#define MIRT__UPDATE_STORE \
+    if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
+    MIRT__K(store_up_to)(weights + i, weight, n); \
+    for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    float *slot = args->slot[0], *weights = args->weight[0];
+    float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
-    const int copies = args->copies;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
-        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, shaped, i, n));
+        MIRT__UPDATE_WEIGHT
         if (slot) {
             MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
             MIRT__K(store_up_to)(slot + i, velocity, n);
@@ -9924,31 +10067,63 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
         } else {
             weight = MIRT__K(sub)(weight, step);
         }
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_STORE
     }
 }
 
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
-    const int copies = args->copies;
+    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
         MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
         m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
         v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
         MIRT__K(store_up_to)(first + i, m, n);
         MIRT__K(store_up_to)(second + i, v, n);
+        if (largest) {
+            v = MIRT__K(max)(MIRT__K(load_up_to)(largest + i, n), v);
+            MIRT__K(store_up_to)(largest + i, v, n);
+        }
         const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
     }
 }
+
+static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
+    float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC v = MIRT__K(load_up_to)(velocity + i, n);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), fresh, v);
+        MIRT__K(store_up_to)(velocity + i, v, n);
+        if (mean) {
+            MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
+            a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
+            MIRT__K(store_up_to)(mean + i, a, n);
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+        }
+        MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
+        if (slot) {
+            step = MIRT__K(add)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, step, n);
+        }
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
+    }
+}
+#undef MIRT__UPDATE_STORE
+#undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
@@ -9990,6 +10165,9 @@ static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
+static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
+}
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -10024,7 +10202,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
 };
 
 #undef MIRT__T
@@ -10629,6 +10807,9 @@ static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
+static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
+}
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -10663,7 +10844,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
 };
 
 #undef MIRT__T
@@ -12175,27 +12356,49 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
-    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
-    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
+static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
+    const MIRT__VEC clip = MIRT__K(set)(args->clip);
+    g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
 }
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+    MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
+    if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
+    return shaped ? MIRT__K(shaped)(args, g) : g;
+}
+/* The weights' average goes on; what the weights become. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+    const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
+    const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
+    MIRT__K(store_up_to)(args->average + i, average, n);
+    return args->overwrite ? average : weight;
+}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
-    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
+    float *weights = args->weight[0]; \
+    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const MIRT__VEC decay = MIRT__K(set)(args->decay); \
+    const int copies = args->copies;
+#define MIRT__UPDATE_WEIGHT \
+    MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n); \
+    if (decays) weight = MIRT__K(sub)(weight, MIRT__K(mul)(weight, decay));
+#define MIRT__UPDATE_STORE \
+    if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
+    MIRT__K(store_up_to)(weights + i, weight, n); \
+    for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    float *slot = args->slot[0], *weights = args->weight[0];
+    float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
-    const int copies = args->copies;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
-        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, shaped, i, n));
+        MIRT__UPDATE_WEIGHT
         if (slot) {
             MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
             MIRT__K(store_up_to)(slot + i, velocity, n);
@@ -12204,31 +12407,63 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
         } else {
             weight = MIRT__K(sub)(weight, step);
         }
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_STORE
     }
 }
 
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
-    const int copies = args->copies;
+    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
         MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
         m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
         v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
         MIRT__K(store_up_to)(first + i, m, n);
         MIRT__K(store_up_to)(second + i, v, n);
+        if (largest) {
+            v = MIRT__K(max)(MIRT__K(load_up_to)(largest + i, n), v);
+            MIRT__K(store_up_to)(largest + i, v, n);
+        }
         const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
     }
 }
+
+static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
+    float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC v = MIRT__K(load_up_to)(velocity + i, n);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), fresh, v);
+        MIRT__K(store_up_to)(velocity + i, v, n);
+        if (mean) {
+            MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
+            a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
+            MIRT__K(store_up_to)(mean + i, a, n);
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+        }
+        MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
+        if (slot) {
+            step = MIRT__K(add)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, step, n);
+        }
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
+    }
+}
+#undef MIRT__UPDATE_STORE
+#undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
@@ -12270,6 +12505,9 @@ static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
+static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
+}
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -12304,7 +12542,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
 };
 
 #undef MIRT__T
@@ -13774,27 +14012,49 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
-    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
-    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
+static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
+    const MIRT__VEC clip = MIRT__K(set)(args->clip);
+    g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
 }
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+    MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
+    if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
+    return shaped ? MIRT__K(shaped)(args, g) : g;
+}
+/* The weights' average goes on; what the weights become. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+    const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
+    const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
+    MIRT__K(store_up_to)(args->average + i, average, n);
+    return args->overwrite ? average : weight;
+}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
-    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
+    float *weights = args->weight[0]; \
+    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const MIRT__VEC decay = MIRT__K(set)(args->decay); \
+    const int copies = args->copies;
+#define MIRT__UPDATE_WEIGHT \
+    MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n); \
+    if (decays) weight = MIRT__K(sub)(weight, MIRT__K(mul)(weight, decay));
+#define MIRT__UPDATE_STORE \
+    if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
+    MIRT__K(store_up_to)(weights + i, weight, n); \
+    for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    float *slot = args->slot[0], *weights = args->weight[0];
+    float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
-    const int copies = args->copies;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
-        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, shaped, i, n));
+        MIRT__UPDATE_WEIGHT
         if (slot) {
             MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
             MIRT__K(store_up_to)(slot + i, velocity, n);
@@ -13803,31 +14063,63 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
         } else {
             weight = MIRT__K(sub)(weight, step);
         }
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_STORE
     }
 }
 
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
-    const int copies = args->copies;
+    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
         MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
         m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
         v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
         MIRT__K(store_up_to)(first + i, m, n);
         MIRT__K(store_up_to)(second + i, v, n);
+        if (largest) {
+            v = MIRT__K(max)(MIRT__K(load_up_to)(largest + i, n), v);
+            MIRT__K(store_up_to)(largest + i, v, n);
+        }
         const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
     }
 }
+
+static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
+    float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC v = MIRT__K(load_up_to)(velocity + i, n);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), fresh, v);
+        MIRT__K(store_up_to)(velocity + i, v, n);
+        if (mean) {
+            MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
+            a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
+            MIRT__K(store_up_to)(mean + i, a, n);
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+        }
+        MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
+        if (slot) {
+            step = MIRT__K(add)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, step, n);
+        }
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
+    }
+}
+#undef MIRT__UPDATE_STORE
+#undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
@@ -13869,6 +14161,9 @@ static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
+static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
+}
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -13903,7 +14198,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
 };
 
 #undef MIRT__T
@@ -15383,27 +15678,49 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
     }
     return part[root];
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
-MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, int64_t i, int64_t n) {
-    if (args->parts > 2) return MIRT__K(sum_parts)(args, i, n);
-    const MIRT__VEC g = MIRT__K(load_up_to)(into + i, n);
-    return from ? MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n)) : g;
+static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
+    const MIRT__VEC clip = MIRT__K(set)(args->clip);
+    g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
 }
+/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
+    MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
+    if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
+    return shaped ? MIRT__K(shaped)(args, g) : g;
+}
+/* The weights' average goes on; what the weights become. */
+static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
+    const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
+    const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
+    MIRT__K(store_up_to)(args->average + i, average, n);
+    return args->overwrite ? average : weight;
+}
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
-    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL;
+    const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
+    float *weights = args->weight[0]; \
+    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const MIRT__VEC decay = MIRT__K(set)(args->decay); \
+    const int copies = args->copies;
+#define MIRT__UPDATE_WEIGHT \
+    MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n); \
+    if (decays) weight = MIRT__K(sub)(weight, MIRT__K(mul)(weight, decay));
+#define MIRT__UPDATE_STORE \
+    if (averages) weight = MIRT__K(averaged)(args, weight, i, n); \
+    MIRT__K(store_up_to)(weights + i, weight, n); \
+    for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
 static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
-    float *slot = args->slot[0], *weights = args->weight[0];
+    float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
-    const int copies = args->copies;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, i, n));
-        MIRT__VEC weight = MIRT__K(load_up_to)(weights + i, n);
+        const MIRT__VEC step = MIRT__K(mul)(rate, MIRT__K(gradient)(args, into, from, shaped, i, n));
+        MIRT__UPDATE_WEIGHT
         if (slot) {
             MIRT__VEC velocity = MIRT__K(sub)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
             MIRT__K(store_up_to)(slot + i, velocity, n);
@@ -15412,31 +15729,63 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
         } else {
             weight = MIRT__K(sub)(weight, step);
         }
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_STORE
     }
 }
 
 static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *weights = args->weight[0];
-    const int copies = args->copies;
+    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
-        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, i, n);
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
         MIRT__VEC m = MIRT__K(load_up_to)(first + i, n), v = MIRT__K(load_up_to)(second + i, n);
         m = MIRT__K(fma)(MIRT__K(sub)(g, m), new_1, m);
         v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), new_2, v);
         MIRT__K(store_up_to)(first + i, m, n);
         MIRT__K(store_up_to)(second + i, v, n);
+        if (largest) {
+            v = MIRT__K(max)(MIRT__K(load_up_to)(largest + i, n), v);
+            MIRT__K(store_up_to)(largest + i, v, n);
+        }
         const MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, m), MIRT__K(add)(MIRT__K(sqrt)(v), epsilon));
-        const MIRT__VEC weight = MIRT__K(sub)(MIRT__K(load_up_to)(weights + i, n), step);
-        MIRT__K(store_up_to)(weights + i, weight, n);
-        for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
     }
 }
+
+static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
+    const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
+    float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    MIRT__UPDATE_PARTS
+    for (int64_t i = begin; i < end; i += MIRT__LANES) {
+        const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
+        const MIRT__VEC g = MIRT__K(gradient)(args, into, from, shaped, i, n);
+        MIRT__VEC v = MIRT__K(load_up_to)(velocity + i, n);
+        v = MIRT__K(fma)(MIRT__K(sub)(MIRT__K(mul)(g, g), v), fresh, v);
+        MIRT__K(store_up_to)(velocity + i, v, n);
+        if (mean) {
+            MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
+            a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
+            MIRT__K(store_up_to)(mean + i, a, n);
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+        }
+        MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
+        if (slot) {
+            step = MIRT__K(add)(MIRT__K(mul)(momentum, MIRT__K(load_up_to)(slot + i, n)), step);
+            MIRT__K(store_up_to)(slot + i, step, n);
+        }
+        MIRT__UPDATE_WEIGHT
+        weight = MIRT__K(sub)(weight, step);
+        MIRT__UPDATE_STORE
+    }
+}
+#undef MIRT__UPDATE_STORE
+#undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
 /* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
@@ -15478,6 +15827,9 @@ static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
 static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
     mirt__fast_update(where, args, MIRT__K(adam_range));
 }
+static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
+    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
+}
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -15512,7 +15864,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam)
+    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
 };
 
 #undef MIRT__T
@@ -30368,16 +30720,31 @@ struct mirt_layer {
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
 
 /* An optimizer's row: slots are blocks as large as the weights. */
+#define MIRT__MAX_SLOTS 4
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
-    const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
-    const mirt__field *fields; /* of mirt_optimizer, beside the learning rate */
+    const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
-    int (*slots)(const mirt_optimizer *optimizer); /* how many it uses */
+    int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
     mirt_status (*check)(const mirt_optimizer *optimizer);
     /* Fills the numbers of `update` for the 1-based `step` at learning rate `rate`; returns the kernel. */
-    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update);
+    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update);
 } mirt__optimizer_class;
+
+/* A schedule's row. */
+typedef struct mirt__schedule_class {
+    const char *class_name;    /* "CosineDecay" */
+    const mirt__field *fields; /* of mirt_schedule; NULL: boundaries and values */
+    int num_fields;
+    double (*rate)(const mirt_schedule *schedule, double step);
+} mirt__schedule_class;
+
+/* A piece of a gradient whose norm is wanted: elements of one variable, cut by its shape alone. */
+typedef struct mirt__piece {
+    int variable;
+    int64_t begin, count; /* in the weight block */
+    double squares;       /* their sum, of the step under way */
+} mirt__piece;
 
 /* A loss's row. */
 typedef struct mirt__loss_class {
@@ -30439,7 +30806,9 @@ struct mirt_model {
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
-    char *slot[2];            /* optimizer state, once */
+    char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
+    mirt__piece *piece;       /* where the optimizer wants norms */
+    int num_pieces;
     int64_t step;
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
     mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
@@ -30502,14 +30871,34 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
 MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
 
+/* --- schedules.c --- */
+/* NULL when there is no such schedule. */
+MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind);
+/* None is fine. */
+MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
+/* Of one that was checked. */
+MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step);
+
 /* --- optimizers.c --- */
+/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
+MIRT__LIB double mirt__as_written(float x);
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+/* Fields that every optimizer has; old files do not have them. */
+MIRT__LIB const mirt__field *mirt__optimizer_common(int *count);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+/* The same, with their names. */
+MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
 /* All zeros mean default: an Adam without betas and epsilon gets Keras's. */
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
+MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
+MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 /* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
 MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
+/* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
+MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */
@@ -30604,26 +30993,47 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
     return o;
 }
 
+MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
+    mirt_optimizer o = mirt_adam(learning_rate);
+    o.kind = MIRT_ADAMW;
+    o.weight_decay = 0.004f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_RMSPROP;
+    o.learning_rate = learning_rate;
+    o.rho = 0.9f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
-    if (o->kind != MIRT_ADAM || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0) return;
-    const mirt_optimizer keras = mirt_adam(1e-3f);
+    if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
+    if (o->kind == MIRT_SGD || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0 || o->rho != 0) return;
+    const mirt_optimizer keras = o->kind == MIRT_RMSPROP ? mirt_rmsprop(1e-3f) : o->kind == MIRT_ADAMW ? mirt_adamw(1e-3f) : mirt_adam(1e-3f);
     o->beta_1 = keras.beta_1;
     o->beta_2 = keras.beta_2;
     o->epsilon = keras.epsilon;
-    if (o->learning_rate == 0 && !o->schedule) o->learning_rate = keras.learning_rate;
+    o->rho = keras.rho;
+    if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
+    if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
 }
 
 static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
 
-/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
-static double mirt__as_written(float beta) {
-    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
-    return (float)rounded == beta ? rounded : (double)beta;
+MIRT__LIB double mirt__as_written(float x) {
+    double rounded = floor((double)x * 1e7 + 0.5) / 1e7;
+    return (float)rounded == x ? rounded : (double)x;
 }
 
-static int mirt__adam_slots(const mirt_optimizer *o) {
-    (void)o;
-    return 2;
+static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
+    name[0] = "momentum";
+    name[1] = "velocity";
+    name[2] = "velocity_hat";
+    return 2 + o->amsgrad;
 }
 
 static mirt_status mirt__adam_check(const mirt_optimizer *o) {
@@ -30632,8 +31042,9 @@ static mirt_status mirt__adam_check(const mirt_optimizer *o) {
                       (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
 }
 
-static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
     double t = (double)step;
+    memcpy(update->slot, slot, (2 + (size_t)o->amsgrad) * sizeof *slot);
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
     update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
@@ -30642,19 +31053,49 @@ static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__ke
     return kernels->adam;
 }
 
-static int mirt__sgd_slots(const mirt_optimizer *o) { return o->momentum != 0; }
+static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
+    name[0] = "momentum";
+    return o->momentum != 0;
+}
 
 static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
     if (mirt__is_share(o->momentum)) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
 }
 
-static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
     (void)step;
+    if (o->momentum != 0) update->slot[0] = slot[0];
     update->momentum = o->momentum;
     update->nesterov = o->nesterov;
     update->learning_rate = (float)rate;
     return kernels->sgd;
+}
+
+static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
+    int count = 1;
+    name[0] = "velocity";
+    if (o->momentum != 0) name[count++] = "momentum";
+    if (o->centered) name[count++] = "average_gradient";
+    return count;
+}
+
+static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
+    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "RMSprop's rho %g and momentum %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_rmsprop(rate)",
+                      (double)o->rho, (double)o->momentum, (double)o->epsilon);
+}
+
+static mirt__update_fn mirt__rmsprop_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+    (void)step;
+    update->slot[0] = *slot++;
+    if (o->momentum != 0) update->slot[1] = *slot++;
+    if (o->centered) update->slot[2] = *slot;
+    update->new_1 = (float)(1 - mirt__as_written(o->rho));
+    update->momentum = o->momentum;
+    update->epsilon = o->epsilon;
+    update->learning_rate = (float)rate;
+    return kernels->rmsprop;
 }
 
 static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
@@ -30662,35 +31103,145 @@ static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, of
                                                 {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
 static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
                                                {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+static const mirt__field mirt__rmsprop_fields[] = {{"rho", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, rho)},
+                                                   {"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
+                                                   {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)},
+                                                   {"centered", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, centered)}};
+/* Of all optimizers; in files where they are not zero. */
+static const mirt__field mirt__common_fields[] = {
+    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)}, {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
+    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)}, {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
+    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)}, {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
+    {"ema_momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, ema_momentum)},
+    {"ema_overwrite_frequency", MIRT__FIELD_INT64, offsetof(mirt_optimizer, ema_overwrite_frequency)}};
 
-/* One row an optimizer. Keras calls Adam's moments momentum and velocity. */
+MIRT__LIB const mirt__field *mirt__optimizer_common(int *count) {
+    *count = MIRT__COUNT(mirt__common_fields);
+    return mirt__common_fields;
+}
+
+/* One row an optimizer. Slots have Keras's names, which calls Adam's moments momentum and velocity. */
 static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
-    {"adam", {"momentum", "velocity"}, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
-    {"sgd", {"momentum", NULL}, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
+    {"adam", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
+    {"sgd", mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
+    {"adamw", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
+    {"rmsprop", mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update},
 };
 
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
 
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) { return mirt__optimizer_table[o->kind].slots(o); }
+MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *o, const char *name[MIRT__MAX_SLOTS]) {
+    int count = mirt__optimizer_table[o->kind].slots(o, name);
+    if (o->use_ema) name[count++] = "average";
+    return count;
+}
+
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
+    const char *name[MIRT__MAX_SLOTS];
+    return mirt__optimizer_slot_names(o, name);
+}
+
+static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
+    int common, clips = (o->clipnorm != 0) + (o->global_clipnorm != 0) + (o->clipvalue != 0);
+    const mirt__field *field = mirt__optimizer_common(&common);
+    for (int i = 0; i < common; i++) {
+        if (field[i].kind != MIRT__FIELD_FLOAT) continue;
+        float value = *(const float *)(const void *)((const char *)o + field[i].offset);
+        if (!(value >= 0 && value <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be a number and not negative", field[i].name, (double)value);
+    }
+    if (clips > 1) return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
+    if (o->use_ema && !(o->ema_momentum < 1)) return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must lie in [0, 1)", (double)o->ema_momentum);
+    if (o->ema_overwrite_frequency < 0) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for none", (long long)o->ema_overwrite_frequency);
+    if (!o->use_ema && o->ema_overwrite_frequency) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
+    if (o->amsgrad && o->kind != MIRT_ADAM && o->kind != MIRT_ADAMW) return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
+    if (o->exclude_from_weight_decay && !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
+        return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
+    }
+    return MIRT_OK;
+}
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
-    if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
+    if (o->schedule && o->decay.kind) return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and one by value");
+    if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
+    if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    return mirt__optimizer_table[o->kind].check(o);
+    return mirt__optimizer_table[o->kind].check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
+}
+
+/* >>what is asked for beside the update */
+
+MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) { return o->clipnorm > 0 || o->global_clipnorm > 0; }
+
+MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
+    return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
+}
+
+static bool mirt__decays(const mirt_optimizer *o, const char *name) {
+    const char *list = o->exclude_from_weight_decay;
+    while (list && *list) {
+        const size_t size = strcspn(list, ",");
+        for (const char *at = name; size && *at; at++) {
+            if (strncmp(at, list, size) == 0) return false;
+        }
+        list += size + (list[size] != 0);
+    }
+    return true;
+}
+
+/* Keras: norms that are no numbers make the gradient none. */
+static float mirt__clip_scale(double squares, float most) {
+    const double norm = sqrt(squares);
+    return norm <= (double)most ? 1.0f : (float)((double)most / norm);
+}
+
+MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
+    u->clip = o->clipvalue;
+    u->shaped = u->clip > 0 || u->scale != 1.0f;
+}
+
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate, mirt__update *u) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    if (o->clipnorm > 0) {
+        u->scale = mirt__clip_scale(squares, o->clipnorm);
+        u->shaped = u->scale != 1.0f;
+    }
+    u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
 }
 
 MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
-    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)(void *)model->slot[i];
-    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, update);
+    mirt__real *slot[MIRT__MAX_SLOTS];
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)model->slot[i];
+    update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
+    if (o->use_ema) {
+        update->average = slot[mirt__optimizer_slots(o) - 1];
+        update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights behind the first step */
+        update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
+        update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
+    }
+    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, slot, update);
 }
+
+MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
+    if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
+    if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
+    const mirt_model *root = mirt__root(model, NULL);
+    const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+    for (int d = 0; model->step && d < mirt__weight_copies(model->strategy); d++) memcpy(root->weight[d], average, root->trained_bytes);
+    return MIRT_OK;
+}
+
+/* >>the learning rate */
 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
-    if (!o->schedule || model->rate_set) return (double)o->learning_rate;
+    if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
+    if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
     mirt__hold((mirt_model *)model);
     double rate = (double)o->schedule(model->step, o->schedule_user);
     mirt__let_go((mirt_model *)model);
@@ -30807,6 +31358,204 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
 #pragma GCC push_options
 #pragma GCC optimize("O0,fp-contract=off")
 #endif
+
+/* >>section nn/schedules.c */
+
+/* Learning rates as functions of the step, with the formulas of keras.optimizers.schedules, in double precision. */
+
+static mirt_schedule mirt__schedule_new(mirt_schedule_kind kind, float initial, int64_t steps) {
+    mirt_schedule s;
+    memset(&s, 0, sizeof s);
+    s.kind = kind;
+    s.initial = initial;
+    s.steps = steps;
+    return s;
+}
+
+MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count) {
+    mirt_schedule s = mirt__schedule_new(MIRT_PIECEWISE_CONSTANT, 0, 0);
+    s.boundaries = -1; /* for mirt__schedule_check */
+    if (!boundaries || !values || count < 1 || count > MIRT_MAX_BOUNDARIES) return s;
+    s.boundaries = count;
+    s.initial = values[0];
+    memcpy(s.boundary, boundaries, (size_t)count * sizeof *boundaries);
+    memcpy(s.value, values, ((size_t)count + 1) * sizeof *values);
+    return s;
+}
+
+MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, float rate, bool staircase) {
+    mirt_schedule s = mirt__schedule_new(MIRT_EXPONENTIAL_DECAY, initial, steps);
+    s.rate = rate;
+    s.staircase = staircase;
+    return s;
+}
+
+MIRT_API mirt_schedule mirt_inverse_time_decay(float initial, int64_t steps, float rate, bool staircase) {
+    mirt_schedule s = mirt_exponential_decay(initial, steps, rate, staircase);
+    s.kind = MIRT_INVERSE_TIME_DECAY;
+    return s;
+}
+
+MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float end, float power, bool cycle) {
+    mirt_schedule s = mirt__schedule_new(MIRT_POLYNOMIAL_DECAY, initial, steps);
+    s.end = end;
+    s.power = power;
+    s.cycle = cycle;
+    return s;
+}
+
+MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alpha) {
+    mirt_schedule s = mirt__schedule_new(MIRT_COSINE_DECAY, initial, steps);
+    s.alpha = alpha;
+    return s;
+}
+
+MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha) {
+    mirt_schedule s = mirt_cosine_decay(initial, first_steps, alpha);
+    s.kind = MIRT_COSINE_RESTARTS;
+    s.t_mul = t_mul;
+    s.m_mul = m_mul;
+    return s;
+}
+
+/* >>the rate at a step */
+
+static double mirt__piecewise_rate(const mirt_schedule *s, double step) {
+    int i = 0;
+    while (i < s->boundaries && step > (double)s->boundary[i]) i++;
+    return (double)s->value[i];
+}
+
+static double mirt__exponential_rate(const mirt_schedule *s, double step) {
+    double p = step / (double)s->steps, rate = mirt__as_written(s->rate);
+    if (s->staircase) p = floor(p);
+    return (double)s->initial * (s->kind == MIRT_EXPONENTIAL_DECAY ? pow(rate, p) : 1 / (1 + rate * p));
+}
+
+static double mirt__polynomial_rate(const mirt_schedule *s, double step) {
+    double steps = (double)s->steps;
+    if (!s->cycle && step > steps) step = steps;
+    if (s->cycle && step > 0) steps *= ceil(step / steps);
+    return ((double)s->initial - (double)s->end) * pow(1 - step / steps, mirt__as_written(s->power)) + (double)s->end;
+}
+
+static double mirt__cosine(double high, double alpha, double done) {
+    const double pi = 3.14159265358979323846;
+    return high * ((1 - alpha) * 0.5 * (1 + cos(pi * done)) + alpha);
+}
+
+static double mirt__cosine_rate(const mirt_schedule *s, double step) {
+    const double first = (double)s->initial, warm = (double)s->warmup_steps, target = warm > 0 ? (double)s->warmup_target : first;
+    if (step < warm) return first + (target - first) * (step / warm);
+    double done = (step - warm) / (double)s->steps;
+    return mirt__cosine(target, mirt__as_written(s->alpha), done < 1 ? done : 1);
+}
+
+static double mirt__restarts_rate(const mirt_schedule *s, double step) {
+    double length = 1, high = 1, done = step / (double)s->steps, longer = mirt__as_written(s->t_mul);
+    double alpha = mirt__as_written(s->alpha);
+    if (longer == 1) {
+        high = pow(mirt__as_written(s->m_mul), floor(done));
+        done -= floor(done);
+    }
+    for (; longer > 1 && done >= length; length *= longer) { /* at most some hundred periods fit into a number of steps */
+        done -= length;
+        high *= mirt__as_written(s->m_mul);
+    }
+    return (double)s->initial * ((1 - alpha) * mirt__cosine(high, 0, done / length) + alpha);
+}
+
+static const mirt__field mirt__exponential_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+                                                       {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+                                                       {"decay_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, rate)},
+                                                       {"staircase", MIRT__FIELD_BOOL, offsetof(mirt_schedule, staircase)}};
+static const mirt__field mirt__polynomial_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+                                                      {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+                                                      {"end_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, end)},
+                                                      {"power", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, power)},
+                                                      {"cycle", MIRT__FIELD_BOOL, offsetof(mirt_schedule, cycle)}};
+static const mirt__field mirt__cosine_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+                                                  {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+                                                  {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)},
+                                                  {"warmup_target", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, warmup_target)},
+                                                  {"warmup_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, warmup_steps)}};
+static const mirt__field mirt__restarts_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+                                                    {"first_decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+                                                    {"t_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, t_mul)},
+                                                    {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
+                                                    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
+
+static const mirt__schedule_class mirt__schedule_table[MIRT__SCHEDULE_COUNT] = {
+    {NULL, NULL, 0, NULL},
+    {"PiecewiseConstantDecay", NULL, 0, mirt__piecewise_rate},
+    {"ExponentialDecay", mirt__exponential_fields, MIRT__COUNT(mirt__exponential_fields), mirt__exponential_rate},
+    {"PolynomialDecay", mirt__polynomial_fields, MIRT__COUNT(mirt__polynomial_fields), mirt__polynomial_rate},
+    {"InverseTimeDecay", mirt__exponential_fields, MIRT__COUNT(mirt__exponential_fields), mirt__exponential_rate},
+    {"CosineDecay", mirt__cosine_fields, MIRT__COUNT(mirt__cosine_fields), mirt__cosine_rate},
+    {"CosineDecayRestarts", mirt__restarts_fields, MIRT__COUNT(mirt__restarts_fields), mirt__restarts_rate},
+};
+
+MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind) {
+    return (int)kind > MIRT_SCHEDULE_NONE && kind < MIRT__SCHEDULE_COUNT ? &mirt__schedule_table[kind] : NULL;
+}
+
+MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step) {
+    return mirt__schedule_table[schedule->kind].rate(schedule, step > 0 ? (double)step : 0);
+}
+
+/* >>checks */
+
+static bool mirt__is_rate(float x) { return x >= 0 && x <= FLT_MAX; }
+
+static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
+    if (s->boundaries < 1 || s->boundaries > MIRT_MAX_BOUNDARIES) {
+        return mirt__fail(MIRT_E_INVALID, "a piecewise constant learning rate needs 1 to %d boundaries and one value more", MIRT_MAX_BOUNDARIES);
+    }
+    for (int i = 0; i <= s->boundaries; i++) {
+        if (!mirt__is_rate(s->value[i])) return mirt__fail(MIRT_E_INVALID, "value %d of the learning rate is %g; it must be a number and not negative", i, (double)s->value[i]);
+        if (i > 0 && i < s->boundaries && s->boundary[i] <= s->boundary[i - 1]) {
+            return mirt__fail(MIRT_E_INVALID, "the boundaries of the learning rate must increase; %lld comes behind %lld", (long long)s->boundary[i], (long long)s->boundary[i - 1]);
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *s) {
+    if (s->kind == MIRT_SCHEDULE_NONE) return MIRT_OK;
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no learning-rate schedule number %d", (int)s->kind);
+    if (s->kind == MIRT_PIECEWISE_CONSTANT) return mirt__piecewise_check(s);
+    if (!mirt__is_rate(s->initial)) return mirt__fail(MIRT_E_INVALID, "%s begins with the learning rate %g; it must be a number and not negative", cls->class_name, (double)s->initial);
+    if (s->steps < 1) return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", cls->class_name, (long long)s->steps);
+    if (!mirt__is_rate(s->rate) || !mirt__is_rate(s->end) || !mirt__is_rate(s->power) || !mirt__is_rate(s->warmup_target) || s->warmup_steps < 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s: rates, power and warm-up must be numbers and not negative", cls->class_name);
+    }
+    if (!(s->alpha >= 0 && s->alpha <= 1)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must lie in [0, 1]", cls->class_name, (double)s->alpha);
+    if (s->kind == MIRT_COSINE_RESTARTS && !(s->t_mul >= 1 && s->t_mul <= FLT_MAX && mirt__is_rate(s->m_mul))) {
+        return mirt__fail(MIRT_E_INVALID, "%s: t_mul is %g and m_mul %g; t_mul must be at least 1 and m_mul not negative", cls->class_name, (double)s->t_mul, (double)s->m_mul);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step) {
+    bool good = schedule && schedule->kind && mirt__schedule_check(schedule) == MIRT_OK;
+    return good ? mirt__schedule_rate(schedule, step) : (double)NAN;
+}
+
+/* >>by epochs */
+
+MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
+    const mirt_lr_ramp_desc *d = (const mirt_lr_ramp_desc *)desc;
+    if (!d) return learning_rate;
+    const int behind = epoch - d->ramp_epochs - d->sustain_epochs;
+    if (epoch < d->ramp_epochs) return (float)(((double)d->max - (double)d->start) / d->ramp_epochs * epoch + (double)d->start);
+    if (behind < 0) return d->max;
+    return (float)(((double)d->max - (double)d->min) * pow(mirt__as_written(d->decay), behind) + (double)d->min);
+}
+
+MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate) {
+    return strategy ? rate * (float)mirt_num_replicas(strategy) : rate;
+}
 
 /* >>section nn/losses.c */
 
@@ -32430,13 +33179,13 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
 }
 
 /* Zeroed optimizer state; false with the error set and nothing made. */
-static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[2]) {
+static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[MIRT__MAX_SLOTS]) {
     size_t bytes = mirt__root(model, NULL)->trained_bytes;
-    slot[0] = slot[1] = NULL;
+    memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
     for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
         slot[i] = (char *)mirt__aligned_alloc(bytes);
         if (!slot[i]) {
-            mirt__aligned_free(slot[0]);
+            while (i-- > 0) mirt__aligned_free(slot[i]);
             return false;
         }
         memset(slot[i], 0, bytes);
@@ -32444,12 +33193,43 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
     return true;
 }
 
+/* The pieces of all gradients, if the optimizer wants norms; false with the error set. */
+static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out, int *count) {
+    const int64_t most = 8192;
+    const mirt_model *root = mirt__root(model, NULL);
+    size_t pieces = 0;
+    *out = NULL;
+    *count = 0;
+    if (!mirt__optimizer_norms(optimizer)) return true;
+    for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
+    if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        for (int64_t at = 0; mirt__is_trained(v) && at < v->count; at += most) {
+            mirt__piece *p = *out + (*count)++;
+            p->variable = i;
+            p->begin = (int64_t)(v->offset / sizeof(mirt__real)) + at;
+            p->count = v->count - at < most ? v->count - at : most;
+        }
+    }
+    return true;
+}
+
+/* The model's own copy of what the optimizer only points to. */
+static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
+    if (!optimizer->exclude_from_weight_decay) return true;
+    return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
+}
+
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_free(model);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;
     }
+    mirt__free(model->piece);
+    model->piece = NULL;
+    model->num_pieces = 0;
     model->compiled = false;
 }
 
@@ -32463,10 +33243,14 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt_compile_desc before = model->config;
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int metrics = model->num_metrics;
-    char *slot[2];
+    char *slot[MIRT__MAX_SLOTS];
+    mirt__piece *piece = NULL;
+    int pieces = 0;
     memcpy(metric, model->metric, sizeof metric);
     if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || mirt__model_arrange(model) != MIRT_OK ||
+        !mirt__optimizer_own(model, &model->config.optimizer) || !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) ||
         !mirt__slots_create(model, &d.optimizer, slot)) {
+        mirt__free(piece);
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);
         model->num_metrics = metrics;
@@ -32475,7 +33259,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     }
     mirt__compile_forget(model);
     model->failed = MIRT_OK;
-    for (int i = 0; i < 2; i++) model->slot[i] = slot[i];
+    memcpy(model->slot, slot, sizeof slot);
+    model->piece = piece;
+    model->num_pieces = pieces;
     model->step = 0;
     model->rate_set = false;
     model->compiled = true;
@@ -33079,14 +33865,48 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
 }
 
+static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    mirt__text_add(out, ",\"schedule\":{");
+    mirt__write_name(out, "class_name", cls->class_name, true);
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)s, i == 0);
+    if (!cls->fields) {
+        mirt__text_add(out, "\"boundaries\":");
+        mirt__write_dims(out, s->boundary, s->boundaries);
+        mirt__text_add(out, ",\"values\":");
+        mirt__write_floats(out, s->value, s->boundaries + 1);
+    }
+    mirt__text_add(out, "}}");
+}
+
+static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
+    if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
+    return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
+}
+
+/* With the rate in force: a schedule that mirt_set_learning_rate has overridden is gone. */
+static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    int common;
+    const mirt__field *field = mirt__optimizer_common(&common);
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", cls->name, true);
+    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
+    for (int i = 0; i < common; i++) {
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, false);
+    }
+    if (o->exclude_from_weight_decay) mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
+    if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
+    mirt__text_add(out, "}");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
-    const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
-    mirt__text_add(out, "{\"optimizer\":{");
-    mirt__write_name(out, "class_name", optimizer->name, true);
-    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
-    for (int i = 0; i < optimizer->num_fields; i++) mirt__write_field(out, &optimizer->fields[i], (const char *)&c->optimizer, false);
-    mirt__text_add(out, "}");
+    mirt__text_add(out, "{\"optimizer\":");
+    mirt__write_optimizer(out, model);
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
     mirt__write_losses(c, out);
     mirt__write_custom(c, out);
@@ -33312,6 +34132,51 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
     return status;
 }
 
+/* Numbers of an array, at most `most`; how many, or -1. */
+static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return -1;
+    bool good = array->count <= (size_t)most;
+    for (size_t i = 0; good && i < array->count; i++) {
+        good = array->item[i]->type == MIRT__JSON_NUMBER;
+        if (good) out[i] = array->item[i]->number;
+    }
+    if (!good) mirt__fail(MIRT_E_FORMAT, "%s must be at most %d numbers", key, most);
+    return good ? (int)array->count : -1;
+}
+
+static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule *s) {
+    double values[MIRT_MAX_BOUNDARIES + 1];
+    s->boundaries = mirt__read_ints(config, "boundaries", s->boundary, 1, MIRT_MAX_BOUNDARIES, INT64_MIN, INT64_MAX);
+    if (s->boundaries < 0) return mirt_last_status();
+    int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
+    if (count < 0) return mirt_last_status();
+    if (count != s->boundaries + 1) return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1, count);
+    for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
+    s->initial = s->value[0];
+    return MIRT_OK;
+}
+
+/* None where it is missing. */
+static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
+    const char *names[MIRT__SCHEDULE_COUNT];
+    const mirt__json *json, *config;
+    int kind;
+    memset(s, 0, sizeof *s);
+    if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
+    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++) names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
+    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
+        return mirt_last_status();
+    }
+    s->kind = (mirt_schedule_kind)(kind + 1);
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], (char *)s) != MIRT_OK) return mirt_last_status();
+    }
+    return cls->fields ? MIRT_OK : mirt__piecewise_read(config, s);
+}
+
 static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
     const mirt__json *name = mirt__json_get(json, "class_name", MIRT__JSON_STRING);
     char label[MIRT__JSON_LABEL];
@@ -33325,7 +34190,17 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     for (int i = 0; i < cls->num_fields; i++) {
         if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
     }
-    return MIRT_OK;
+    int common;
+    const mirt__field *field = mirt__optimizer_common(&common);
+    for (int i = 0; i < common; i++) {
+        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+    }
+    if (mirt__json_member(json, "exclude_from_weight_decay")) {
+        const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
+        if (!names) return mirt_last_status();
+        o->exclude_from_weight_decay = names->string; /* until mirt_compile copies it */
+    }
+    return mirt__schedule_read(json, &o->decay);
 }
 
 static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
@@ -35370,10 +36245,84 @@ static void mirt__device_states(const mirt_function *f, int device) {
     }
 }
 
+/* >>norms of gradients */
+
+typedef struct mirt__squares_job {
+    mirt__piece *piece;
+    const mirt__real *gradient;
+} mirt__squares_job;
+
+/* Squares of float32 numbers are exact in double, and the order of additions is that of the elements' places. */
+static void mirt__squares_task(void *arg, int64_t task, int member) {
+    const mirt__squares_job *job = (const mirt__squares_job *)arg;
+    mirt__piece *p = &job->piece[task];
+    const mirt__real *g = job->gradient + p->begin;
+    double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t i = 0;
+    (void)member;
+    for (; i + 8 <= p->count; i += 8) {
+        for (int k = 0; k < 8; k++) sum[k] += (double)g[i + k] * (double)g[i + k];
+    }
+    for (; i < p->count; i++) sum[0] += (double)g[i] * (double)g[i];
+    p->squares = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* The sums of all pieces' squares, of which each device makes its share: the gradients are summed first. */
+static void mirt__device_norms(mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__squares_job job;
+    int64_t first;
+    if (f->stage != MIRT__REDUCED) {
+        mirt__device_all_reduce(f, device);
+        mirt__devices_barrier(f->model->strategy);
+    }
+    const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
+    job.piece = f->model->piece + first;
+    job.gradient = mirt__gradient_at(f, device, 0);
+    mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
+    mirt__devices_barrier(f->model->strategy);
+}
+
+/* Of the variable, or (-1) of all of them. */
+static double mirt__squares_of(const mirt_model *model, int variable) {
+    double sum = 0;
+    for (int i = 0; i < model->num_pieces; i++) {
+        if (variable < 0 || model->piece[i].variable == variable) sum += model->piece[i].squares;
+    }
+    return sum;
+}
+
+/* >>the update */
+
+/* An update of elements [begin, end), one variable at a time where each has its own numbers. */
+static void mirt__update_range(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
+    const mirt_model *root = f->root;
+    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
+    u->begin = r.begin;
+    u->end = r.end;
+    if (r.begin < r.end && !by_variable) update(u, where);
+    for (int i = 0; by_variable && i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
+        const mirt__range own = mirt__overlap(&r, begin, begin + v->count);
+        if (!mirt__is_trained(v) || own.begin >= own.end) continue;
+        u->begin = own.begin;
+        u->end = own.end;
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f->model, i), f->rate, u);
+        update(u, where);
+    }
+}
+
+/* The averages begin with the weights, also of variables that have no gradient. */
+static void mirt__begin_averages(const mirt_function *f, const mirt__update *u, int64_t begin, int64_t end) {
+    if (u->average && f->model->step == 0) memcpy(u->average + begin, u->weight[0] + begin, (size_t)(end - begin) * sizeof *u->average);
+}
+
 /* Sums all parts of the device's share, updates, writes into every copy. */
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     const mirt_strategy *s = f->model->strategy;
+    const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
     mirt__exchange x;
     mirt__update u;
     mirt__where where;
@@ -35384,7 +36333,8 @@ static void mirt__device_update(void *arg, int device) {
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     mirt__device_states(f, device);
-    if (f->stage == MIRT__REDUCED) {
+    if (norms) mirt__device_norms(f, device);
+    if (norms || f->stage == MIRT__REDUCED) {
         u.parts = 1;
         u.part[0] = mirt__gradient_at(f, device, 0);
     } else {
@@ -35404,13 +36354,10 @@ static void mirt__device_update(void *arg, int device) {
     }
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
     mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
+    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
     mirt__own_range(f, device, &begin, &end);
-    for (int i = 0; i < f->num_ranges; i++) {
-        mirt__range r = mirt__overlap(&f->range[i], begin, end);
-        u.begin = r.begin;
-        u.end = r.end;
-        if (r.begin < r.end) update(&u, &where);
-    }
+    mirt__begin_averages(f, &u, begin, end);
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
@@ -37005,6 +37952,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
+    if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     mirt__tell(fit, MIRT__TRAIN_END);
     return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
@@ -37775,10 +38723,12 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
 /* "adam/conv2d_kernel_momentum", as Keras names it. */
 static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
-    size_t size = strlen(cls->name) + strlen(v->name) + strlen(cls->slot_name[slot]) + 3;
+    const char *slot_name[MIRT__MAX_SLOTS];
+    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
+    size_t size = strlen(cls->name) + strlen(v->name) + strlen(slot_name[slot]) + 3;
     char *name = (char *)mirt__pool_alloc(pool, size);
     if (!name) return NULL;
-    snprintf(name, size, "%s/%s_%s", cls->name, v->name, cls->slot_name[slot]);
+    snprintf(name, size, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
     for (char *at = name + strlen(cls->name) + 1; *at; at++) {
         if (*at == '/') *at = '_';
     }

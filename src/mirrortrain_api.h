@@ -306,6 +306,8 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
 #include "api/augment.inc"
 
+#include "api/optimizers.inc"
+
 #include "api/training.inc"
 
 #include "api/timing.inc"

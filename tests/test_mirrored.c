@@ -69,12 +69,25 @@ static void check_odd_replicas(void) {
 }
 
 static void check_optimizers(void) {
-    const mirt_optimizer optimizer[] = {mirt_sgd(0.05f, 0, false), mirt_sgd(0.05f, 0.9f, false), mirt_sgd(0.05f, 0.9f, true), mirt_adam(2e-3f)};
+    mirt_optimizer optimizer[] = {mirt_sgd(0.05f, 0, false), mirt_sgd(0.05f, 0.9f, false), mirt_sgd(0.05f, 0.9f, true), mirt_adam(2e-3f),
+                                  mirt_adamw(2e-3f), mirt_adamw(2e-3f), mirt_sgd(0.05f, 0.9f, false), mirt_rmsprop(1e-3f), mirt_adam(2e-3f)};
+    optimizer[4].global_clipnorm = 0.5f;
+    optimizer[5].clipnorm = 0.25f;
+    optimizer[5].exclude_from_weight_decay = "bias";
+    optimizer[5].use_ema = true;
+    optimizer[5].ema_overwrite_frequency = 5;
+    optimizer[6].clipvalue = 0.01f;
+    optimizer[6].use_ema = true;
+    optimizer[7].global_clipnorm = 0.1f;
+    optimizer[7].centered = true;
+    optimizer[8].amsgrad = true;
+    optimizer[8].decay = mirt_cosine_decay(2e-3f, 8, 0.125f);
     for (int i = 0; i < MIRT__COUNT(optimizer); i++) {
         char want[MIRT__SHA256_HEX];
         bool agree;
         train(strategy_of(1, 5, 1), optimizer[i], 12, want, &agree);
         check_same(want, optimizer[i], 12, 3, 5, 2);
+        if (i > 3) check_same(want, optimizer[i], 12, 5, 5, 1);
     }
 }
 

@@ -391,10 +391,16 @@ typedef struct mirt__update {
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    mirt__real *slot[2];
+    mirt__real *slot[3];
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, computed by the caller in double */
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
     bool nesterov;
+    bool shaped;         /* first the gradient is multiplied by `scale` and, unless it is 0, cut off at `clip` */
+    float scale, clip;
+    float decay;         /* then weight -= weight * decay, unless it is 0; */
+    mirt__real *average; /* behind the update, unless it is NULL, average = keep * average + fresh * weight, */
+    float keep, fresh;
+    bool overwrite;      /* and weight = average */
 } mirt__update;
 
 typedef struct mirt__kernels {
@@ -437,7 +443,9 @@ typedef struct mirt__kernels {
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
     void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
-    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v */
+    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v, slot[2]: the largest v, or NULL */
+    /* slot[0]: velocity, slot[1]: momentum or NULL, slot[2]: average gradient (centered) or NULL */
+    void (*rmsprop)(const mirt__update *args, const mirt__where *where);
 } mirt__kernels;
 
 /* The tables of this build in order of preference, best first, "reference" last; *count of them.

@@ -40,4 +40,5 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_accumulate,
     mirt__ref_sgd,
     mirt__ref_adam,
+    mirt__ref_rmsprop,
 };

@@ -82,5 +82,6 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__whe
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
+MIRT__LIB void mirt__ref_rmsprop(const mirt__update *args, const mirt__where *where);
 
 #endif

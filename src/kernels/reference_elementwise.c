@@ -288,7 +288,7 @@ MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, in
     for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
 }
 
-/* The gradient of element i: its parts added up as the caller's tree says. */
+/* The gradient of element i: its parts added up as the caller's tree says, then scaled and cut off. */
 static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
     for (int p = 0; p < u->parts; p++) sum[p] = u->part[p][i];
@@ -296,10 +296,22 @@ static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
         sum[u->tree[t].into] += sum[u->tree[t].from];
         result = sum[u->tree[t].into];
     }
-    return result;
+    if (!u->shaped) return result;
+    result *= u->scale;
+    if (u->clip == 0) return result;
+    return result > u->clip ? u->clip : result < -u->clip ? -u->clip : result;
+}
+
+static mirt__real mirt__ref_weight(const mirt__update *u, int64_t i) {
+    const mirt__real weight = u->weight[0][i];
+    return u->decay != 0 ? weight - weight * u->decay : weight;
 }
 
 static void mirt__ref_store_weight(const mirt__update *u, int64_t i, mirt__real weight) {
+    if (u->average) {
+        u->average[i] = u->keep * u->average[i] + u->fresh * weight;
+        if (u->overwrite) weight = u->average[i];
+    }
     for (int copy = 0; copy < u->copies; copy++) u->weight[copy][i] = weight;
 }
 
@@ -313,7 +325,7 @@ MIRT__LIB void mirt__ref_sgd(const mirt__update *u, const mirt__where *where) {
             u->slot[0][i] = velocity;
             step = u->nesterov ? momentum * velocity + step : velocity;
         }
-        mirt__ref_store_weight(u, i, u->weight[0][i] + step);
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) + step);
     }
 }
 
@@ -326,6 +338,26 @@ MIRT__LIB void mirt__ref_adam(const mirt__update *u, const mirt__where *where) {
         mirt__real v = u->slot[1][i] + (g * g - u->slot[1][i]) * new_2;
         u->slot[0][i] = m;
         u->slot[1][i] = v;
-        mirt__ref_store_weight(u, i, u->weight[0][i] - m * rate / (mirt__sqrt(v) + epsilon));
+        if (u->slot[2]) v = u->slot[2][i] = u->slot[2][i] > v ? u->slot[2][i] : v;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - m * rate / (mirt__sqrt(v) + epsilon));
+    }
+}
+
+MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u, const mirt__where *where) {
+    const mirt__real rate = u->learning_rate, fresh = u->new_1, epsilon = u->epsilon, momentum = u->momentum;
+    (void)where;
+    for (int64_t i = u->begin; i < u->end; i++) {
+        mirt__real g = mirt__ref_gradient(u, i);
+        mirt__real v = u->slot[0][i] + (g * g - u->slot[0][i]) * fresh;
+        u->slot[0][i] = v;
+        if (u->slot[2]) {
+            mirt__real a = u->slot[2][i] + (g - u->slot[2][i]) * fresh;
+            u->slot[2][i] = a;
+            v -= a * a; /* a variance: rounding alone can make it negative */
+            v = v < 0 ? 0 : v;
+        }
+        mirt__real step = rate * g / mirt__sqrt(v + epsilon);
+        if (u->slot[1]) step = u->slot[1][i] = momentum * u->slot[1][i] + step;
+        mirt__ref_store_weight(u, i, mirt__ref_weight(u, i) - step);
     }
 }

@@ -145,14 +145,48 @@ static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
 }
 
+static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    mirt__text_add(out, ",\"schedule\":{");
+    mirt__write_name(out, "class_name", cls->class_name, true);
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)s, i == 0);
+    if (!cls->fields) {
+        mirt__text_add(out, "\"boundaries\":");
+        mirt__write_dims(out, s->boundary, s->boundaries);
+        mirt__text_add(out, ",\"values\":");
+        mirt__write_floats(out, s->value, s->boundaries + 1);
+    }
+    mirt__text_add(out, "}}");
+}
+
+static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
+    if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
+    return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
+}
+
+/* With the rate in force: a schedule that mirt_set_learning_rate has overridden is gone. */
+static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    int common;
+    const mirt__field *field = mirt__optimizer_common(&common);
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", cls->name, true);
+    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
+    for (int i = 0; i < common; i++) {
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, false);
+    }
+    if (o->exclude_from_weight_decay) mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
+    if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
+    mirt__text_add(out, "}");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
-    const mirt__optimizer_class *optimizer = mirt__optimizer_class_get(c->optimizer.kind);
-    mirt__text_add(out, "{\"optimizer\":{");
-    mirt__write_name(out, "class_name", optimizer->name, true);
-    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
-    for (int i = 0; i < optimizer->num_fields; i++) mirt__write_field(out, &optimizer->fields[i], (const char *)&c->optimizer, false);
-    mirt__text_add(out, "}");
+    mirt__text_add(out, "{\"optimizer\":");
+    mirt__write_optimizer(out, model);
     mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
     mirt__write_losses(c, out);
     mirt__write_custom(c, out);
@@ -378,6 +412,51 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
     return status;
 }
 
+/* Numbers of an array, at most `most`; how many, or -1. */
+static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return -1;
+    bool good = array->count <= (size_t)most;
+    for (size_t i = 0; good && i < array->count; i++) {
+        good = array->item[i]->type == MIRT__JSON_NUMBER;
+        if (good) out[i] = array->item[i]->number;
+    }
+    if (!good) mirt__fail(MIRT_E_FORMAT, "%s must be at most %d numbers", key, most);
+    return good ? (int)array->count : -1;
+}
+
+static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule *s) {
+    double values[MIRT_MAX_BOUNDARIES + 1];
+    s->boundaries = mirt__read_ints(config, "boundaries", s->boundary, 1, MIRT_MAX_BOUNDARIES, INT64_MIN, INT64_MAX);
+    if (s->boundaries < 0) return mirt_last_status();
+    int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
+    if (count < 0) return mirt_last_status();
+    if (count != s->boundaries + 1) return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1, count);
+    for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
+    s->initial = s->value[0];
+    return MIRT_OK;
+}
+
+/* None where it is missing. */
+static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
+    const char *names[MIRT__SCHEDULE_COUNT];
+    const mirt__json *json, *config;
+    int kind;
+    memset(s, 0, sizeof *s);
+    if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
+    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++) names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
+    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
+        return mirt_last_status();
+    }
+    s->kind = (mirt_schedule_kind)(kind + 1);
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], (char *)s) != MIRT_OK) return mirt_last_status();
+    }
+    return cls->fields ? MIRT_OK : mirt__piecewise_read(config, s);
+}
+
 static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
     const mirt__json *name = mirt__json_get(json, "class_name", MIRT__JSON_STRING);
     char label[MIRT__JSON_LABEL];
@@ -391,7 +470,17 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     for (int i = 0; i < cls->num_fields; i++) {
         if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
     }
-    return MIRT_OK;
+    int common;
+    const mirt__field *field = mirt__optimizer_common(&common);
+    for (int i = 0; i < common; i++) {
+        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+    }
+    if (mirt__json_member(json, "exclude_from_weight_decay")) {
+        const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
+        if (!names) return mirt_last_status();
+        o->exclude_from_weight_decay = names->string; /* until mirt_compile copies it */
+    }
+    return mirt__schedule_read(json, &o->decay);
 }
 
 static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {

@@ -160,13 +160,13 @@ static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_des
 }
 
 /* Zeroed optimizer state; false with the error set and nothing made. */
-static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[2]) {
+static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *optimizer, char *slot[MIRT__MAX_SLOTS]) {
     size_t bytes = mirt__root(model, NULL)->trained_bytes;
-    slot[0] = slot[1] = NULL;
+    memset(slot, 0, MIRT__MAX_SLOTS * sizeof *slot);
     for (int i = 0; i < mirt__optimizer_slots(optimizer); i++) {
         slot[i] = (char *)mirt__aligned_alloc(bytes);
         if (!slot[i]) {
-            mirt__aligned_free(slot[0]);
+            while (i-- > 0) mirt__aligned_free(slot[i]);
             return false;
         }
         memset(slot[i], 0, bytes);
@@ -174,12 +174,43 @@ static bool mirt__slots_create(const mirt_model *model, const mirt_optimizer *op
     return true;
 }
 
+/* The pieces of all gradients, if the optimizer wants norms; false with the error set. */
+static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *optimizer, mirt__piece **out, int *count) {
+    const int64_t most = 8192;
+    const mirt_model *root = mirt__root(model, NULL);
+    size_t pieces = 0;
+    *out = NULL;
+    *count = 0;
+    if (!mirt__optimizer_norms(optimizer)) return true;
+    for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
+    if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        for (int64_t at = 0; mirt__is_trained(v) && at < v->count; at += most) {
+            mirt__piece *p = *out + (*count)++;
+            p->variable = i;
+            p->begin = (int64_t)(v->offset / sizeof(mirt__real)) + at;
+            p->count = v->count - at < most ? v->count - at : most;
+        }
+    }
+    return true;
+}
+
+/* The model's own copy of what the optimizer only points to. */
+static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
+    if (!optimizer->exclude_from_weight_decay) return true;
+    return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
+}
+
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_free(model);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;
     }
+    mirt__free(model->piece);
+    model->piece = NULL;
+    model->num_pieces = 0;
     model->compiled = false;
 }
 
@@ -193,10 +224,14 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt_compile_desc before = model->config;
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int metrics = model->num_metrics;
-    char *slot[2];
+    char *slot[MIRT__MAX_SLOTS];
+    mirt__piece *piece = NULL;
+    int pieces = 0;
     memcpy(metric, model->metric, sizeof metric);
     if (mirt__compile_check(model, &d) != MIRT_OK || mirt__model_materialize(model) != MIRT_OK || mirt__model_arrange(model) != MIRT_OK ||
+        !mirt__optimizer_own(model, &model->config.optimizer) || !mirt__pieces_create(model, &d.optimizer, &piece, &pieces) ||
         !mirt__slots_create(model, &d.optimizer, slot)) {
+        mirt__free(piece);
         model->config = before;
         memcpy(model->metric, metric, sizeof metric);
         model->num_metrics = metrics;
@@ -205,7 +240,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     }
     mirt__compile_forget(model);
     model->failed = MIRT_OK;
-    for (int i = 0; i < 2; i++) model->slot[i] = slot[i];
+    memcpy(model->slot, slot, sizeof slot);
+    model->piece = piece;
+    model->num_pieces = pieces;
     model->step = 0;
     model->rate_set = false;
     model->compiled = true;

@@ -71,16 +71,31 @@ struct mirt_layer {
 typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
 
 /* An optimizer's row: slots are blocks as large as the weights. */
+#define MIRT__MAX_SLOTS 4
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
-    const char *slot_name[2]; /* Keras's: "momentum", "velocity" */
-    const mirt__field *fields; /* of mirt_optimizer, beside the learning rate */
+    const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
-    int (*slots)(const mirt_optimizer *optimizer); /* how many it uses */
+    int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
     mirt_status (*check)(const mirt_optimizer *optimizer);
     /* Fills the numbers of `update` for the 1-based `step` at learning rate `rate`; returns the kernel. */
-    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update);
+    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update);
 } mirt__optimizer_class;
+
+/* A schedule's row. */
+typedef struct mirt__schedule_class {
+    const char *class_name;    /* "CosineDecay" */
+    const mirt__field *fields; /* of mirt_schedule; NULL: boundaries and values */
+    int num_fields;
+    double (*rate)(const mirt_schedule *schedule, double step);
+} mirt__schedule_class;
+
+/* A piece of a gradient whose norm is wanted: elements of one variable, cut by its shape alone. */
+typedef struct mirt__piece {
+    int variable;
+    int64_t begin, count; /* in the weight block */
+    double squares;       /* their sum, of the step under way */
+} mirt__piece;
 
 /* A loss's row. */
 typedef struct mirt__loss_class {
@@ -142,7 +157,9 @@ struct mirt_model {
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
-    char *slot[2];            /* optimizer state, once */
+    char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
+    mirt__piece *piece;       /* where the optimizer wants norms */
+    int num_pieces;
     int64_t step;
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
     mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
@@ -205,14 +222,34 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
 MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, mirt__real *out);
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *initializer);
 
+/* --- schedules.c --- */
+/* NULL when there is no such schedule. */
+MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind);
+/* None is fine. */
+MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *schedule);
+/* Of one that was checked. */
+MIRT__LIB double mirt__schedule_rate(const mirt_schedule *schedule, int64_t step);
+
 /* --- optimizers.c --- */
+/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
+MIRT__LIB double mirt__as_written(float x);
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind);
+/* Fields that every optimizer has; old files do not have them. */
+MIRT__LIB const mirt__field *mirt__optimizer_common(int *count);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
+/* The same, with their names. */
+MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
 /* All zeros mean default: an Adam without betas and epsilon gets Keras's. */
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
+/* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
+MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
+MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
 /* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
 MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
+/* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
+MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
 
 /* --- losses.c --- */
 /* NULL when there is no such loss. */

@@ -1,3 +1,4 @@
+#include "../formats/json.h"
 #include "model.h"
 
 MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
@@ -21,26 +22,47 @@ MIRT_API mirt_optimizer mirt_sgd(float learning_rate, float momentum, bool neste
     return o;
 }
 
+MIRT_API mirt_optimizer mirt_adamw(float learning_rate) {
+    mirt_optimizer o = mirt_adam(learning_rate);
+    o.kind = MIRT_ADAMW;
+    o.weight_decay = 0.004f;
+    return o;
+}
+
+MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = MIRT_RMSPROP;
+    o.learning_rate = learning_rate;
+    o.rho = 0.9f;
+    o.epsilon = 1e-7f;
+    return o;
+}
+
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
-    if (o->kind != MIRT_ADAM || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0) return;
-    const mirt_optimizer keras = mirt_adam(1e-3f);
+    if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
+    if (o->kind == MIRT_SGD || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0 || o->rho != 0) return;
+    const mirt_optimizer keras = o->kind == MIRT_RMSPROP ? mirt_rmsprop(1e-3f) : o->kind == MIRT_ADAMW ? mirt_adamw(1e-3f) : mirt_adam(1e-3f);
     o->beta_1 = keras.beta_1;
     o->beta_2 = keras.beta_2;
     o->epsilon = keras.epsilon;
-    if (o->learning_rate == 0 && !o->schedule) o->learning_rate = keras.learning_rate;
+    o->rho = keras.rho;
+    if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
+    if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
 }
 
 static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
 
-/* The decimal number that was meant: 0.999f is 0.99900001287, which would leave 1 - beta off by 1.3e-5. */
-static double mirt__as_written(float beta) {
-    double rounded = floor((double)beta * 1e7 + 0.5) / 1e7;
-    return (float)rounded == beta ? rounded : (double)beta;
+MIRT__LIB double mirt__as_written(float x) {
+    double rounded = floor((double)x * 1e7 + 0.5) / 1e7;
+    return (float)rounded == x ? rounded : (double)x;
 }
 
-static int mirt__adam_slots(const mirt_optimizer *o) {
-    (void)o;
-    return 2;
+static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
+    name[0] = "momentum";
+    name[1] = "velocity";
+    name[2] = "velocity_hat";
+    return 2 + o->amsgrad;
 }
 
 static mirt_status mirt__adam_check(const mirt_optimizer *o) {
@@ -49,8 +71,9 @@ static mirt_status mirt__adam_check(const mirt_optimizer *o) {
                       (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
 }
 
-static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
     double t = (double)step;
+    memcpy(update->slot, slot, (2 + (size_t)o->amsgrad) * sizeof *slot);
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
     update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
@@ -59,19 +82,49 @@ static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__ke
     return kernels->adam;
 }
 
-static int mirt__sgd_slots(const mirt_optimizer *o) { return o->momentum != 0; }
+static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
+    name[0] = "momentum";
+    return o->momentum != 0;
+}
 
 static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
     if (mirt__is_share(o->momentum)) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
 }
 
-static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__update *update) {
+static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
     (void)step;
+    if (o->momentum != 0) update->slot[0] = slot[0];
     update->momentum = o->momentum;
     update->nesterov = o->nesterov;
     update->learning_rate = (float)rate;
     return kernels->sgd;
+}
+
+static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
+    int count = 1;
+    name[0] = "velocity";
+    if (o->momentum != 0) name[count++] = "momentum";
+    if (o->centered) name[count++] = "average_gradient";
+    return count;
+}
+
+static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
+    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "RMSprop's rho %g and momentum %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_rmsprop(rate)",
+                      (double)o->rho, (double)o->momentum, (double)o->epsilon);
+}
+
+static mirt__update_fn mirt__rmsprop_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+    (void)step;
+    update->slot[0] = *slot++;
+    if (o->momentum != 0) update->slot[1] = *slot++;
+    if (o->centered) update->slot[2] = *slot;
+    update->new_1 = (float)(1 - mirt__as_written(o->rho));
+    update->momentum = o->momentum;
+    update->epsilon = o->epsilon;
+    update->learning_rate = (float)rate;
+    return kernels->rmsprop;
 }
 
 static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
@@ -79,35 +132,145 @@ static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, of
                                                 {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
 static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
                                                {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+static const mirt__field mirt__rmsprop_fields[] = {{"rho", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, rho)},
+                                                   {"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
+                                                   {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)},
+                                                   {"centered", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, centered)}};
+/* Of all optimizers; in files where they are not zero. */
+static const mirt__field mirt__common_fields[] = {
+    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)}, {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
+    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)}, {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
+    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)}, {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
+    {"ema_momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, ema_momentum)},
+    {"ema_overwrite_frequency", MIRT__FIELD_INT64, offsetof(mirt_optimizer, ema_overwrite_frequency)}};
 
-/* One row an optimizer. Keras calls Adam's moments momentum and velocity. */
+MIRT__LIB const mirt__field *mirt__optimizer_common(int *count) {
+    *count = MIRT__COUNT(mirt__common_fields);
+    return mirt__common_fields;
+}
+
+/* One row an optimizer. Slots have Keras's names, which calls Adam's moments momentum and velocity. */
 static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
-    {"adam", {"momentum", "velocity"}, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
-    {"sgd", {"momentum", NULL}, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
+    {"adam", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
+    {"sgd", mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
+    {"adamw", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
+    {"rmsprop", mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update},
 };
 
 MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
 
-MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) { return mirt__optimizer_table[o->kind].slots(o); }
+MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *o, const char *name[MIRT__MAX_SLOTS]) {
+    int count = mirt__optimizer_table[o->kind].slots(o, name);
+    if (o->use_ema) name[count++] = "average";
+    return count;
+}
+
+MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *o) {
+    const char *name[MIRT__MAX_SLOTS];
+    return mirt__optimizer_slot_names(o, name);
+}
+
+static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
+    int common, clips = (o->clipnorm != 0) + (o->global_clipnorm != 0) + (o->clipvalue != 0);
+    const mirt__field *field = mirt__optimizer_common(&common);
+    for (int i = 0; i < common; i++) {
+        if (field[i].kind != MIRT__FIELD_FLOAT) continue;
+        float value = *(const float *)(const void *)((const char *)o + field[i].offset);
+        if (!(value >= 0 && value <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be a number and not negative", field[i].name, (double)value);
+    }
+    if (clips > 1) return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
+    if (o->use_ema && !(o->ema_momentum < 1)) return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must lie in [0, 1)", (double)o->ema_momentum);
+    if (o->ema_overwrite_frequency < 0) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for none", (long long)o->ema_overwrite_frequency);
+    if (!o->use_ema && o->ema_overwrite_frequency) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
+    if (o->amsgrad && o->kind != MIRT_ADAM && o->kind != MIRT_ADAMW) return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
+    if (o->exclude_from_weight_decay && !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
+        return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
+    }
+    return MIRT_OK;
+}
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
     if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
-    if (!o->schedule && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
+    if (o->schedule && o->decay.kind) return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and one by value");
+    if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
+    if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    return mirt__optimizer_table[o->kind].check(o);
+    return mirt__optimizer_table[o->kind].check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
+}
+
+/* >>what is asked for beside the update */
+
+MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) { return o->clipnorm > 0 || o->global_clipnorm > 0; }
+
+MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
+    return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
+}
+
+static bool mirt__decays(const mirt_optimizer *o, const char *name) {
+    const char *list = o->exclude_from_weight_decay;
+    while (list && *list) {
+        const size_t size = strcspn(list, ",");
+        for (const char *at = name; size && *at; at++) {
+            if (strncmp(at, list, size) == 0) return false;
+        }
+        list += size + (list[size] != 0);
+    }
+    return true;
+}
+
+/* Keras: norms that are no numbers make the gradient none. */
+static float mirt__clip_scale(double squares, float most) {
+    const double norm = sqrt(squares);
+    return norm <= (double)most ? 1.0f : (float)((double)most / norm);
+}
+
+MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
+    u->clip = o->clipvalue;
+    u->shaped = u->clip > 0 || u->scale != 1.0f;
+}
+
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate, mirt__update *u) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    if (o->clipnorm > 0) {
+        u->scale = mirt__clip_scale(squares, o->clipnorm);
+        u->shaped = u->scale != 1.0f;
+    }
+    u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
 }
 
 MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
-    for (int i = 0; i < 2; i++) update->slot[i] = (mirt__real *)(void *)model->slot[i];
-    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, update);
+    mirt__real *slot[MIRT__MAX_SLOTS];
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)model->slot[i];
+    update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
+    if (o->use_ema) {
+        update->average = slot[mirt__optimizer_slots(o) - 1];
+        update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights behind the first step */
+        update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
+        update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
+    }
+    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, slot, update);
 }
+
+MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
+    if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
+    if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
+    const mirt_model *root = mirt__root(model, NULL);
+    const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
+    for (int d = 0; model->step && d < mirt__weight_copies(model->strategy); d++) memcpy(root->weight[d], average, root->trained_bytes);
+    return MIRT_OK;
+}
+
+/* >>the learning rate */
 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
-    if (!o->schedule || model->rate_set) return (double)o->learning_rate;
+    if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
+    if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
     mirt__hold((mirt_model *)model);
     double rate = (double)o->schedule(model->step, o->schedule_user);
     mirt__let_go((mirt_model *)model);

@@ -266,10 +266,84 @@ static void mirt__device_states(const mirt_function *f, int device) {
     }
 }
 
+/* >>norms of gradients */
+
+typedef struct mirt__squares_job {
+    mirt__piece *piece;
+    const mirt__real *gradient;
+} mirt__squares_job;
+
+/* Squares of float32 numbers are exact in double, and the order of additions is that of the elements' places. */
+static void mirt__squares_task(void *arg, int64_t task, int member) {
+    const mirt__squares_job *job = (const mirt__squares_job *)arg;
+    mirt__piece *p = &job->piece[task];
+    const mirt__real *g = job->gradient + p->begin;
+    double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t i = 0;
+    (void)member;
+    for (; i + 8 <= p->count; i += 8) {
+        for (int k = 0; k < 8; k++) sum[k] += (double)g[i + k] * (double)g[i + k];
+    }
+    for (; i < p->count; i++) sum[0] += (double)g[i] * (double)g[i];
+    p->squares = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+/* The sums of all pieces' squares, of which each device makes its share: the gradients are summed first. */
+static void mirt__device_norms(mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__squares_job job;
+    int64_t first;
+    if (f->stage != MIRT__REDUCED) {
+        mirt__device_all_reduce(f, device);
+        mirt__devices_barrier(f->model->strategy);
+    }
+    const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
+    job.piece = f->model->piece + first;
+    job.gradient = mirt__gradient_at(f, device, 0);
+    mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
+    mirt__devices_barrier(f->model->strategy);
+}
+
+/* Of the variable, or (-1) of all of them. */
+static double mirt__squares_of(const mirt_model *model, int variable) {
+    double sum = 0;
+    for (int i = 0; i < model->num_pieces; i++) {
+        if (variable < 0 || model->piece[i].variable == variable) sum += model->piece[i].squares;
+    }
+    return sum;
+}
+
+/* >>the update */
+
+/* An update of elements [begin, end), one variable at a time where each has its own numbers. */
+static void mirt__update_range(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
+    const mirt_model *root = f->root;
+    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
+    u->begin = r.begin;
+    u->end = r.end;
+    if (r.begin < r.end && !by_variable) update(u, where);
+    for (int i = 0; by_variable && i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
+        const mirt__range own = mirt__overlap(&r, begin, begin + v->count);
+        if (!mirt__is_trained(v) || own.begin >= own.end) continue;
+        u->begin = own.begin;
+        u->end = own.end;
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f->model, i), f->rate, u);
+        update(u, where);
+    }
+}
+
+/* The averages begin with the weights, also of variables that have no gradient. */
+static void mirt__begin_averages(const mirt_function *f, const mirt__update *u, int64_t begin, int64_t end) {
+    if (u->average && f->model->step == 0) memcpy(u->average + begin, u->weight[0] + begin, (size_t)(end - begin) * sizeof *u->average);
+}
+
 /* Sums all parts of the device's share, updates, writes into every copy. */
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     const mirt_strategy *s = f->model->strategy;
+    const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
     mirt__exchange x;
     mirt__update u;
     mirt__where where;
@@ -280,7 +354,8 @@ static void mirt__device_update(void *arg, int device) {
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     mirt__device_states(f, device);
-    if (f->stage == MIRT__REDUCED) {
+    if (norms) mirt__device_norms(f, device);
+    if (norms || f->stage == MIRT__REDUCED) {
         u.parts = 1;
         u.part[0] = mirt__gradient_at(f, device, 0);
     } else {
@@ -300,13 +375,10 @@ static void mirt__device_update(void *arg, int device) {
     }
     for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
     mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
+    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
     mirt__own_range(f, device, &begin, &end);
-    for (int i = 0; i < f->num_ranges; i++) {
-        mirt__range r = mirt__overlap(&f->range[i], begin, end);
-        u.begin = r.begin;
-        u.end = r.end;
-        if (r.begin < r.end) update(&u, &where);
-    }
+    mirt__begin_averages(f, &u, begin, end);
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }

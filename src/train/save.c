@@ -7,10 +7,12 @@
 /* "adam/conv2d_kernel_momentum", as Keras names it. */
 static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
-    size_t size = strlen(cls->name) + strlen(v->name) + strlen(cls->slot_name[slot]) + 3;
+    const char *slot_name[MIRT__MAX_SLOTS];
+    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
+    size_t size = strlen(cls->name) + strlen(v->name) + strlen(slot_name[slot]) + 3;
     char *name = (char *)mirt__pool_alloc(pool, size);
     if (!name) return NULL;
-    snprintf(name, size, "%s/%s_%s", cls->name, v->name, cls->slot_name[slot]);
+    snprintf(name, size, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
     for (char *at = name + strlen(cls->name) + 1; *at; at++) {
         if (*at == '/') *at = '_';
     }

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Writes optimizers.h: what float64 Keras's optimizers and learning-rate schedules do."""
+import os
+
+os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+import keras
+import numpy as np
+import tensorflow as tf
+
+from formula import c_array, uniform
+
+keras.config.set_floatx("float64")
+keras.config.set_dtype_policy("float64")
+
+HEAD = """#ifndef GOLDEN_OPTIMIZERS_H
+#define GOLDEN_OPTIMIZERS_H
+/* Made by make_optimizers.py with TensorFlow %s, Keras %s in float64; do not edit.
+   Include after mirrortrain.h. */
+#include "formula.h"
+
+/* OPTIMIZER_STEPS updates of a kernel [3, 2] and a bias [2]. They begin as golden_uniform(1); the gradient of step t is
+   golden_uniform(10 + t), times 4 where t is odd. weight: the last ones, kernel before bias, and slot: the optimizer's
+   variables in the order of its names; averages: the weights that Keras ends with. */
+enum { OPTIMIZER_STEPS = 20, OPTIMIZER_COUNT = 8 };
+typedef struct golden_update {
+    const char *name, *slots;
+    const double *weight, *slot, *finished;
+} golden_update;
+
+/* Rates at steps SCHEDULE_STEP[]. */
+typedef struct golden_schedule {
+    const char *name;
+    const double *rate;
+} golden_schedule;
+
+"""
+opt = keras.optimizers
+f64 = np.float64
+S = opt.schedules
+UPDATES = {
+    "adam": lambda: opt.Adam(0.01),
+    "adam amsgrad": lambda: opt.Adam(0.01, amsgrad=True),
+    "adam decayed": lambda: opt.Adam(0.01, weight_decay=0.1),
+    "adamw": lambda: opt.AdamW(0.01),
+    "adamw excluded": lambda: opt.AdamW(0.01, weight_decay=0.5),
+    "adamw clipnorm": lambda: opt.AdamW(0.01, clipnorm=1.5),
+    "adamw global_clipnorm ema": lambda: opt.AdamW(0.01, global_clipnorm=2.0, use_ema=True, ema_momentum=0.9),
+    "sgd decayed": lambda: opt.SGD(0.05, weight_decay=0.25),
+    "sgd clipnorm": lambda: opt.SGD(0.05, momentum=0.875, nesterov=True, clipnorm=1.0),
+    "sgd global_clipnorm": lambda: opt.SGD(0.05, global_clipnorm=1.0),
+    "sgd clipvalue": lambda: opt.SGD(0.05, momentum=0.875, clipvalue=0.75),
+    "sgd ema": lambda: opt.SGD(0.05, use_ema=True),
+    "sgd ema overwritten": lambda: opt.SGD(0.05, momentum=0.5, use_ema=True, ema_momentum=0.75, ema_overwrite_frequency=3),
+    "sgd cosine": lambda: opt.SGD(S.CosineDecay(f64(0.01), 15, alpha=0.1, warmup_target=f64(0.05), warmup_steps=4)),
+    "rmsprop": lambda: opt.RMSprop(0.01),
+    "rmsprop momentum": lambda: opt.RMSprop(0.01, rho=0.8, momentum=0.5),
+    "rmsprop centered": lambda: opt.RMSprop(0.01, centered=True, momentum=0.5, weight_decay=0.125),
+}
+text = [HEAD % (tf.__version__, keras.__version__)]
+
+
+def update(number, name):
+    optimizer = UPDATES[name]()
+    if "excluded" in name:
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+    start = uniform(1, (8,)).astype(f64)
+    weights = [keras.Variable(start[:6].reshape(3, 2), name="kernel"), keras.Variable(start[6:], name="bias")]
+    optimizer.build(weights)
+    for step in range(20):
+        gradient = uniform(10 + step, (8,)).astype(f64) * (4 if step % 2 else 1)
+        optimizer.apply([tf.constant(gradient[:6].reshape(3, 2)), tf.constant(gradient[6:])])
+    flat = lambda variables: np.concatenate([np.ravel(v.numpy()) for v in variables])
+    text.append(c_array("double", f"optimizer_{number}_weight", flat(weights), "%.17g"))
+    kinds = {}
+    for v in optimizer.variables[2:] if not isinstance(optimizer._learning_rate, S.LearningRateSchedule) else optimizer.variables[1:]:
+        kinds.setdefault(v.name.split("_", 1)[1], []).append(v)
+    # Keras makes the averages first; the library keeps them last.
+    names = sorted(kinds, key=lambda n: n == "average")
+    slots = "NULL"
+    if names:
+        slots = f"optimizer_{number}_slot"
+        text.append(c_array("double", slots, np.concatenate([flat(kinds[n]) for n in names]), "%.17g"))
+    finished = "NULL"
+    if optimizer.use_ema:
+        optimizer.finalize_variable_values(weights)
+        finished = f"optimizer_{number}_finished"
+        text.append(c_array("double", finished, flat(weights), "%.17g"))
+    return f'    {{"{name}", "{",".join(names)}", optimizer_{number}_weight, {slots}, {finished}}},'
+
+
+rows = [update(i, name) for i, name in enumerate(UPDATES)]
+text.append("static const golden_update golden_updates[] = {\n%s\n};\n" % "\n".join(rows))
+
+STEPS = [0, 1, 2, 5, 9, 10, 11, 25, 50, 99, 101, 150, 299, 301, 555, 1000, 7777, 100001]
+SCHEDULES = {
+    "piecewise": S.PiecewiseConstantDecay([10, 100, 300], [f64(1.0), f64(0.5), f64(0.25), f64(0.125)]),
+    "exponential": S.ExponentialDecay(f64(0.125), 100, f64(0.96)),
+    "exponential staircase": S.ExponentialDecay(f64(0.125), 100, f64(0.5), staircase=True),
+    "polynomial": S.PolynomialDecay(f64(0.125), 300, f64(0.0078125), power=f64(2.0)),
+    "polynomial cycle": S.PolynomialDecay(f64(0.125), 70, f64(0.0078125), power=f64(0.5), cycle=True),
+    "inverse": S.InverseTimeDecay(f64(0.125), 50, f64(0.75)),
+    "inverse staircase": S.InverseTimeDecay(f64(0.125), 50, f64(0.75), staircase=True),
+    "cosine": S.CosineDecay(f64(0.125), 300, alpha=0.0625),
+    "cosine warmup": S.CosineDecay(f64(0.0), 300, alpha=0.0625, warmup_target=f64(0.25), warmup_steps=50),
+    "restarts": S.CosineDecayRestarts(f64(0.125), 40, t_mul=2.0, m_mul=0.75, alpha=0.125),
+    "restarts even": S.CosineDecayRestarts(f64(0.125), 40, t_mul=1.0, m_mul=0.9375, alpha=0.0),
+}
+text.append("enum { SCHEDULE_STEPS = %d };" % len(STEPS))
+text.append(c_array("int", "golden_schedule_step", STEPS, "%d"))
+rows = []
+for i, (name, schedule) in enumerate(SCHEDULES.items()):
+    rates = [float(np.asarray(schedule(tf.constant(step, tf.float64) if name != "piecewise" else step))) for step in STEPS]
+    text.append(c_array("double", f"schedule_{i}", rates, "%.17g"))
+    rows.append(f'    {{"{name}", schedule_{i}}},')
+text.append("static const golden_schedule golden_schedules[] = {\n%s\n};\n" % "\n".join(rows))
+
+open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optimizers.h"), "w").write("\n".join(text) + "\n#endif\n")

@@ -1,0 +1,321 @@
+/* Optimizers and learning-rate schedules against Keras in float64, saved and loaded, and what is wrong with bad ones. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "golden/optimizers.h"
+#include "mirror_util.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+/* The same optimizers as in make_optimizers.py. */
+static mirt_optimizer optimizer_named(const char *name) {
+    mirt_optimizer o = strstr(name, "adamw") ? mirt_adamw(0.01f) : strstr(name, "adam") ? mirt_adam(0.01f) : strstr(name, "sgd") ? mirt_sgd(0.05f, 0, false) : mirt_rmsprop(0.01f);
+    const bool sgd = o.kind == MIRT_SGD;
+    o.amsgrad = strstr(name, "amsgrad") != NULL;
+    o.centered = strstr(name, "centered") != NULL;
+    o.use_ema = strstr(name, "ema") != NULL;
+    if (strcmp(name, "adam decayed") == 0) o.weight_decay = 0.1f;
+    if (strcmp(name, "sgd decayed") == 0) o.weight_decay = 0.25f;
+    if (o.centered) o.weight_decay = 0.125f;
+    if (strstr(name, "excluded")) {
+        o.weight_decay = 0.5f;
+        o.exclude_from_weight_decay = "gamma,bias";
+    }
+    if (strstr(name, "global_clipnorm")) o.global_clipnorm = sgd ? 1.0f : 2.0f;
+    else if (strstr(name, "clipnorm")) o.clipnorm = sgd ? 1.0f : 1.5f;
+    if (strstr(name, "clipvalue")) o.clipvalue = 0.75f;
+    if (strcmp(name, "sgd clipnorm") == 0 || o.clipvalue != 0) o.momentum = 0.875f;
+    o.nesterov = strcmp(name, "sgd clipnorm") == 0;
+    if (strstr(name, "overwritten")) {
+        o.momentum = 0.5f;
+        o.ema_momentum = 0.75f;
+        o.ema_overwrite_frequency = 3;
+    }
+    if (strstr(name, "global_clipnorm ema")) o.ema_momentum = 0.9f;
+    if (strstr(name, "cosine")) {
+        o.decay = mirt_cosine_decay(0.01f, 15, 0.1f);
+        o.decay.warmup_target = 0.05f;
+        o.decay.warmup_steps = 4;
+    }
+    if (strcmp(name, "rmsprop momentum") == 0) o.rho = 0.8f;
+    if (o.kind == MIRT_RMSPROP && strcmp(name, "rmsprop") != 0) o.momentum = 0.5f;
+    return o;
+}
+
+/* A dense layer of 3 inputs and 2 units, compiled; its weights are the golden ones. */
+static mirt_model *golden_model(mirt_strategy *s, mirt_optimizer optimizer) {
+    float start[OPTIMIZER_COUNT];
+    mirt_compile_desc c;
+    mirt_dense_desc d;
+    memset(&c, 0, sizeof c);
+    memset(&d, 0, sizeof d);
+    d.units = 2;
+    c.optimizer = optimizer;
+    c.loss = MIRT_MEAN_SQUARED_ERROR;
+    for (uint32_t i = 0; i < OPTIMIZER_COUNT; i++) start[i] = golden_uniform(1, i);
+    mirt_model *m = mirt_model_create(s, "golden");
+    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(3)), &d));
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_set_weight(m, "dense/kernel", start, 6) == MIRT_OK && mirt_set_weight(m, "dense/bias", start + 6, 2) == MIRT_OK;
+    return good ? m : NULL;
+}
+
+/* Steps with the golden gradients, written where mirt_grad leaves its own, from step `first` on. */
+static bool golden_steps(mirt_model *m, int first, int count) {
+    const float zeros[6] = {0};
+    mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 3)), y = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 2));
+    for (int step = first; step < first + count; step++) {
+        if (mirt_scatter(m, x, y) != MIRT_OK || mirt_grad(m, NULL) != MIRT_OK) return false;
+        for (int i = 0; i < OPTIMIZER_COUNT; i++) {
+            const mirt__variable *v = &m->variable[i >= 6];
+            float *g = mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0) + v->offset / sizeof(float);
+            g[i < 6 ? i : i - 6] = golden_uniform(10 + (uint32_t)step, (uint32_t)i) * (step % 2 ? 4.0f : 1.0f);
+        }
+        if (mirt_all_reduce(m) != MIRT_OK || mirt_apply(m) != MIRT_OK) return false;
+    }
+    return true;
+}
+
+/* The largest difference, relative to the largest of these numbers; `block` is a weight or slot block. */
+static double block_off(const mirt_model *m, const char *block, const double *want) {
+    double off = 0, largest = 0;
+    for (int i = 0; i < OPTIMIZER_COUNT; i++) {
+        const float *values = (const float *)(const void *)(block + m->variable[i >= 6].offset);
+        off = worse(off, fabs((double)values[i < 6 ? i : i - 6] - want[i]));
+        largest = fmax(largest, fabs(want[i]));
+    }
+    return off / largest;
+}
+
+static void check_update(const golden_update *c, const char *cpu) {
+    const char *names[MIRT__MAX_SLOTS];
+    char slots[128] = "";
+    double weights = 0, state = 0, finished = 0;
+    setenv("MIRT_CPU", cpu, 1);
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    const mirt_optimizer o = optimizer_named(c->name);
+    mirt_model *m = golden_model(s, o);
+    bool good = m && golden_steps(m, 0, OPTIMIZER_STEPS);
+    int count = mirt__optimizer_slot_names(&o, names);
+    for (int i = 0; i < count; i++) snprintf(slots + strlen(slots), sizeof slots - strlen(slots), i ? ",%s" : "%s", names[i]);
+    if (good) {
+        weights = block_off(m, m->weight[0], c->weight);
+        for (int i = 0; i < count; i++) state = worse(state, block_off(m, m->slot[i], c->slot + (ptrdiff_t)i * OPTIMIZER_COUNT));
+        if (c->finished) good = mirt_apply_averages(m) == MIRT_OK;
+        if (c->finished) finished = block_off(m, m->weight[0], c->finished);
+    }
+    ok(good && strcmp(slots, c->slots) == 0 && weights < 1e-6 && state < 1e-6 && finished < 1e-6, "%s, %s: weights of %d steps off by %.1e, slots (%s) by %.1e%s%s", c->name, cpu,
+       OPTIMIZER_STEPS, weights, slots, state, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+    unsetenv("MIRT_CPU");
+}
+
+/* >>schedules */
+
+static mirt_schedule schedule_named(const char *name) {
+    static const int64_t boundaries[] = {10, 100, 300};
+    static const float values[] = {1, 0.5f, 0.25f, 0.125f};
+    mirt_schedule s = mirt_cosine_decay(0.125f, 300, 0.0625f);
+    if (strcmp(name, "piecewise") == 0) return mirt_piecewise_constant(boundaries, values, 3);
+    if (strcmp(name, "exponential") == 0) return mirt_exponential_decay(0.125f, 100, 0.96f, false);
+    if (strcmp(name, "exponential staircase") == 0) return mirt_exponential_decay(0.125f, 100, 0.5f, true);
+    if (strcmp(name, "polynomial") == 0) return mirt_polynomial_decay(0.125f, 300, 0.0078125f, 2, false);
+    if (strcmp(name, "polynomial cycle") == 0) return mirt_polynomial_decay(0.125f, 70, 0.0078125f, 0.5f, true);
+    if (strncmp(name, "inverse", 7) == 0) return mirt_inverse_time_decay(0.125f, 50, 0.75f, strstr(name, "staircase") != NULL);
+    if (strcmp(name, "restarts") == 0) return mirt_cosine_restarts(0.125f, 40, 2, 0.75f, 0.125f);
+    if (strcmp(name, "restarts even") == 0) return mirt_cosine_restarts(0.125f, 40, 1, 0.9375f, 0);
+    if (strcmp(name, "cosine") == 0) return s;
+    s.initial = 0;
+    s.warmup_target = 0.25f;
+    s.warmup_steps = 50;
+    return s;
+}
+
+static void check_schedules(void) {
+    for (int i = 0; i < MIRT__COUNT(golden_schedules); i++) {
+        const mirt_schedule s = schedule_named(golden_schedules[i].name);
+        double off = 0;
+        for (int k = 0; k < SCHEDULE_STEPS; k++) {
+            double want = golden_schedules[i].rate[k];
+            off = worse(off, fabs(mirt_schedule_at(&s, golden_schedule_step[k]) - want) / fmax(fabs(want), 1e-9));
+        }
+        ok(off < 1e-6, "%s: off by %.1e at %d steps", golden_schedules[i].name, off, SCHEDULE_STEPS);
+    }
+    mirt_schedule far = mirt_cosine_restarts(0.1f, 1, 1.0009765625f, 1, 0);
+    ok(isfinite(mirt_schedule_at(&far, INT64_MAX)) && isnan(mirt_schedule_at(NULL, 0)), "a schedule answers for every step, none with NAN");
+}
+
+/* The learning rate of the CATSDOGS notebook on 8 replicas. */
+static void check_ramp(void) {
+    mirt_lr_ramp_desc d;
+    memset(&d, 0, sizeof d);
+    d.start = 1e-5f;
+    d.max = 4e-4f;
+    d.min = 2e-5f;
+    d.ramp_epochs = 5;
+    d.sustain_epochs = 2;
+    d.decay = 0.8f;
+    double off = 0;
+    for (int epoch = 0; epoch < 20; epoch++) {
+        double want = epoch < 5 ? (4e-4 - 1e-5) / 5 * epoch + 1e-5 : epoch < 7 ? 4e-4 : (4e-4 - 2e-5) * pow(0.8, epoch - 7) + 2e-5;
+        off = worse(off, fabs((double)mirt_lr_ramp(epoch, 0, &d) - want) / want);
+    }
+    mirt_strategy *s = strategy_of(1, 8, 1);
+    ok(off < 1e-6 && mirt_lr_ramp(3, 0.5f, NULL) == 0.5f, "ramp up, sustain, decay: off by %.1e in 20 epochs", off);
+    ok(mirt_scale_learning_rate(s, 0.25f) == 2 && mirt_scale_learning_rate(NULL, 0.25f) == 0.25f, "a rate of 0.25 is 2 on eight replicas");
+    mirt_strategy_destroy(s);
+}
+
+/* >>files */
+
+static bool same_block(const mirt_model *a, const mirt_model *b, const char *x, const char *y) {
+    for (int i = 0; i < a->num_variables; i++) {
+        if (memcmp(x + a->variable[i].offset, y + b->variable[i].offset, (size_t)a->variable[i].count * sizeof(float)) != 0) return false;
+    }
+    return true;
+}
+
+/* After seven steps, saving, and loading, thirteen more give the bits of twenty. */
+static void check_saved(const char *name, bool set_rate) {
+    char path[300];
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    const mirt_optimizer o = optimizer_named(name);
+    snprintf(path, sizeof path, "%s/optimizer.safetensors", work_directory());
+    mirt_model *m = golden_model(s, o), *loaded = NULL;
+    bool good = m && golden_steps(m, 0, 7);
+    if (good && set_rate) good = mirt_set_learning_rate(m, 0.125) == MIRT_OK;
+    good = good && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (loaded = mirt_load(s, path)) != NULL;
+    const double rate = good ? mirt_get_learning_rate(loaded) : 0;
+    good = good && rate == mirt_get_learning_rate(m) && golden_steps(m, 7, 13) && golden_steps(loaded, 7, 13) && same_block(m, loaded, m->weight[0], loaded->weight[0]);
+    for (int i = 0; good && i < mirt__optimizer_slots(&o); i++) good = same_block(m, loaded, m->slot[i], loaded->slot[i]);
+    ok(good, "%s%s: saved after 7 steps and loaded, it goes on as it would have%s%s", name, set_rate ? ", rate set" : "", good ? "" : ": ", good ? "" : mirt_last_error());
+    unlink(path);
+    mirt_strategy_destroy(s);
+}
+
+static void check_all_schedules_saved(void) {
+    char path[300];
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    snprintf(path, sizeof path, "%s/optimizer.safetensors", work_directory());
+    for (int i = 0; i < MIRT__COUNT(golden_schedules); i++) {
+        mirt_optimizer o = mirt_sgd(0, 0, false);
+        o.decay = schedule_named(golden_schedules[i].name);
+        mirt_model *m = golden_model(s, o), *loaded = NULL;
+        bool good = m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (loaded = mirt_load(s, path)) != NULL;
+        double off = 0;
+        for (int k = 0; good && k < SCHEDULE_STEPS; k++) {
+            loaded->step = golden_schedule_step[k];
+            off = worse(off, fabs(mirt_get_learning_rate(loaded) - mirt_schedule_at(&o.decay, golden_schedule_step[k])));
+        }
+        ok(good && off == 0, "%s is loaded as it was saved%s%s", golden_schedules[i].name, good ? "" : ": ", good ? "" : mirt_last_error());
+    }
+    unlink(path);
+    mirt_strategy_destroy(s);
+}
+
+/* >>averages */
+
+/* The averages are of all weights that are trained, and mirt_fit ends with them. */
+static void check_averages(void) {
+    mirt_fit_desc fit;
+    size_t count;
+    mirt_optimizer o = mirt_sgd(0.1f, 0, false);
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    fit.epochs = 2;
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    o.use_ema = true;
+    o.ema_momentum = 0.5f;
+    mirt_model *m = image_model(s, o, 0);
+    mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 90), images_y(0, 90)), 45);
+    bool good = m && mirt_fit(m, data, &fit) != NULL;
+    float *have = all_weights(m, 1, &count);
+    o.use_ema = false;
+    mirt_model *plain = image_model(s, o, 0);
+    float *mean = NULL;
+    for (int step = 0; good && step < 4; step++) {
+        good = mirt_train_step(plain, images_x(step % 2 * 45, 45), images_y(step % 2 * 45, 45), NULL) == MIRT_OK;
+        float *now = all_weights(plain, 0, &count);
+        if (!mean) mean = now;
+        else for (size_t i = 0; i < count; i++) mean[i] = 0.5f * mean[i] + 0.5f * now[i];
+        if (mean != now) free(now);
+    }
+    double off = 0;
+    for (size_t i = 0; good && i < count; i++) off = worse(off, fabs((double)have[i] - (double)mean[i]));
+    ok(good && off < 1e-7, "mirt_fit ends with the averages of its weights, on every device: off by %.1e", off);
+    ok(mirt_apply_averages(plain) == MIRT_E_STATE, "without use_ema there are none: %s", mirt_last_error());
+    free(have);
+    free(mean);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+/* >>bad parameters */
+
+static void check_bad(mirt_strategy *s, mirt_optimizer o, const char *words) {
+    mirt_compile_desc c = image_compile(o);
+    mirt_model *m = image_net(s, 0);
+    mirt_status status = mirt_compile(m, &c);
+    ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), words), "refused: %s", status == MIRT_OK ? words : mirt_last_error());
+    mirt_model_destroy(m);
+}
+
+static void check_bad_ones(void) {
+    static const int64_t backward[] = {3, 3};
+    static const float rates[] = {1, -1, 0}, even[] = {1, 1, 1};
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_optimizer o = mirt_adamw(1e-3f);
+    o.weight_decay = -1;
+    check_bad(s, o, "weight_decay is -1");
+    o = mirt_adam(1e-3f);
+    o.clipnorm = o.clipvalue = 1;
+    check_bad(s, o, "at most one of clipnorm");
+    o = mirt_adam(1e-3f);
+    o.global_clipnorm = (float)NAN;
+    check_bad(s, o, "global_clipnorm is");
+    o = mirt_sgd(0.1f, 0, false);
+    o.amsgrad = true;
+    check_bad(s, o, "amsgrad is for Adam");
+    o = mirt_sgd(0.1f, 0, false);
+    o.ema_overwrite_frequency = 5;
+    check_bad(s, o, "use_ema is not");
+    o.use_ema = true;
+    o.ema_momentum = 1;
+    check_bad(s, o, "ema_momentum is 1");
+    o = mirt_rmsprop(1e-3f);
+    o.rho = 1;
+    check_bad(s, o, "RMSprop's rho 1");
+    o = mirt_adam(1e-3f);
+    o.decay = mirt_cosine_decay(1e-3f, 0, 0);
+    check_bad(s, o, "CosineDecay takes 0 steps");
+    o.decay = mirt_exponential_decay(1e-3f, 10, (float)INFINITY, false);
+    check_bad(s, o, "ExponentialDecay");
+    o.decay = mirt_cosine_restarts(1e-3f, 10, 0.5f, 1, 0);
+    check_bad(s, o, "t_mul is 0.5");
+    o.decay = mirt_piecewise_constant(backward, rates, 2);
+    check_bad(s, o, "value 1 of the learning rate is -1");
+    o.decay = mirt_piecewise_constant(backward, even, 2);
+    check_bad(s, o, "must increase");
+    o.decay = mirt_piecewise_constant(backward, rates, 99);
+    check_bad(s, o, "1 to 16 boundaries");
+    o.decay.kind = (mirt_schedule_kind)77;
+    check_bad(s, o, "number 77");
+    mirt_strategy_destroy(s);
+}
+
+int main(void) {
+    static const char *const saved[] = {"adam amsgrad", "adamw excluded", "adamw global_clipnorm ema", "sgd clipnorm", "sgd clipvalue", "sgd cosine", "sgd ema overwritten", "rmsprop centered"};
+    draw_images();
+    int tables;
+    const mirt__kernels *const *table = mirt__kernel_tables(&tables);
+    for (int t = 0; t < tables; t++) {
+        for (int i = 0; i < MIRT__COUNT(golden_updates); i++) check_update(&golden_updates[i], table[t]->name);
+    }
+    check_schedules();
+    check_ramp();
+    for (int i = 0; i < MIRT__COUNT(saved); i++) check_saved(saved[i], false);
+    check_saved("sgd cosine", true);
+    check_all_schedules_saved();
+    check_averages();
+    check_bad_ones();
+    done_testing();
+}
