@@ -9,12 +9,12 @@
 
 static long live_allocations, memory_fails, threads_fail, thread_calls;
 
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     if (memory_fails) return NULL;
     __atomic_add_fetch(&live_allocations, 1, __ATOMIC_RELAXED);
     return malloc(size);
 }
-static void test_free(void *pointer) {
+void hook_free(void *pointer) {
     __atomic_sub_fetch(&live_allocations, 1, __ATOMIC_RELAXED);
     free(pointer);
 }
@@ -22,24 +22,19 @@ static void test_free(void *pointer) {
 static int thread_call(void) {
     return ++thread_calls == threads_fail ? 11 /* EAGAIN */ : 0;
 }
-static int test_mutex(pthread_mutex_t *mutex) {
+int hook_mutex(pthread_mutex_t *mutex) {
     const int code = thread_call();
     return code ? code : pthread_mutex_init(mutex, NULL);
 }
-static int test_cond(pthread_cond_t *cond) {
+int hook_cond(pthread_cond_t *cond) {
     const int code = thread_call();
     return code ? code : pthread_cond_init(cond, NULL);
 }
-static int test_create(pthread_t *thread, void *(*fn)(void *), void *arg) {
+int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
     const int code = thread_call();
     return code ? code : pthread_create(thread, NULL, fn, arg);
 }
 
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
-#define pthread_mutex_init(mutex, attributes) test_mutex(mutex)
-#define pthread_cond_init(cond, attributes) test_cond(cond)
-#define pthread_create(thread, attributes, fn, arg) test_create(thread, fn, arg)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

@@ -4,18 +4,16 @@
 
 /* Counts blocks, and fails one on request. Prefetch allocates in the constructing thread only. */
 static long blocks_live, blocks_asked, fail_at;
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     if (++blocks_asked == fail_at) return NULL;
     void *block = malloc(size);
     if (block) blocks_live++;
     return block;
 }
-static void test_free(void *block) {
+void hook_free(void *block) {
     blocks_live--;
     free(block);
 }
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(block) test_free(block)
 
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"

@@ -8,7 +8,7 @@
 static long allocations, live_blocks, fail_from, fail_to; /* allocations number fail_from to fail_to fail; atomic */
 static long threads_asked, thread_fails; /* threads asked for, and the one that is refused */
 
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     long number = __atomic_add_fetch(&allocations, 1, __ATOMIC_SEQ_CST);
     if (number >= fail_from && number <= fail_to) return NULL;
     void *block = malloc(size);
@@ -16,18 +16,15 @@ static void *test_malloc(size_t size) {
     return block;
 }
 
-static void test_free(void *block) {
+void hook_free(void *block) {
     __atomic_sub_fetch(&live_blocks, 1, __ATOMIC_SEQ_CST);
     free(block);
 }
 
-static int test_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
+int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
     return ++threads_asked == thread_fails ? 11 /* EAGAIN */ : pthread_create(thread, NULL, fn, arg);
 }
 
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
-#define pthread_create(thread, attributes, fn, arg) test_thread(thread, fn, arg)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"

@@ -14,24 +14,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static void *test_malloc(size_t size);
-static void test_free(void *pointer);
-static int test_open(const char *path, int flags, unsigned mode);
-static ssize_t test_read(int fd, void *data, size_t size, off_t offset);
-static ssize_t test_write(int fd, const void *data, size_t size, off_t offset);
-static int test_fsync(int fd);
-static int test_close(int fd);
-static int test_rename(const char *from, const char *to);
-
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
-#define MIRRORTRAIN_OPEN(path, flags, mode) test_open(path, flags, mode)
-#define MIRRORTRAIN_PREAD(fd, data, size, offset) test_read(fd, data, size, offset)
-#define MIRRORTRAIN_PWRITE(fd, data, size, offset) test_write(fd, data, size, offset)
-#define MIRRORTRAIN_FSYNC(fd) test_fsync(fd)
-#define MIRRORTRAIN_CLOSE(fd) test_close(fd)
-#define MIRRORTRAIN_RENAME(from, to) test_rename(from, to)
-
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -42,14 +24,14 @@ static int allocations_left, calls_left, call_errno, live_blocks, open_files;
 static size_t transfer_limit; /* bytes one read or write moves; 0: all */
 static char last_call[16];    /* the system call that was made to fail */
 
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     if (allocations_left > 0 && --allocations_left == 0) return NULL;
     void *pointer = malloc(size);
     if (pointer) __atomic_add_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
     return pointer;
 }
 
-static void test_free(void *pointer) {
+void hook_free(void *pointer) {
     __atomic_sub_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
     free(pointer);
 }
@@ -65,26 +47,26 @@ static size_t transfer(size_t size) {
     return transfer_limit && size > transfer_limit ? transfer_limit : size;
 }
 
-static int test_open(const char *path, int flags, unsigned mode) {
+int hook_open(const char *path, int flags, unsigned mode) {
     if (call_fails("open")) return -1;
     int fd = open(path, flags, mode);
     open_files += fd >= 0;
     return fd;
 }
 
-static ssize_t test_read(int fd, void *data, size_t size, off_t offset) {
+ssize_t hook_pread(int fd, void *data, size_t size, off_t offset) {
     return call_fails("read") ? -1 : pread(fd, data, transfer(size), offset);
 }
 
-static ssize_t test_write(int fd, const void *data, size_t size, off_t offset) {
+ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) {
     return call_fails("write") ? -1 : pwrite(fd, data, transfer(size), offset);
 }
 
-static int test_fsync(int fd) {
+int hook_fsync(int fd) {
     return call_fails("fsync") ? -1 : fsync(fd);
 }
 
-static int test_close(int fd) {
+int hook_close(int fd) {
     int failed = call_fails("close");
     int result = close(fd);
     open_files--;
@@ -92,7 +74,7 @@ static int test_close(int fd) {
     return failed ? -1 : result;
 }
 
-static int test_rename(const char *from, const char *to) {
+int hook_rename(const char *from, const char *to) {
     return call_fails("rename") ? -1 : rename(from, to);
 }
 

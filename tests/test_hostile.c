@@ -5,7 +5,7 @@
 
 static size_t bytes_now, bytes_peak; /* one thread only */
 
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     size_t *block = size <= (size_t)1 << 30 ? (size_t *)malloc(size + 16) : NULL;
     if (!block) return NULL;
     block[0] = size;
@@ -14,14 +14,12 @@ static void *test_malloc(size_t size) {
     return block + 2;
 }
 
-static void test_free(void *pointer) {
+void hook_free(void *pointer) {
     size_t *block = (size_t *)pointer - 2;
     bytes_now -= block[0];
     free(block);
 }
 
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "gallery.h"

@@ -1,8 +1,10 @@
 /* Every allocation that photographs need fails once: the call says so, nothing leaks, and no image is called corrupt. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_NO_THREADS
-#define MIRRORTRAIN_IMPLEMENTATION
 #include "failing_malloc.h"
+#define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
+#define MIRRORTRAIN_FREE(block) hook_free(block)
+#define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/images.h"
 #include "image_util.h"

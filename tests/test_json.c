@@ -5,19 +5,17 @@
 
 static int live_blocks;
 
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     void *pointer = malloc(size);
     if (pointer) live_blocks++;
     return pointer;
 }
 
-static void test_free(void *pointer) {
+void hook_free(void *pointer) {
     live_blocks--;
     free(pointer);
 }
 
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) test_free(pointer)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

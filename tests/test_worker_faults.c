@@ -8,25 +8,22 @@
 /* Counted for all threads at once; number `fails` fails. */
 static long blocks_asked, blocks_live, block_fails, threads_asked, thread_fails;
 
-static void *test_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     if (__atomic_add_fetch(&blocks_asked, 1, __ATOMIC_SEQ_CST) == block_fails) return NULL;
     void *block = malloc(size);
     if (block) __atomic_add_fetch(&blocks_live, 1, __ATOMIC_SEQ_CST);
     return block;
 }
 
-static void test_free(void *block) {
+void hook_free(void *block) {
     __atomic_sub_fetch(&blocks_live, 1, __ATOMIC_SEQ_CST);
     free(block);
 }
 
-static int test_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
+int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
     return __atomic_add_fetch(&threads_asked, 1, __ATOMIC_SEQ_CST) == thread_fails ? 11 /* EAGAIN */ : pthread_create(thread, NULL, fn, arg);
 }
 
-#define MIRRORTRAIN_MALLOC(size) test_malloc(size)
-#define MIRRORTRAIN_FREE(block) test_free(block)
-#define pthread_create(thread, attributes, fn, arg) test_thread(thread, fn, arg)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

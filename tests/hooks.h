@@ -1,0 +1,32 @@
+#ifndef HOOKS_H
+#define HOOKS_H
+/* Tests that define one of these functions are linked with a library that calls it in place of the system's (build/NAME/hooked.a);
+   the others are the system's (hooks.c). */
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+void *hook_malloc(size_t size);
+void hook_free(void *block);
+int hook_mutex(pthread_mutex_t *mutex);
+int hook_cond(pthread_cond_t *cond);
+int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
+int hook_open(const char *path, int flags, unsigned mode);
+ssize_t hook_pread(int fd, void *data, size_t size, off_t offset);
+ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset);
+int hook_fsync(int fd);
+int hook_close(int fd);
+int hook_rename(const char *from, const char *to);
+
+#define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
+#define MIRRORTRAIN_FREE(block) hook_free(block)
+#define pthread_mutex_init(mutex, attributes) hook_mutex(mutex)
+#define pthread_cond_init(cond, attributes) hook_cond(cond)
+#define pthread_create(thread, attributes, fn, arg) hook_thread(thread, fn, arg)
+#define MIRRORTRAIN_OPEN(path, flags, mode) hook_open(path, flags, mode)
+#define MIRRORTRAIN_PREAD(fd, data, size, offset) hook_pread(fd, data, size, offset)
+#define MIRRORTRAIN_PWRITE(fd, data, size, offset) hook_pwrite(fd, data, size, offset)
+#define MIRRORTRAIN_FSYNC(fd) hook_fsync(fd)
+#define MIRRORTRAIN_CLOSE(fd) hook_close(fd)
+#define MIRRORTRAIN_RENAME(from, to) hook_rename(from, to)
+#endif
