@@ -243,7 +243,8 @@
    MIRRORTRAIN_PREAD(fd, data, size, offset),
    MIRRORTRAIN_PWRITE(fd, data, size, offset), MIRRORTRAIN_FSYNC(fd),
    MIRRORTRAIN_RENAME(from, to), MIRRORTRAIN_UNLINK(path),
-   MIRRORTRAIN_OPENDIR(path)
+   MIRRORTRAIN_OPENDIR(path), MIRRORTRAIN_MKDIR(path, mode),
+   MIRRORTRAIN_FTRUNCATE(fd, size)
                                 instead of POSIX's functions of these names, which
                                 they behave like; no file is touched by any other
                                 way. For a file system of your own define all of
@@ -1384,6 +1385,7 @@ typedef struct mirt_event {
     mirt_model *model;
     int epoch, epochs;     /* 0-based epoch, and the number fit was asked for */
     int64_t batch, batches;
+    int64_t batch_size;    /* samples of a global batch; the last one of an epoch may have fewer */
     int64_t step;
     const mirt_logs *logs; /* batch end: so far in this epoch, and "batch_loss"; test and epoch end: with validation */
     double seconds;        /* since the epoch began, */
@@ -1391,6 +1393,7 @@ typedef struct mirt_event {
     const mirt_dataset *validation; /* of this fit, or NULL */
     int initial_epoch;     /* of this fit: where it began, before any resuming */
     bool resumed;          /* it goes on from a checkpoint; states have been loaded before train_begin */
+    const char *failure;   /* train end: what went wrong, if fit is going to return NULL; otherwise NULL */
 } mirt_event;
 
 /* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL with the
@@ -1442,6 +1445,37 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
 
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
 typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
+
+/* Ready-made callbacks that write files. What cannot be written ends fit with an error that names the file. A run that goes on from a
+   checkpoint goes on with its files as they were at the checkpoint: the lines behind it are taken off. */
+
+/* A line of numbers after every epoch: "epoch", 0-based, and the logs in the order of their names. Keras: CSVLogger. */
+typedef struct mirt_csv_logger_desc {
+    const char *path;
+    char separator; /* default ',' */
+    bool append;    /* to a file whose first line names these columns; otherwise it begins anew */
+} mirt_csv_logger_desc;
+MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
+
+/* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy and environment; "step";
+   "epoch" with all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run was gone on with. */
+typedef struct mirt_json_logger_desc {
+    const char *path;
+    bool append;
+    int64_t steps;  /* a line for every n-th step; 0: for none */
+} mirt_json_logger_desc;
+MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc);
+
+/* Event files for TensorBoard, below log_dir: train/ with "epoch_loss", "epoch_learning_rate" and the like, and the model as a graph;
+   validation/ with "epoch_loss" and, over steps, "evaluation_loss_vs_iterations"; in log_dir itself the hyper-parameters. Keras: TensorBoard. */
+typedef struct mirt_tensorboard_desc {
+    const char *log_dir; /* default "logs" */
+    int64_t update_freq; /* besides epochs, every n-th step: "batch_loss" (so far in the epoch, as Keras has it) and the other logs; 0: epochs alone */
+    int histogram_freq;  /* of the weights, after every n-th epoch; 0: none */
+    bool write_images;   /* and pictures of them: least is black, largest white; of convolutions a sheet of kernels */
+    bool no_graph;
+} mirt_tensorboard_desc;
+MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
@@ -1907,8 +1941,9 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 
-/* Monotonic seconds. */
+/* Monotonic seconds, and those since 1970. */
 MIRT__LIB double mirt__now(void);
+MIRT__LIB double mirt__clock(void);
 
 /* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
 MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
@@ -2114,6 +2149,21 @@ MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offse
 MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
 MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
 
+/* A file that grows at its end, such as a log: what was written stays when the program is killed. */
+typedef struct mirt__appender {
+    int fd; /* -1: not open */
+    uint64_t size;
+    char *path;
+} mirt__appender;
+
+/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. */
+MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
+/* After a failure the file ends where it did, or the next write begins there. */
+MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);
+MIRT__LIB mirt_status mirt__append_close(mirt__appender *appender);
+/* Makes a directory, and those it lies in, unless they are there. */
+MIRT__LIB mirt_status mirt__make_directory(const char *path);
+
 #endif
 
 /* >>section base/cold_begin.inc */
@@ -2275,11 +2325,15 @@ MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b) {
     return true;
 }
 
-MIRT__LIB double mirt__now(void) {
+static double mirt__seconds(clockid_t clock) {
     struct timespec now;
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0.0;
+    if (clock_gettime(clock, &now) != 0) return 0.0;
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
+
+MIRT__LIB double mirt__now(void) { return mirt__seconds(CLOCK_MONOTONIC); }
+
+MIRT__LIB double mirt__clock(void) { return mirt__seconds(CLOCK_REALTIME); }
 
 /* >>section base/text.c */
 
@@ -2566,6 +2620,12 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
 #ifndef MIRRORTRAIN_UNLINK
 #define MIRRORTRAIN_UNLINK(path) unlink(path)
 #endif
+#ifndef MIRRORTRAIN_FTRUNCATE
+#define MIRRORTRAIN_FTRUNCATE(fd, size) ftruncate(fd, size)
+#endif
+#ifndef MIRRORTRAIN_MKDIR
+#define MIRRORTRAIN_MKDIR(path, mode) mkdir(path, mode)
+#endif
 
 /* Systems refuse or shorten transfers beyond 2 GiB. */
 #define MIRT__FILE_CHUNK ((size_t)1 << 30)
@@ -2721,20 +2781,24 @@ MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *pa
     return writer->status;
 }
 
-MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+static mirt_status mirt__file_write_at(int fd, const char *path, uint64_t offset, const void *data, size_t size) {
     const unsigned char *from = (const unsigned char *)data;
-    if (writer->status != MIRT_OK) return writer->status;
     while (size > 0) {
         size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
-        ssize_t put = MIRRORTRAIN_PWRITE(writer->fd, from, chunk, (off_t)offset);
+        ssize_t put = MIRRORTRAIN_PWRITE(fd, from, chunk, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
         if (put == 0) errno = ENOSPC;
-        if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
+        if (put <= 0) return mirt__file_fail(path, "cannot write");
         from += put;
         offset += (uint64_t)put;
         size -= (size_t)put;
     }
     return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+    if (writer->status == MIRT_OK) writer->status = mirt__file_write_at(writer->fd, writer->path, offset, data, size);
+    return writer->status;
 }
 
 MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size) {
@@ -2802,6 +2866,77 @@ MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
     if (writer->fd >= 0) MIRRORTRAIN_CLOSE(writer->fd);
     if (writer->temporary && writer->temporary[0]) MIRRORTRAIN_UNLINK(writer->temporary);
     mirt__file_forget(writer);
+}
+
+/* >>logs */
+
+static mirt_status mirt__append_prepare(mirt__appender *a, int64_t keep) {
+    struct stat info;
+    if (MIRRORTRAIN_FSTAT(a->fd, &info) != 0) return mirt__file_fail(a->path, "cannot look at the file");
+    if (!S_ISREG(info.st_mode)) return MIRT_OK; /* a pipe or /dev/null has no end to look for */
+    if (keep >= 0 && info.st_size > (off_t)keep) {
+        if (MIRRORTRAIN_FTRUNCATE(a->fd, (off_t)keep) != 0) return mirt__file_fail(a->path, "cannot shorten the file");
+        info.st_size = (off_t)keep;
+    }
+    a->size = (uint64_t)info.st_size;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int64_t keep) {
+    memset(a, 0, sizeof *a);
+    a->fd = -1;
+    if (!(a->path = mirt__strdup(path))) return mirt_last_status();
+    a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK, 0666);
+    mirt_status status = a->fd < 0 ? mirt__file_fail(path, "cannot open for writing") : mirt__append_prepare(a, keep);
+    if (status != MIRT_OK) {
+        mirt__file_close(&a->fd);
+        mirt__free(a->path);
+        a->path = NULL;
+    }
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t size) {
+    if (a->fd < 0) return mirt__fail(MIRT_E_STATE, "a log that is not open was written to");
+    mirt_status status = mirt__file_write_at(a->fd, a->path, a->size, data, size);
+    if (status == MIRT_OK) a->size += size;
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
+    mirt_status status = MIRT_OK;
+    int fd = a->fd;
+    a->fd = -1;
+    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) status = mirt__file_fail(a->path, "cannot close the file");
+    mirt__free(a->path);
+    a->path = NULL;
+    return status;
+}
+
+/* `path` is made, unless it is there; it is written in. */
+static mirt_status mirt__make_one_directory(const char *path) {
+    struct stat info;
+    if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return MIRT_OK;
+    const int code = errno;
+    const bool there = MIRRORTRAIN_STAT(path, &info) == 0;
+    if (there && S_ISDIR(info.st_mode)) return MIRT_OK;
+    errno = there ? ENOTDIR : code;
+    return mirt__file_fail(path, "cannot make the directory");
+}
+
+MIRT__LIB mirt_status mirt__make_directory(const char *path) {
+    mirt_status status = MIRT_OK;
+    char *copy = mirt__strdup(path);
+    if (!copy) return mirt_last_status();
+    for (char *at = copy + 1; *copy && *at && status == MIRT_OK; at++) {
+        if (*at != '/' || at[-1] == '/') continue;
+        *at = 0;
+        status = mirt__make_one_directory(copy);
+        *at = '/';
+    }
+    if (status == MIRT_OK) status = mirt__make_one_directory(copy);
+    mirt__free(copy);
+    return status;
 }
 
 #undef MIRT__FILE_CHUNK
@@ -24302,6 +24437,55 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 
 #endif
 
+/* >>section formats/png.h */
+
+#ifndef MIRT__PNG_H
+#define MIRT__PNG_H
+
+/* The file mirt_write_png writes, in memory that mirt__aligned_free frees. MIRT_E_SHAPE, MIRT_E_NOMEM. */
+MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
+
+#endif
+
+/* >>section formats/tfevents.h */
+
+#ifndef MIRT__TFEVENTS_H
+#define MIRT__TFEVENTS_H
+/* TensorBoard's event files: TFRecords of Event messages (tensorboard/compat/proto), written by hand. */
+
+typedef struct mirt__events {
+    mirt__appender file;
+    char *name;        /* of the file, without its directory */
+    mirt__text record; /* the message being made */
+} mirt__events;
+
+/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep` bytes
+   of that file. */
+MIRT__LIB mirt_status mirt__events_open(mirt__events *events, const char *directory, const char *name, int64_t keep);
+MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
+
+/* Each writes one event; errors name the file. */
+MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, const char *tag, double value);
+MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
+/* As tf.summary.histogram: MIRT__BUCKETS of one width; numbers that are none are left out. */
+#define MIRT__BUCKETS 30
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag, const mirt__real *values, int64_t count);
+/* One picture; of several images, a sheet in `columns`. */
+MIRT__LIB mirt_status mirt__events_image(mirt__events *events, int64_t step, const char *tag, const mirt_array *images, int columns);
+/* Layers of an architecture (nn/config.h) as a GraphDef. */
+MIRT__LIB mirt_status mirt__events_graph(mirt__events *events, const mirt__json *architecture);
+
+/* A hyper-parameter: a number, or with a text that. */
+typedef struct mirt__hparam {
+    const char *name, *text;
+    double number;
+} mirt__hparam;
+/* What the hparams plugin shows of a run and compares runs by: its parameters, and names of metrics, which are tags of
+   `metric_group`, a directory below this one. */
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group);
+
+#endif
+
 /* >>section base/once_begin.inc */
 
 /* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
@@ -25279,40 +25463,51 @@ static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_
     }
 }
 
-static mirt_status mirt__png_write(const char *path, const mirt_array *images, int64_t count, const int64_t *size, int64_t columns) {
+static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char **out, size_t *length) {
     const int64_t rows = (count + columns - 1) / columns;
     const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
     if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
         return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
     }
     const size_t bytes = (size_t)(line * height), room = bytes + bytes / MIRT__PNG_BLOCK * 5 + 128;
-    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes + room);
-    mirt__file_writer writer;
-    if (!lines) return MIRT_E_NOMEM;
-    memset(lines, 255, bytes);
-    for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
-    mirt__png_draw(images, count, size, columns, lines, line);
-    const size_t length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], lines + bytes);
-    mirt_status status = mirt__file_begin(&writer, path);
-    if (status == MIRT_OK) {
-        mirt__file_append(&writer, lines + bytes, length);
-        status = mirt__file_commit(&writer);
+    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes);
+    *out = lines ? (unsigned char *)mirt__aligned_alloc(room) : NULL;
+    if (*out) {
+        memset(lines, 255, bytes);
+        for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
+        mirt__png_draw(images, count, size, columns, lines, line);
+        *length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], *out);
     }
     mirt__aligned_free(lines);
-    return status;
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size) {
+    const mirt_shape *s = &images->shape;
+    const int64_t *dim = &s->dim[s->rank == 4];
+    char text[96];
+    *out = NULL;
+    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
+    if (!good || dim[2] > 4) return mirt__fail(MIRT_E_SHAPE, "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
+    if (columns < 1) columns = 1;
+    return mirt__png_sheet(images, count, dim, columns < count ? columns : count, out, size);
 }
 
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
-    const mirt_shape *s = &images.shape;
-    const int64_t *size = &s->dim[s->rank == 4];
-    char text[96];
+    mirt__file_writer writer;
+    unsigned char *file;
+    size_t size;
     if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
-    bool good = (s->rank == 3 || s->rank == 4) && (images.dtype == MIRT_UINT8 || images.dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
-    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
-    if (!good || size[2] > 4) return mirt__fail(MIRT_E_SHAPE, "mirt_write_png takes (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
-    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
-    if (columns < 1) columns = 1;
-    return mirt__png_write(path, &images, count, size, columns < count ? columns : count);
+    if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at("mirt_write_png");
+    mirt_status status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        mirt__file_append(&writer, file, size);
+        status = mirt__file_commit(&writer);
+    }
+    mirt__aligned_free(file);
+    return status;
 }
 
 /* The first `count` samples of a data set into `out`; how many there were, or -1. */
@@ -25352,6 +25547,394 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 #undef MIRT__PNG_GAP
 #undef MIRT__PNG_BLOCK
 #undef MIRT__PNG_MOST
+
+/* >>section formats/tfevents.c */
+
+/* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
+
+#include <unistd.h>
+
+/* Fields of Event, Summary.Value, SummaryMetadata and TensorProto, and numbers of data types. */
+enum { MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5 };
+enum { MIRT__VALUE_TAG = 1, MIRT__VALUE_TENSOR = 8, MIRT__VALUE_METADATA = 9 };
+enum { MIRT__TENSOR_DTYPE = 1, MIRT__TENSOR_SHAPE = 2, MIRT__TENSOR_CONTENT = 4, MIRT__TENSOR_STRING = 8 };
+enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
+typedef enum mirt__data_class { MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS } mirt__data_class;
+
+/* >>messages */
+
+static void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
+    unsigned char b[8];
+    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
+    mirt__text_add_bytes(out, b, (size_t)bytes);
+}
+
+static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
+    size_t n = 0;
+    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
+    out[n++] = (unsigned char)value;
+    return n;
+}
+
+static void mirt__pb_varint(mirt__text *out, uint64_t value) {
+    unsigned char b[10];
+    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
+}
+
+static void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
+    mirt__pb_varint(out, field << 3);
+    mirt__pb_varint(out, (uint64_t)value);
+}
+
+static void mirt__pb_double_bytes(mirt__text *out, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    mirt__pb_little(out, bits, 8);
+}
+
+static void mirt__pb_double(mirt__text *out, unsigned field, double value) {
+    mirt__pb_varint(out, field << 3 | 1);
+    mirt__pb_double_bytes(out, value);
+}
+
+static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
+    mirt__pb_varint(out, field << 3 | 2);
+    mirt__pb_varint(out, size);
+    mirt__text_add_bytes(out, data, size);
+}
+
+static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) { mirt__pb_bytes(out, field, text, strlen(text)); }
+
+/* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
+static size_t mirt__pb_open(mirt__text *out, unsigned field) {
+    mirt__pb_varint(out, field << 3 | 2);
+    return out->size;
+}
+
+static void mirt__pb_close(mirt__text *out, size_t begin) {
+    unsigned char b[10];
+    if (out->failed) return;
+    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
+    mirt__text_add_bytes(out, b, n); /* room */
+    if (out->failed) return;
+    memmove(out->data + begin + n, out->data + begin, size);
+    memcpy(out->data + begin, b, n);
+}
+
+/* >>records */
+
+static uint32_t mirt__tfrecord_crc(const void *data, size_t size) {
+    const uint32_t crc = mirt__crc32c(0, data, size);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+#define MIRT__TFRECORD_HEAD 12 /* u64 length, its checksum */
+
+static void mirt__event_begin(mirt__events *e, int64_t step) {
+    static const char room[MIRT__TFRECORD_HEAD] = {0};
+    mirt__text_clear(&e->record);
+    mirt__text_add_bytes(&e->record, room, sizeof room);
+    mirt__pb_double(&e->record, MIRT__EVENT_TIME, mirt__clock());
+    if (step) mirt__pb_int(&e->record, MIRT__EVENT_STEP, step);
+}
+
+static mirt_status mirt__event_write(mirt__events *e) {
+    mirt__text *t = &e->record;
+    if (t->failed) return mirt_last_status();
+    const size_t size = t->size - MIRT__TFRECORD_HEAD, end = t->size;
+    mirt__pb_little(t, size, 8);
+    mirt__pb_little(t, mirt__tfrecord_crc(t->failed ? "" : t->data + end, t->failed ? 0 : 8), 4);
+    if (t->failed) return mirt_last_status();
+    memcpy(t->data, t->data + end, MIRT__TFRECORD_HEAD);
+    t->size = end;
+    mirt__pb_little(t, mirt__tfrecord_crc(t->data + MIRT__TFRECORD_HEAD, size), 4);
+    return mirt__append(&e->file, t->data, t->size);
+}
+
+/* >>files */
+
+/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; one that is not there yet. */
+static mirt_status mirt__events_name(mirt__events *e, const char *directory, mirt__text *path) {
+    char host[128] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
+    for (int number = 0;; number++) {
+        mirt__text_clear(path);
+        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host, (long)getpid(), number);
+        if (path->failed) return mirt_last_status();
+        if (number < 1000 && mirt__file_exists(path->data)) continue;
+        e->name = mirt__strdup(path->data + strlen(directory) + 1);
+        return e->name ? MIRT_OK : mirt_last_status();
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_open(mirt__events *e, const char *directory, const char *name, int64_t keep) {
+    mirt__text path;
+    memset(e, 0, sizeof *e);
+    memset(&path, 0, sizeof path);
+    e->file.fd = -1;
+    mirt_status status = mirt__make_directory(directory);
+    if (status == MIRT_OK && !name) {
+        keep = 0;
+        status = mirt__events_name(e, directory, &path);
+    } else if (status == MIRT_OK) {
+        mirt__text_add(&path, "%s/%s", directory, name);
+        e->name = path.failed ? NULL : mirt__strdup(name);
+        if (!e->name) status = mirt_last_status();
+    }
+    if (status == MIRT_OK) status = mirt__append_open(&e->file, path.data, keep);
+    mirt__text_free(&path);
+    if (status == MIRT_OK && e->file.size == 0) {
+        mirt__event_begin(e, 0);
+        mirt__pb_string(&e->record, MIRT__EVENT_VERSION, "brain.Event:2");
+        status = mirt__event_write(e);
+    }
+    if (status != MIRT_OK) mirt__events_close(e);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__events_close(mirt__events *e) {
+    mirt__text_free(&e->record);
+    mirt__free(e->name);
+    e->name = NULL;
+    return mirt__append_close(&e->file);
+}
+
+/* >>summaries */
+
+/* Messages that are open while a value is written. */
+typedef struct mirt__value_marks {
+    size_t summary, value;
+} mirt__value_marks;
+
+/* A value that `plugin` shows; `content` is the plugin's own. */
+static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin, const mirt__text *content, mirt__data_class data_class) {
+    mirt__text *t = &e->record;
+    mirt__value_marks marks;
+    mirt__event_begin(e, step);
+    marks.summary = mirt__pb_open(t, MIRT__EVENT_SUMMARY);
+    marks.value = mirt__pb_open(t, 1);
+    mirt__pb_string(t, MIRT__VALUE_TAG, tag);
+    const size_t metadata = mirt__pb_open(t, MIRT__VALUE_METADATA), data = mirt__pb_open(t, 1);
+    mirt__pb_string(t, 1, plugin);
+    if (content && content->size) mirt__pb_bytes(t, 2, content->data, content->size);
+    mirt__pb_close(t, data);
+    if (data_class) mirt__pb_int(t, 4, data_class);
+    mirt__pb_close(t, metadata);
+    return marks;
+}
+
+static mirt_status mirt__value_end(mirt__events *e, const mirt__value_marks *marks) {
+    mirt__pb_close(&e->record, marks->value);
+    mirt__pb_close(&e->record, marks->summary);
+    return mirt__event_write(e);
+}
+
+static size_t mirt__tensor_begin(mirt__text *t, int dtype, const int64_t *dim, int rank) {
+    const size_t tensor = mirt__pb_open(t, MIRT__VALUE_TENSOR);
+    mirt__pb_int(t, MIRT__TENSOR_DTYPE, dtype);
+    const size_t shape = mirt__pb_open(t, MIRT__TENSOR_SHAPE);
+    for (int i = 0; i < rank; i++) {
+        const size_t one = mirt__pb_open(t, 2);
+        mirt__pb_int(t, 1, dim[i]);
+        mirt__pb_close(t, one);
+    }
+    mirt__pb_close(t, shape);
+    return tensor;
+}
+
+MIRT__LIB mirt_status mirt__events_scalar(mirt__events *e, int64_t step, const char *tag, double value) {
+    const float number = (float)value;
+    uint32_t bits;
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "scalars", NULL, MIRT__CLASS_SCALAR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, NULL, 0);
+    memcpy(&bits, &number, sizeof bits);
+    mirt__pb_varint(&e->record, MIRT__TENSOR_CONTENT << 3 | 2);
+    mirt__pb_varint(&e->record, 4);
+    mirt__pb_little(&e->record, bits, 4);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const char *tag, const char *text) {
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "text", NULL, MIRT__CLASS_TENSOR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, NULL, 0);
+    mirt__pb_string(&e->record, MIRT__TENSOR_STRING, text);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+/* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
+static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2], int64_t bucket[MIRT__BUCKETS]) {
+    range[0] = DBL_MAX;
+    range[1] = -DBL_MAX;
+    for (int i = 0; i < MIRT__BUCKETS; i++) bucket[i] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double v = (double)values[i];
+        if (!(fabs(v) <= DBL_MAX)) continue;
+        if (v < range[0]) range[0] = v;
+        if (v > range[1]) range[1] = v;
+    }
+    if (range[0] > range[1]) range[0] = range[1] = 0;
+    const double width = (range[1] - range[0]) / MIRT__BUCKETS;
+    for (int64_t i = 0; i < count; i++) {
+        if (!(fabs((double)values[i]) <= DBL_MAX)) continue;
+        const double at = width > 0 ? ((double)values[i] - range[0]) / width : MIRT__BUCKETS;
+        bucket[at < MIRT__BUCKETS - 1 ? (int)at : MIRT__BUCKETS - 1]++;
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values, int64_t count) {
+    const int64_t dim[2] = {MIRT__BUCKETS, 3};
+    double range[2];
+    int64_t bucket[MIRT__BUCKETS];
+    mirt__histogram_count(values, count, range, bucket);
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2), content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
+        for (int side = 0; side < 2; side++) mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS ? range[1] : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
+        mirt__pb_double_bytes(&e->record, (double)bucket[i]);
+    }
+    mirt__pb_close(&e->record, content);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images, int columns) {
+    const int64_t three = 3;
+    unsigned char *png;
+    size_t size;
+    if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
+    for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
+        const unsigned char *at = png + 16 + 4 * i;
+        char number[16];
+        snprintf(number, sizeof number, "%lu", (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | (unsigned long)at[3]);
+        mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
+    }
+    mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
+    mirt__aligned_free(png);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+/* >>graph */
+
+static void mirt__graph_name(mirt__text *out, const char *prefix, const char *name) {
+    mirt__text_add_bytes(out, prefix, strlen(prefix));
+    mirt__text_add_bytes(out, name, strlen(name));
+}
+
+/* What a layer reads: a name, or [name, number of its output]. */
+static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__json *from) {
+    const mirt__json *number = from->type == MIRT__JSON_ARRAY && from->count == 2 ? from->item[1] : NULL;
+    if (number) from = from->item[0];
+    if (from->type != MIRT__JSON_STRING) return;
+    const size_t input = mirt__pb_open(out, 3);
+    mirt__graph_name(out, prefix, from->string);
+    if (number && number->integral && number->integer > 0) mirt__text_add(out, ":%d", (int)number->integer);
+    mirt__pb_close(out, input);
+}
+
+static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one, const char *many) {
+    const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
+    if (from) mirt__graph_input(out, prefix, from);
+    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++) mirt__graph_input(out, prefix, list->item[i]);
+}
+
+/* The layers of a model, of which those that are models themselves hold theirs under their names. */
+static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
+    const mirt__json *layers = mirt__json_member(architecture, "layers");
+    for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
+        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"), *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
+        if (!op) op = mirt__json_member(layer, "class_name");
+        if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
+        if (inner) {
+            mirt__text within;
+            memset(&within, 0, sizeof within);
+            mirt__text_add(&within, "%s%s/", prefix, name->string);
+            if (!within.failed) mirt__graph_nodes(out, within.data, inner);
+            out->failed = out->failed || within.failed;
+            mirt__text_free(&within);
+        }
+        const size_t node = mirt__pb_open(out, 1), own = mirt__pb_open(out, 1);
+        mirt__graph_name(out, prefix, name->string);
+        mirt__pb_close(out, own);
+        mirt__pb_string(out, 2, op->string);
+        mirt__graph_inputs(out, prefix, layer, "input", "inputs");
+        mirt__pb_close(out, node);
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *architecture) {
+    mirt__event_begin(e, 0);
+    const size_t graph = mirt__pb_open(&e->record, MIRT__EVENT_GRAPH);
+    mirt__graph_nodes(&e->record, "", architecture);
+    mirt__pb_close(&e->record, graph);
+    return mirt__event_write(e);
+}
+
+/* >>hyper-parameters */
+
+/* Without a tensor the plugin says nothing: all is in the metadata. */
+static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
+    const int64_t none = 0;
+    mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
+    mirt__pb_close(&e->record, mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, &none, 1));
+    return mirt__value_end(e, &marks);
+}
+
+/* Experiment: which parameters and metrics there are. */
+static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *group) {
+    const size_t experiment = mirt__pb_open(t, 2);
+    mirt__pb_double(t, 3, mirt__clock());
+    for (int i = 0; i < count; i++) {
+        const size_t info = mirt__pb_open(t, 4);
+        mirt__pb_string(t, 1, hparam[i].name);
+        mirt__pb_int(t, 4, hparam[i].text ? 1 : 3);
+        mirt__pb_close(t, info);
+    }
+    for (int i = 0; i < num_metrics; i++) {
+        const size_t info = mirt__pb_open(t, 5), name = mirt__pb_open(t, 1);
+        mirt__pb_string(t, 1, group);
+        mirt__pb_string(t, 2, metric[i]);
+        mirt__pb_close(t, name);
+        mirt__pb_close(t, info);
+    }
+    mirt__pb_close(t, experiment);
+}
+
+/* SessionStartInfo: this run's values. */
+static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int count) {
+    const size_t session = mirt__pb_open(t, 3);
+    for (int i = 0; i < count; i++) {
+        const size_t entry = mirt__pb_open(t, 1);
+        mirt__pb_string(t, 1, hparam[i].name);
+        const size_t value = mirt__pb_open(t, 2);
+        if (hparam[i].text) mirt__pb_string(t, 3, hparam[i].text);
+        else mirt__pb_double(t, 2, hparam[i].number);
+        mirt__pb_close(t, value);
+        mirt__pb_close(t, entry);
+    }
+    mirt__pb_double(t, 5, mirt__clock());
+    mirt__pb_close(t, session);
+}
+
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group) {
+    mirt_status status = MIRT_OK;
+    mirt__text content;
+    memset(&content, 0, sizeof content);
+    for (int session = 0; session < 2 && status == MIRT_OK; session++) {
+        mirt__text_clear(&content);
+        if (session) mirt__hparams_session(&content, hparam, count);
+        else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
+        status = content.failed ? mirt_last_status() : mirt__hparams_write(e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
+    }
+    mirt__text_free(&content);
+    return status;
+}
+
+#undef MIRT__TFRECORD_HEAD
 
 /* >>section base/cold_end.inc */
 
@@ -37945,6 +38528,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->event.model = fit->model;
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
     fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
+    fit->event.batch_size = mirt__dataset_spec(fit->train)->batch;
     fit->event.logs = &fit->logs;
     fit->event.validation = fit->desc->validation;
     fit->event.initial_epoch = fit->desc->initial_epoch;
@@ -37954,6 +38538,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
+    if (fit->status != MIRT_OK) fit->event.failure = fit->failure;
+    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
 }
@@ -38012,7 +38598,6 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__let_go(model);
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
-    if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;
     return status == MIRT_OK ? &model->history : NULL;
 }
 
@@ -39365,6 +39950,566 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
+
+/* >>section callbacks/csv_logger.c */
+
+/* Comma-separated values as Python's csv module reads them: what holds a separator, a quote or the end of a line is quoted. */
+
+typedef struct mirt__csv_logger {
+    mirt__readymade ready;
+    char *path;
+    char separator;
+    bool append;
+    int64_t length; /* of the file, which checkpoints keep */
+    mirt__appender file;
+    const char *column[MIRT_MAX_LOGS]; /* names of logs, sorted; the model's */
+    int columns;
+    mirt__text line;
+} mirt__csv_logger;
+
+static const mirt__state_field mirt__csv_logger_fields[] = {{"length", MIRT__STATE_INT64, offsetof(mirt__csv_logger, length)}};
+
+static void mirt__csv_add(mirt__text *line, const char *word, char separator) {
+    if (!strchr(word, separator) && !strpbrk(word, "\"\r\n")) {
+        mirt__text_add(line, "%s", word);
+        return;
+    }
+    mirt__text_add(line, "\"");
+    for (; *word; word++) mirt__text_add(line, *word == '"' ? "\"%c" : "%c", *word);
+    mirt__text_add(line, "\"");
+}
+
+static mirt_status mirt__csv_write(mirt__csv_logger *self) {
+    mirt__text_add(&self->line, "\n");
+    if (self->line.failed) return mirt_last_status();
+    mirt_status status = mirt__append(&self->file, self->line.data, self->line.size);
+    self->length = (int64_t)self->file.size;
+    return status;
+}
+
+static void mirt__csv_header(mirt__csv_logger *self) {
+    mirt__text_clear(&self->line);
+    mirt__text_add(&self->line, "epoch");
+    for (int i = 0; i < self->columns; i++) {
+        mirt__text_add(&self->line, "%c", self->separator);
+        mirt__csv_add(&self->line, self->column[i], self->separator);
+    }
+}
+
+static int mirt__csv_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+/* The first line of a file that goes on has to be the one that this fit would write. */
+static mirt_status mirt__csv_check(mirt__csv_logger *self) {
+    const size_t size = self->line.size;
+    uint64_t all;
+    int fd;
+    if (mirt__file_open(self->path, &fd, &all) != MIRT_OK) return mirt_last_status();
+    char *there = (char *)mirt__calloc(size + 3, 1);
+    const int64_t got = there ? mirt__file_read_at(fd, 0, there, size + 2) : -1;
+    mirt__file_close(&fd);
+    bool same = got > (int64_t)size && memcmp(there, self->line.data, size) == 0 && (there[size] == '\n' || there[size] == '\r');
+    mirt_status status = !there ? mirt_last_status() : same ? MIRT_OK :
+        mirt__fail(MIRT_E_INVALID, "%s: cannot be gone on with: its first line is not \"%s\", the columns of this fit", self->path, self->line.data);
+    mirt__free(there);
+    return status;
+}
+
+static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *event) {
+    mirt__append_close(&self->file);
+    if (mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
+    self->ready.loaded = false;
+    self->columns = mirt__log_names(event->model, event->validation != NULL, self->column);
+    qsort(self->column, (size_t)self->columns, sizeof *self->column, mirt__csv_order);
+    mirt__csv_header(self);
+    if (self->line.failed) return mirt_last_status();
+    self->length = (int64_t)self->file.size;
+    return self->file.size ? mirt__csv_check(self) : mirt__csv_write(self);
+}
+
+static int mirt__csv_train_begin(const mirt_event *event, void *user) { return mirt__callback_result(mirt__csv_begin((mirt__csv_logger *)user, event)); }
+
+static int mirt__csv_epoch_end(const mirt_event *event, void *user) {
+    mirt__csv_logger *self = (mirt__csv_logger *)user;
+    mirt__text_clear(&self->line);
+    mirt__text_add(&self->line, "%d", event->epoch);
+    for (int i = 0; i < self->columns; i++) {
+        bool there = false;
+        for (int k = 0; k < event->logs->count; k++) there = there || strcmp(event->logs->name[k], self->column[i]) == 0;
+        const double value = mirt_logs_value(event->logs, self->column[i]);
+        mirt__text_add(&self->line, "%c", self->separator);
+        if (there && value - value == 0) mirt__json_write_number(&self->line, value);
+        else mirt__text_add(&self->line, "%s", !there ? "NA" : value != value ? "nan" : value < 0 ? "-inf" : "inf");
+    }
+    return mirt__callback_result(mirt__csv_write(self));
+}
+
+static int mirt__csv_train_end(const mirt_event *event, void *user) {
+    (void)event;
+    return mirt__callback_result(mirt__append_close(&((mirt__csv_logger *)user)->file));
+}
+
+static void mirt__csv_release(mirt__readymade *ready) {
+    mirt__csv_logger *self = (mirt__csv_logger *)ready;
+    mirt__append_close(&self->file);
+    mirt__text_free(&self->line);
+    mirt__free(self->path);
+}
+
+MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
+    if (!desc || !desc->path) return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: there is no path"), (mirt_callback *)NULL;
+    if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r') return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: a quote or the end of a line cannot separate columns"), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields, MIRT__COUNT(mirt__csv_logger_fields));
+    if (!ready) return NULL;
+    mirt__csv_logger *self = (mirt__csv_logger *)ready;
+    self->file.fd = -1;
+    self->separator = desc->separator ? desc->separator : ',';
+    self->append = desc->append;
+    ready->release = mirt__csv_release;
+    ready->base.train_begin = mirt__csv_train_begin;
+    ready->base.epoch_end = mirt__csv_epoch_end;
+    ready->base.train_end = mirt__csv_train_end;
+    if ((self->path = mirt__strdup(desc->path))) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}
+
+/* >>section callbacks/json_logger.c */
+
+typedef struct mirt__json_logger {
+    mirt__readymade ready;
+    char *path;
+    bool append;
+    int64_t steps;
+    int64_t length;       /* of the file, and */
+    int64_t epochs_ended; /* of the run: what checkpoints keep */
+    mirt__appender file;
+    mirt__text line;
+} mirt__json_logger;
+
+static const mirt__state_field mirt__json_logger_fields[] = {
+    {"length", MIRT__STATE_INT64, offsetof(mirt__json_logger, length)},
+    {"epochs_ended", MIRT__STATE_INT64, offsetof(mirt__json_logger, epochs_ended)},
+};
+
+static void mirt__json_line_begin(mirt__json_logger *self, const char *event) {
+    mirt__text_clear(&self->line);
+    mirt__text_add(&self->line, "{\"event\":\"%s\"", event);
+}
+
+static void mirt__json_line_int(mirt__json_logger *self, const char *key, int64_t value) { mirt__text_add(&self->line, ",\"%s\":%lld", key, (long long)value); }
+
+static void mirt__json_line_number(mirt__json_logger *self, const char *key, double value) {
+    mirt__write_key(&self->line, key, false);
+    mirt__json_write_number(&self->line, value);
+}
+
+static mirt_status mirt__json_line_end(mirt__json_logger *self) {
+    mirt__text_add(&self->line, "}\n");
+    if (self->line.failed) return mirt_last_status();
+    mirt_status status = mirt__append(&self->file, self->line.data, self->line.size);
+    self->length = (int64_t)self->file.size;
+    return status;
+}
+
+static void mirt__json_line_logs(mirt__json_logger *self, const mirt_logs *logs) {
+    for (int i = 0; i < logs->count; i++) mirt__json_line_number(self, logs->name[i], logs->value[i]);
+}
+
+static void mirt__json_line_weights(mirt__json_logger *self, const mirt_model *model) {
+    int64_t all = 0, trained = 0;
+    for (int i = 0; i < model->num_variables; i++) {
+        all += model->variable[i].count;
+        if (mirt__is_trained(&model->variable[i])) trained += model->variable[i].count;
+    }
+    mirt__json_line_int(self, "parameters", all);
+    mirt__json_line_int(self, "trained_parameters", trained);
+}
+
+static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_event *event) {
+    mirt_model *model = event->model;
+    const char *environment = mirt_environment(model->strategy);
+    if (!environment) return mirt_last_status();
+    mirt__json_line_begin(self, "begin");
+    mirt__json_line_number(self, "time", mirt__clock());
+    mirt__write_name(&self->line, "model", model->name, false);
+    mirt__json_line_weights(self, model);
+    mirt__json_line_int(self, "epochs", event->epochs);
+    mirt__json_line_int(self, "batches", event->batches);
+    mirt__json_line_int(self, "batch", event->batch_size);
+    mirt__json_line_int(self, "devices", mirt_num_devices(model->strategy));
+    mirt__json_line_int(self, "replicas", mirt_num_replicas(model->strategy));
+    mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
+    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, model->half ? "mixed_bfloat16" : "float32");
+    mirt__compile_write(model, &self->line);
+    mirt__text_add(&self->line, ",\"environment\":%s", environment);
+    return mirt__json_line_end(self);
+}
+
+static int mirt__json_train_begin(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    const bool resumed = self->ready.loaded;
+    self->ready.loaded = false;
+    if (!resumed) self->epochs_ended = 0;
+    mirt__append_close(&self->file);
+    mirt_status status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
+    self->length = status == MIRT_OK ? (int64_t)self->file.size : 0;
+    if (status == MIRT_OK && !resumed) status = mirt__json_begin_line(self, event);
+    if (status != MIRT_OK || !resumed) return mirt__callback_result(status);
+    mirt__json_line_begin(self, "resume");
+    mirt__json_line_number(self, "time", mirt__clock());
+    mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_int(self, "epochs", event->epochs);
+    mirt__json_line_int(self, "devices", mirt_num_devices(event->model->strategy));
+    return mirt__callback_result(mirt__json_line_end(self));
+}
+
+static int mirt__json_batch_end(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    if (!self->steps || (event->step + 1) % self->steps != 0) return 0;
+    mirt__json_line_begin(self, "step");
+    mirt__json_line_int(self, "step", event->step);
+    mirt__json_line_int(self, "epoch", event->epoch);
+    mirt__json_line_int(self, "batch", event->batch);
+    mirt__json_line_int(self, "batches", event->batches);
+    mirt__json_line_logs(self, event->logs);
+    return mirt__callback_result(mirt__json_line_end(self));
+}
+
+static int mirt__json_epoch_end(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    mirt__json_line_begin(self, "epoch");
+    mirt__json_line_int(self, "epoch", event->epoch);
+    mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_logs(self, event->logs);
+    mirt__json_line_number(self, "seconds", event->seconds);
+    mirt__json_line_number(self, "input_seconds", event->input_seconds);
+    self->epochs_ended = event->epoch + 1;
+    return mirt__callback_result(mirt__json_line_end(self));
+}
+
+static int mirt__json_train_end(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    const mirt_history *history = &event->model->history;
+    const bool finished = self->epochs_ended >= event->epochs;
+    if (self->file.fd < 0) return 0;
+    mirt__json_line_begin(self, "end");
+    mirt__json_line_number(self, "time", mirt__clock());
+    mirt__write_name(&self->line, "status", event->failure ? "failed" : finished ? "finished" : "stopped", false);
+    if (event->failure) mirt__write_name(&self->line, "error", event->failure, false);
+    mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_number(self, "seconds", history->seconds);
+    mirt__json_line_number(self, "input_seconds", history->input_seconds);
+    mirt__json_line_number(self, "images_per_second", history->images_per_second);
+    mirt_status status = mirt__json_line_end(self);
+    if (mirt__append_close(&self->file) != MIRT_OK) status = mirt_last_status();
+    return mirt__callback_result(status);
+}
+
+static void mirt__json_release(mirt__readymade *ready) {
+    mirt__json_logger *self = (mirt__json_logger *)ready;
+    mirt__append_close(&self->file);
+    mirt__text_free(&self->line);
+    mirt__free(self->path);
+}
+
+MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
+    if (!desc || !desc->path || desc->steps < 0) return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps cannot be negative" : "mirt_json_logger: there is no path"), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields, MIRT__COUNT(mirt__json_logger_fields));
+    if (!ready) return NULL;
+    mirt__json_logger *self = (mirt__json_logger *)ready;
+    self->file.fd = -1;
+    self->append = desc->append;
+    self->steps = desc->steps;
+    ready->release = mirt__json_release;
+    ready->base.train_begin = mirt__json_train_begin;
+    ready->base.batch_end = mirt__json_batch_end;
+    ready->base.epoch_end = mirt__json_epoch_end;
+    ready->base.train_end = mirt__json_train_end;
+    if ((self->path = mirt__strdup(desc->path))) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}
+
+/* >>section callbacks/tensorboard.c */
+
+/* One file of events in each of these directories. */
+enum { MIRT__BOARD_ROOT, MIRT__BOARD_TRAIN, MIRT__BOARD_VALIDATION, MIRT__BOARD_FILES };
+static const char *const mirt__board_directory[MIRT__BOARD_FILES] = {"", "/train", "/validation"};
+
+typedef struct mirt__tensorboard {
+    mirt__readymade ready;
+    mirt_tensorboard_desc desc; /* log_dir is a copy */
+    char *log_dir;
+    char *name[MIRT__BOARD_FILES];     /* of files, and */
+    int64_t length[MIRT__BOARD_FILES]; /* their lengths: what checkpoints keep */
+    mirt__events events[MIRT__BOARD_FILES];
+    bool open[MIRT__BOARD_FILES];
+    mirt__text tag;
+} mirt__tensorboard;
+
+static const mirt__state_field mirt__tensorboard_fields[] = {
+#define MIRT__BOARD_STATE(prefix, number) \
+    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *)}, {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t)}
+    MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT), MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN), MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
+#undef MIRT__BOARD_STATE
+};
+
+/* The file, begun when something is to be written into it: NULL with the error set. */
+static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
+    mirt__events *e = &self->events[which];
+    if (self->open[which]) return e;
+    mirt__text_clear(&self->tag);
+    mirt__text_add(&self->tag, "%s%s", self->log_dir, mirt__board_directory[which]);
+    if (self->tag.failed) return NULL;
+    const char *name = self->name[which] && *self->name[which] && !strchr(self->name[which], '/') ? self->name[which] : NULL;
+    if (mirt__events_open(e, self->tag.data, name, self->length[which]) != MIRT_OK) return NULL;
+    self->open[which] = true;
+    if (name) return e;
+    mirt__free(self->name[which]);
+    self->name[which] = mirt__strdup(e->name);
+    return self->name[which] ? e : NULL;
+}
+
+/* A scalar named "prefix" "name" "suffix". */
+static mirt_status mirt__board_scalar(mirt__tensorboard *self, int which, const char *prefix, const char *name, const char *suffix, int64_t step, double value) {
+    mirt__events *e = mirt__board_file(self, which);
+    if (!e) return mirt_last_status();
+    mirt__text_clear(&self->tag);
+    mirt__text_add(&self->tag, "%s%s%s", prefix, name, suffix);
+    return self->tag.failed ? mirt_last_status() : mirt__events_scalar(e, step, self->tag.data, value);
+}
+
+/* >>train begin: graph, hyper-parameters */
+
+static mirt_status mirt__board_graph(mirt__tensorboard *self, mirt_model *model) {
+    mirt__pool pool = {NULL};
+    mirt__text text = {NULL, 0, 0, false};
+    mirt__events *e = mirt__board_file(self, MIRT__BOARD_TRAIN);
+    mirt_status status = e ? mirt__architecture_write(model, &text) : mirt_last_status();
+    if (status == MIRT_OK) {
+        const mirt__json *json = mirt__json_parse(&pool, text.data, text.size);
+        status = json ? mirt__events_graph(e, json) : mirt_last_status();
+    }
+    mirt__text_free(&text);
+    mirt__pool_free(&pool);
+    return status;
+}
+
+static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event *event) {
+    const mirt_model *model = event->model;
+    const char *names[MIRT_MAX_LOGS], *metric[MIRT_MAX_LOGS];
+    const mirt__hparam hparam[] = {
+        {"model", model->name, 0}, {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
+        {"learning_rate", NULL, mirt_get_learning_rate(model)}, {"dtype", model->half ? "mixed_bfloat16" : "float32", 0},
+        {"batch_size", NULL, (double)event->batch_size}, {"epochs", NULL, (double)event->epochs}, {"seed", NULL, (double)model->strategy->seed},
+        {"devices", NULL, (double)mirt_num_devices(model->strategy)}, {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
+    };
+    mirt__events *e = mirt__board_file(self, MIRT__BOARD_ROOT);
+    mirt__pool pool = {NULL};
+    const int count = mirt__log_names(model, false, names) - 1; /* the last is the learning rate */
+    if (!e) return mirt_last_status();
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < count && status == MIRT_OK; i++) {
+        const size_t size = strlen(names[i]) + 7;
+        char *tag = (char *)mirt__pool_alloc(&pool, size);
+        if (tag) snprintf(tag, size, "epoch_%s", names[i]);
+        else status = mirt_last_status();
+        metric[i] = tag;
+    }
+    if (status == MIRT_OK) status = mirt__events_hparams(e, hparam, MIRT__COUNT(hparam), metric, count, event->validation ? "validation" : "train");
+    const char *environment = status == MIRT_OK ? mirt_environment(model->strategy) : NULL;
+    if (status == MIRT_OK) status = environment ? mirt__events_text(e, 0, "environment", environment) : mirt_last_status();
+    mirt__pool_free(&pool);
+    return status;
+}
+
+static mirt_status mirt__board_close(mirt__tensorboard *self) {
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < MIRT__BOARD_FILES; i++) {
+        if (self->open[i] && mirt__events_close(&self->events[i]) != MIRT_OK) status = mirt_last_status();
+        self->open[i] = false;
+    }
+    return status;
+}
+
+static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *event) {
+    const bool resumed = self->ready.loaded;
+    self->ready.loaded = false;
+    if (mirt__board_close(self) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < MIRT__BOARD_FILES && !resumed; i++) {
+        mirt__free(self->name[i]);
+        self->name[i] = NULL;
+        self->length[i] = 0;
+    }
+    /* Now, so that what cannot be written is known before training. */
+    if (!mirt__board_file(self, MIRT__BOARD_TRAIN) || (event->validation && !mirt__board_file(self, MIRT__BOARD_VALIDATION))) return mirt_last_status();
+    if (resumed) return MIRT_OK;
+    if (!self->desc.no_graph && mirt__board_graph(self, event->model) != MIRT_OK) return mirt_last_status();
+    return mirt__board_hparams(self, event);
+}
+
+/* What every function ends with. */
+static int mirt__board_done(mirt__tensorboard *self, mirt_status status) {
+    for (int i = 0; i < MIRT__BOARD_FILES; i++) {
+        if (self->open[i]) self->length[i] = (int64_t)self->events[i].file.size;
+    }
+    return mirt__callback_result(status);
+}
+
+static int mirt__board_train_begin(const mirt_event *event, void *user) {
+    mirt__tensorboard *self = (mirt__tensorboard *)user;
+    return mirt__board_done(self, mirt__board_begin(self, event));
+}
+
+/* >>numbers */
+
+static int mirt__board_batch_end(const mirt_event *event, void *user) {
+    mirt__tensorboard *self = (mirt__tensorboard *)user;
+    mirt_status status = MIRT_OK;
+    if (!self->desc.update_freq || (event->step + 1) % self->desc.update_freq != 0) return 0;
+    for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
+        if (strcmp(event->logs->name[i], "batch_loss") == 0) continue; /* Keras's "batch_loss" is the mean so far */
+        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1, event->logs->value[i]);
+    }
+    return mirt__board_done(self, status);
+}
+
+static int mirt__board_test_end(const mirt_event *event, void *user) {
+    mirt__tensorboard *self = (mirt__tensorboard *)user;
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
+        if (strncmp(event->logs->name[i], "val_", 4) != 0) continue;
+        status = mirt__board_scalar(self, MIRT__BOARD_VALIDATION, "evaluation_", event->logs->name[i] + 4, "_vs_iterations", mirt_step(event->model), event->logs->value[i]);
+    }
+    return mirt__board_done(self, status);
+}
+
+/* >>weights */
+
+/* Weights as pixels, the kernels of a convolution beside each other: (count, height, width, 1). */
+typedef struct mirt__weight_image {
+    int64_t count, height, width;
+    int64_t step[3]; /* between kernels, rows and columns in the weights */
+    int columns;
+} mirt__weight_image;
+
+#define MIRT__BOARD_KERNELS 64
+static bool mirt__weight_image_of(const mirt_shape *s, mirt__weight_image *out) {
+    memset(out, 0, sizeof *out);
+    out->count = out->height = out->columns = 1;
+    if (s->rank == 1) {
+        out->width = s->dim[0];
+        out->step[2] = 1;
+    } else if (s->rank == 2) { /* lying down */
+        const int tall = s->dim[0] > s->dim[1];
+        out->height = s->dim[tall];
+        out->width = s->dim[!tall];
+        out->step[1] = tall ? 1 : s->dim[1];
+        out->step[2] = tall ? s->dim[1] : 1;
+    } else if (s->rank == 4) { /* of the first channels */
+        const int64_t kernels = s->dim[2] * s->dim[3];
+        out->count = kernels < MIRT__BOARD_KERNELS ? kernels : MIRT__BOARD_KERNELS;
+        out->height = s->dim[0];
+        out->width = s->dim[1];
+        out->step[0] = 1;
+        out->step[1] = s->dim[1] * kernels;
+        out->step[2] = kernels;
+        out->columns = 8;
+    } else {
+        return false;
+    }
+    return out->height <= 4096 && out->width <= 4096;
+}
+
+static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const char *tag, const mirt__variable *v, const mirt__real *weights) {
+    mirt__weight_image w;
+    double least = DBL_MAX, most = -DBL_MAX;
+    if (!mirt__weight_image_of(&v->shape, &w)) return MIRT_OK;
+    unsigned char *pixels = (unsigned char *)mirt__aligned_alloc((size_t)(w.count * w.height * w.width));
+    if (!pixels) return mirt_last_status();
+    for (int64_t i = 0; i < v->count; i++) {
+        if ((double)weights[i] < least) least = (double)weights[i];
+        if ((double)weights[i] > most) most = (double)weights[i];
+    }
+    unsigned char *at = pixels;
+    for (int64_t k = 0; k < w.count; k++) {
+        for (int64_t y = 0; y < w.height; y++) {
+            for (int64_t x = 0; x < w.width; x++) {
+                const double value = (double)weights[k * w.step[0] + y * w.step[1] + x * w.step[2]], share = most > least ? (value - least) / (most - least) : 0.5;
+                *at++ = (unsigned char)(share >= 0 && share <= 1 ? 255 * share + 0.5 : 0);
+            }
+        }
+    }
+    const mirt_array image = mirt_make_array(pixels, MIRT_UINT8, mirt_make_shape(w.count, w.height, w.width, 1, 0, 0));
+    mirt_status status = mirt__events_image(e, epoch, tag, &image, w.columns);
+    mirt__aligned_free(pixels);
+    return status;
+}
+
+static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event *event) {
+    mirt__events *e = mirt__board_file(self, MIRT__BOARD_TRAIN);
+    mirt_status status = e ? MIRT_OK : mirt_last_status();
+    for (int i = 0; i < event->model->num_variables && status == MIRT_OK; i++) {
+        const mirt__variable *v = &event->model->variable[i];
+        const mirt__real *weights = mirt__weight_at(event->model, 0, i);
+        for (int picture = 0; picture <= self->desc.write_images && status == MIRT_OK; picture++) {
+            mirt__text_clear(&self->tag);
+            mirt__text_add(&self->tag, "%s/%s", v->name, picture ? "image" : "histogram");
+            status = self->tag.failed ? mirt_last_status() : picture ? mirt__board_picture(e, event->epoch, self->tag.data, v, weights) :
+                     mirt__events_histogram(e, event->epoch, self->tag.data, weights, v->count);
+        }
+    }
+    return status;
+}
+
+static int mirt__board_epoch_end(const mirt_event *event, void *user) {
+    mirt__tensorboard *self = (mirt__tensorboard *)user;
+    mirt_status status = MIRT_OK;
+    for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
+        const char *name = event->logs->name[i];
+        const bool validation = strncmp(name, "val_", 4) == 0;
+        status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, "epoch_", name + (validation ? 4 : 0), "", event->epoch, event->logs->value[i]);
+    }
+    if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0) status = mirt__board_weights(self, event);
+    return mirt__board_done(self, status);
+}
+
+static int mirt__board_train_end(const mirt_event *event, void *user) {
+    (void)event;
+    return mirt__callback_result(mirt__board_close((mirt__tensorboard *)user));
+}
+
+static void mirt__board_release(mirt__readymade *ready) {
+    mirt__tensorboard *self = (mirt__tensorboard *)ready;
+    mirt__board_close(self);
+    mirt__text_free(&self->tag);
+    mirt__free(self->log_dir);
+}
+
+MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
+    mirt_tensorboard_desc defaults;
+    memset(&defaults, 0, sizeof defaults);
+    if (!desc) desc = &defaults;
+    if (desc->update_freq < 0 || desc->histogram_freq < 0) {
+        mirt__fail(MIRT_E_INVALID, "mirt_tensorboard: update_freq %lld and histogram_freq %d must not be negative", (long long)desc->update_freq, desc->histogram_freq);
+        return NULL;
+    }
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__tensorboard), "tensorboard", mirt__tensorboard_fields, MIRT__COUNT(mirt__tensorboard_fields));
+    if (!ready) return NULL;
+    mirt__tensorboard *self = (mirt__tensorboard *)ready;
+    self->desc = *desc;
+    ready->release = mirt__board_release;
+    ready->base.train_begin = mirt__board_train_begin;
+    ready->base.batch_end = mirt__board_batch_end;
+    ready->base.test_end = mirt__board_test_end;
+    ready->base.epoch_end = mirt__board_epoch_end;
+    ready->base.train_end = mirt__board_train_end;
+    if ((self->log_dir = mirt__strdup(desc->log_dir ? desc->log_dir : "logs"))) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}
+
+#undef MIRT__BOARD_KERNELS
 
 /* >>section train/function.c */
 

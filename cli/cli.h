@@ -10,7 +10,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* One bit a command: which commands take a flag. */
 enum {
     CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32,
-    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512
+    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512, CMD_REPORT = 1024
 };
 
 /* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
@@ -85,6 +85,10 @@ int run_predict(const options *o);
 int run_verify(const options *o);
 int run_augment(const options *o);
 int run_doctor(const options *o);
+int run_report(const options *o);
+
+/* Makes DIR/report.html of DIR/log.jsonl, and says so. False after complaining. */
+bool write_report(const char *directory);
 
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
    `quiet`: warnings are all that is logged. */

@@ -22,7 +22,7 @@ typedef struct flag {
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
 #define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH)
 #define STRATEGY (TRAINS | CMD_BENCH | CMD_PREDICT)
-#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR)
+#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR | CMD_REPORT)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024

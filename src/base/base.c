@@ -147,8 +147,12 @@ MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b) {
     return true;
 }
 
-MIRT__LIB double mirt__now(void) {
+static double mirt__seconds(clockid_t clock) {
     struct timespec now;
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0.0;
+    if (clock_gettime(clock, &now) != 0) return 0.0;
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
+
+MIRT__LIB double mirt__now(void) { return mirt__seconds(CLOCK_MONOTONIC); }
+
+MIRT__LIB double mirt__clock(void) { return mirt__seconds(CLOCK_REALTIME); }

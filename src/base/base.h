@@ -107,8 +107,9 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 
-/* Monotonic seconds. */
+/* Monotonic seconds, and those since 1970. */
 MIRT__LIB double mirt__now(void);
+MIRT__LIB double mirt__clock(void);
 
 /* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
 MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

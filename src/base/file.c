@@ -32,6 +32,12 @@
 #ifndef MIRRORTRAIN_UNLINK
 #define MIRRORTRAIN_UNLINK(path) unlink(path)
 #endif
+#ifndef MIRRORTRAIN_FTRUNCATE
+#define MIRRORTRAIN_FTRUNCATE(fd, size) ftruncate(fd, size)
+#endif
+#ifndef MIRRORTRAIN_MKDIR
+#define MIRRORTRAIN_MKDIR(path, mode) mkdir(path, mode)
+#endif
 
 /* Systems refuse or shorten transfers beyond 2 GiB. */
 #define MIRT__FILE_CHUNK ((size_t)1 << 30)
@@ -187,20 +193,24 @@ MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *pa
     return writer->status;
 }
 
-MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+static mirt_status mirt__file_write_at(int fd, const char *path, uint64_t offset, const void *data, size_t size) {
     const unsigned char *from = (const unsigned char *)data;
-    if (writer->status != MIRT_OK) return writer->status;
     while (size > 0) {
         size_t chunk = size < MIRT__FILE_CHUNK ? size : MIRT__FILE_CHUNK;
-        ssize_t put = MIRRORTRAIN_PWRITE(writer->fd, from, chunk, (off_t)offset);
+        ssize_t put = MIRRORTRAIN_PWRITE(fd, from, chunk, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
         if (put == 0) errno = ENOSPC;
-        if (put <= 0) return writer->status = mirt__file_fail(writer->path, "cannot write");
+        if (put <= 0) return mirt__file_fail(path, "cannot write");
         from += put;
         offset += (uint64_t)put;
         size -= (size_t)put;
     }
     return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size) {
+    if (writer->status == MIRT_OK) writer->status = mirt__file_write_at(writer->fd, writer->path, offset, data, size);
+    return writer->status;
 }
 
 MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size) {
@@ -268,6 +278,77 @@ MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
     if (writer->fd >= 0) MIRRORTRAIN_CLOSE(writer->fd);
     if (writer->temporary && writer->temporary[0]) MIRRORTRAIN_UNLINK(writer->temporary);
     mirt__file_forget(writer);
+}
+
+/* >>logs */
+
+static mirt_status mirt__append_prepare(mirt__appender *a, int64_t keep) {
+    struct stat info;
+    if (MIRRORTRAIN_FSTAT(a->fd, &info) != 0) return mirt__file_fail(a->path, "cannot look at the file");
+    if (!S_ISREG(info.st_mode)) return MIRT_OK; /* a pipe or /dev/null has no end to look for */
+    if (keep >= 0 && info.st_size > (off_t)keep) {
+        if (MIRRORTRAIN_FTRUNCATE(a->fd, (off_t)keep) != 0) return mirt__file_fail(a->path, "cannot shorten the file");
+        info.st_size = (off_t)keep;
+    }
+    a->size = (uint64_t)info.st_size;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int64_t keep) {
+    memset(a, 0, sizeof *a);
+    a->fd = -1;
+    if (!(a->path = mirt__strdup(path))) return mirt_last_status();
+    a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK, 0666);
+    mirt_status status = a->fd < 0 ? mirt__file_fail(path, "cannot open for writing") : mirt__append_prepare(a, keep);
+    if (status != MIRT_OK) {
+        mirt__file_close(&a->fd);
+        mirt__free(a->path);
+        a->path = NULL;
+    }
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t size) {
+    if (a->fd < 0) return mirt__fail(MIRT_E_STATE, "a log that is not open was written to");
+    mirt_status status = mirt__file_write_at(a->fd, a->path, a->size, data, size);
+    if (status == MIRT_OK) a->size += size;
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
+    mirt_status status = MIRT_OK;
+    int fd = a->fd;
+    a->fd = -1;
+    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) status = mirt__file_fail(a->path, "cannot close the file");
+    mirt__free(a->path);
+    a->path = NULL;
+    return status;
+}
+
+/* `path` is made, unless it is there; it is written in. */
+static mirt_status mirt__make_one_directory(const char *path) {
+    struct stat info;
+    if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return MIRT_OK;
+    const int code = errno;
+    const bool there = MIRRORTRAIN_STAT(path, &info) == 0;
+    if (there && S_ISDIR(info.st_mode)) return MIRT_OK;
+    errno = there ? ENOTDIR : code;
+    return mirt__file_fail(path, "cannot make the directory");
+}
+
+MIRT__LIB mirt_status mirt__make_directory(const char *path) {
+    mirt_status status = MIRT_OK;
+    char *copy = mirt__strdup(path);
+    if (!copy) return mirt_last_status();
+    for (char *at = copy + 1; *copy && *at && status == MIRT_OK; at++) {
+        if (*at != '/' || at[-1] == '/') continue;
+        *at = 0;
+        status = mirt__make_one_directory(copy);
+        *at = '/';
+    }
+    if (status == MIRT_OK) status = mirt__make_one_directory(copy);
+    mirt__free(copy);
+    return status;
 }
 
 #undef MIRT__FILE_CHUNK

@@ -49,4 +49,19 @@ MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offse
 MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
 MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
 
+/* A file that grows at its end, such as a log: what was written stays when the program is killed. */
+typedef struct mirt__appender {
+    int fd; /* -1: not open */
+    uint64_t size;
+    char *path;
+} mirt__appender;
+
+/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. */
+MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
+/* After a failure the file ends where it did, or the next write begins there. */
+MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);
+MIRT__LIB mirt_status mirt__append_close(mirt__appender *appender);
+/* Makes a directory, and those it lies in, unless they are there. */
+MIRT__LIB mirt_status mirt__make_directory(const char *path);
+
 #endif

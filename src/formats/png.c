@@ -3,6 +3,7 @@
 #include "../base/digest.h"
 #include "../base/file.h"
 #include "../data/data.h"
+#include "png.h"
 
 #define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
 #define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
@@ -75,40 +76,51 @@ static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_
     }
 }
 
-static mirt_status mirt__png_write(const char *path, const mirt_array *images, int64_t count, const int64_t *size, int64_t columns) {
+static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char **out, size_t *length) {
     const int64_t rows = (count + columns - 1) / columns;
     const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
     if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
         return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
     }
     const size_t bytes = (size_t)(line * height), room = bytes + bytes / MIRT__PNG_BLOCK * 5 + 128;
-    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes + room);
-    mirt__file_writer writer;
-    if (!lines) return MIRT_E_NOMEM;
-    memset(lines, 255, bytes);
-    for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
-    mirt__png_draw(images, count, size, columns, lines, line);
-    const size_t length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], lines + bytes);
-    mirt_status status = mirt__file_begin(&writer, path);
-    if (status == MIRT_OK) {
-        mirt__file_append(&writer, lines + bytes, length);
-        status = mirt__file_commit(&writer);
+    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes);
+    *out = lines ? (unsigned char *)mirt__aligned_alloc(room) : NULL;
+    if (*out) {
+        memset(lines, 255, bytes);
+        for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
+        mirt__png_draw(images, count, size, columns, lines, line);
+        *length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], *out);
     }
     mirt__aligned_free(lines);
-    return status;
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size) {
+    const mirt_shape *s = &images->shape;
+    const int64_t *dim = &s->dim[s->rank == 4];
+    char text[96];
+    *out = NULL;
+    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
+    if (!good || dim[2] > 4) return mirt__fail(MIRT_E_SHAPE, "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
+    if (columns < 1) columns = 1;
+    return mirt__png_sheet(images, count, dim, columns < count ? columns : count, out, size);
 }
 
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
-    const mirt_shape *s = &images.shape;
-    const int64_t *size = &s->dim[s->rank == 4];
-    char text[96];
+    mirt__file_writer writer;
+    unsigned char *file;
+    size_t size;
     if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
-    bool good = (s->rank == 3 || s->rank == 4) && (images.dtype == MIRT_UINT8 || images.dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
-    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
-    if (!good || size[2] > 4) return mirt__fail(MIRT_E_SHAPE, "mirt_write_png takes (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
-    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
-    if (columns < 1) columns = 1;
-    return mirt__png_write(path, &images, count, size, columns < count ? columns : count);
+    if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at("mirt_write_png");
+    mirt_status status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        mirt__file_append(&writer, file, size);
+        status = mirt__file_commit(&writer);
+    }
+    mirt__aligned_free(file);
+    return status;
 }
 
 /* The first `count` samples of a data set into `out`; how many there were, or -1. */

@@ -258,6 +258,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->event.model = fit->model;
     fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
     fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
+    fit->event.batch_size = mirt__dataset_spec(fit->train)->batch;
     fit->event.logs = &fit->logs;
     fit->event.validation = fit->desc->validation;
     fit->event.initial_epoch = fit->desc->initial_epoch;
@@ -267,6 +268,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
+    if (fit->status != MIRT_OK) fit->event.failure = fit->failure;
+    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
 }
@@ -325,7 +328,6 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     mirt__let_go(model);
     mirt_dataset_destroy(view[0]);
     mirt_dataset_destroy(view[1]);
-    if (model->history.seconds > 0) model->history.images_per_second = (double)fit.images / model->history.seconds;
     return status == MIRT_OK ? &model->history : NULL;
 }
 

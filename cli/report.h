@@ -1,0 +1,80 @@
+#ifndef MIRRORTRAIN_REPORT_H
+#define MIRRORTRAIN_REPORT_H
+/* The report of a run: what its log says (report_log.c), drawn (report_draw.c), as one page (report.c). */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- report_log.c --- */
+typedef enum value_kind { VALUE_NULL, VALUE_BOOL, VALUE_NUMBER, VALUE_TEXT, VALUE_LIST, VALUE_OBJECT } value_kind;
+
+/* A value of JSON; of a list or object, the first of what is in it. */
+typedef struct value {
+    value_kind kind;
+    double number;       /* of a bool: 0 or 1 */
+    const char *text;
+    const char *key;     /* in an object */
+    int count;           /* of a list or object */
+    struct value *first, *next;
+} value;
+
+const value *member(const value *object, const char *key); /* NULL: none */
+double number_of(const value *object, const char *key);    /* NAN: none */
+const char *text_of(const value *object, const char *key); /* NULL: none */
+
+/* A step that the log tells of. */
+typedef struct step_line {
+    double at; /* in epochs */
+    double loss, rate;
+} step_line;
+
+/* What a log says; the last line of a kind counts. */
+typedef struct run_log {
+    const value *begin, *end, *timing, *confusion, *samples;
+    const value **epoch; /* in their order */
+    int epochs;
+    step_line *step;
+    int steps;
+    double resumed; /* the step the run was last taken up at; NAN: never */
+    int strange;    /* lines that could not be read */
+    struct block *blocks;
+} run_log;
+
+/* Reads DIR/log.jsonl. False after complaining. */
+bool read_run_log(const char *directory, run_log *log);
+void free_run_log(run_log *log);
+
+/* --- report_draw.c --- */
+/* A text that grows. */
+typedef struct page {
+    char *data;
+    size_t size, capacity;
+    bool failed; /* out of memory */
+} page;
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+void add(page *p, const char *format, ...);
+/* As it stands in HTML, whatever is in it. */
+void add_text(page *p, const char *text);
+/* "0.0312", "1.2e-05" */
+void add_number(page *p, double number);
+
+/* A line of a chart. */
+typedef struct series {
+    const char *name;
+    const char *style; /* its class: s1, s2, faint */
+    int count;
+    const double *x, *y;
+} series;
+
+/* A chart as a figure, titled, with what each line ends at; nothing if there is nothing to draw. `best`: 1 the largest, -1 the least
+   value of the last line is worth a word; 0: none. */
+void draw_chart(page *p, const char *title, const series *lines, int count, bool share, int best);
+/* How often class i (row) was taken for class j. */
+void draw_confusion(page *p, const double *count, int classes, const char *const *names);
+/* A bar of parts that sum to `whole`. */
+void draw_bar(page *p, const char *title, const double *part, const char *const *name, int parts, double whole);
+
+#endif

@@ -1,0 +1,158 @@
+#include "../base/file.h"
+#include "../nn/config.h"
+#include "callbacks.h"
+
+typedef struct mirt__json_logger {
+    mirt__readymade ready;
+    char *path;
+    bool append;
+    int64_t steps;
+    int64_t length;       /* of the file, and */
+    int64_t epochs_ended; /* of the run: what checkpoints keep */
+    mirt__appender file;
+    mirt__text line;
+} mirt__json_logger;
+
+static const mirt__state_field mirt__json_logger_fields[] = {
+    {"length", MIRT__STATE_INT64, offsetof(mirt__json_logger, length)},
+    {"epochs_ended", MIRT__STATE_INT64, offsetof(mirt__json_logger, epochs_ended)},
+};
+
+static void mirt__json_line_begin(mirt__json_logger *self, const char *event) {
+    mirt__text_clear(&self->line);
+    mirt__text_add(&self->line, "{\"event\":\"%s\"", event);
+}
+
+static void mirt__json_line_int(mirt__json_logger *self, const char *key, int64_t value) { mirt__text_add(&self->line, ",\"%s\":%lld", key, (long long)value); }
+
+static void mirt__json_line_number(mirt__json_logger *self, const char *key, double value) {
+    mirt__write_key(&self->line, key, false);
+    mirt__json_write_number(&self->line, value);
+}
+
+static mirt_status mirt__json_line_end(mirt__json_logger *self) {
+    mirt__text_add(&self->line, "}\n");
+    if (self->line.failed) return mirt_last_status();
+    mirt_status status = mirt__append(&self->file, self->line.data, self->line.size);
+    self->length = (int64_t)self->file.size;
+    return status;
+}
+
+static void mirt__json_line_logs(mirt__json_logger *self, const mirt_logs *logs) {
+    for (int i = 0; i < logs->count; i++) mirt__json_line_number(self, logs->name[i], logs->value[i]);
+}
+
+static void mirt__json_line_weights(mirt__json_logger *self, const mirt_model *model) {
+    int64_t all = 0, trained = 0;
+    for (int i = 0; i < model->num_variables; i++) {
+        all += model->variable[i].count;
+        if (mirt__is_trained(&model->variable[i])) trained += model->variable[i].count;
+    }
+    mirt__json_line_int(self, "parameters", all);
+    mirt__json_line_int(self, "trained_parameters", trained);
+}
+
+static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_event *event) {
+    mirt_model *model = event->model;
+    const char *environment = mirt_environment(model->strategy);
+    if (!environment) return mirt_last_status();
+    mirt__json_line_begin(self, "begin");
+    mirt__json_line_number(self, "time", mirt__clock());
+    mirt__write_name(&self->line, "model", model->name, false);
+    mirt__json_line_weights(self, model);
+    mirt__json_line_int(self, "epochs", event->epochs);
+    mirt__json_line_int(self, "batches", event->batches);
+    mirt__json_line_int(self, "batch", event->batch_size);
+    mirt__json_line_int(self, "devices", mirt_num_devices(model->strategy));
+    mirt__json_line_int(self, "replicas", mirt_num_replicas(model->strategy));
+    mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
+    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, model->half ? "mixed_bfloat16" : "float32");
+    mirt__compile_write(model, &self->line);
+    mirt__text_add(&self->line, ",\"environment\":%s", environment);
+    return mirt__json_line_end(self);
+}
+
+static int mirt__json_train_begin(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    const bool resumed = self->ready.loaded;
+    self->ready.loaded = false;
+    if (!resumed) self->epochs_ended = 0;
+    mirt__append_close(&self->file);
+    mirt_status status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
+    self->length = status == MIRT_OK ? (int64_t)self->file.size : 0;
+    if (status == MIRT_OK && !resumed) status = mirt__json_begin_line(self, event);
+    if (status != MIRT_OK || !resumed) return mirt__callback_result(status);
+    mirt__json_line_begin(self, "resume");
+    mirt__json_line_number(self, "time", mirt__clock());
+    mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_int(self, "epochs", event->epochs);
+    mirt__json_line_int(self, "devices", mirt_num_devices(event->model->strategy));
+    return mirt__callback_result(mirt__json_line_end(self));
+}
+
+static int mirt__json_batch_end(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    if (!self->steps || (event->step + 1) % self->steps != 0) return 0;
+    mirt__json_line_begin(self, "step");
+    mirt__json_line_int(self, "step", event->step);
+    mirt__json_line_int(self, "epoch", event->epoch);
+    mirt__json_line_int(self, "batch", event->batch);
+    mirt__json_line_int(self, "batches", event->batches);
+    mirt__json_line_logs(self, event->logs);
+    return mirt__callback_result(mirt__json_line_end(self));
+}
+
+static int mirt__json_epoch_end(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    mirt__json_line_begin(self, "epoch");
+    mirt__json_line_int(self, "epoch", event->epoch);
+    mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_logs(self, event->logs);
+    mirt__json_line_number(self, "seconds", event->seconds);
+    mirt__json_line_number(self, "input_seconds", event->input_seconds);
+    self->epochs_ended = event->epoch + 1;
+    return mirt__callback_result(mirt__json_line_end(self));
+}
+
+static int mirt__json_train_end(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    const mirt_history *history = &event->model->history;
+    const bool finished = self->epochs_ended >= event->epochs;
+    if (self->file.fd < 0) return 0;
+    mirt__json_line_begin(self, "end");
+    mirt__json_line_number(self, "time", mirt__clock());
+    mirt__write_name(&self->line, "status", event->failure ? "failed" : finished ? "finished" : "stopped", false);
+    if (event->failure) mirt__write_name(&self->line, "error", event->failure, false);
+    mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_number(self, "seconds", history->seconds);
+    mirt__json_line_number(self, "input_seconds", history->input_seconds);
+    mirt__json_line_number(self, "images_per_second", history->images_per_second);
+    mirt_status status = mirt__json_line_end(self);
+    if (mirt__append_close(&self->file) != MIRT_OK) status = mirt_last_status();
+    return mirt__callback_result(status);
+}
+
+static void mirt__json_release(mirt__readymade *ready) {
+    mirt__json_logger *self = (mirt__json_logger *)ready;
+    mirt__append_close(&self->file);
+    mirt__text_free(&self->line);
+    mirt__free(self->path);
+}
+
+MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
+    if (!desc || !desc->path || desc->steps < 0) return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps cannot be negative" : "mirt_json_logger: there is no path"), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields, MIRT__COUNT(mirt__json_logger_fields));
+    if (!ready) return NULL;
+    mirt__json_logger *self = (mirt__json_logger *)ready;
+    self->file.fd = -1;
+    self->append = desc->append;
+    self->steps = desc->steps;
+    ready->release = mirt__json_release;
+    ready->base.train_begin = mirt__json_train_begin;
+    ready->base.batch_end = mirt__json_batch_end;
+    ready->base.epoch_end = mirt__json_epoch_end;
+    ready->base.train_end = mirt__json_train_end;
+    if ((self->path = mirt__strdup(desc->path))) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}

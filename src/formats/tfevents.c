@@ -1,0 +1,389 @@
+/* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
+
+#include "tfevents.h"
+#include "../base/digest.h"
+#include "png.h"
+
+#include <unistd.h>
+
+/* Fields of Event, Summary.Value, SummaryMetadata and TensorProto, and numbers of data types. */
+enum { MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5 };
+enum { MIRT__VALUE_TAG = 1, MIRT__VALUE_TENSOR = 8, MIRT__VALUE_METADATA = 9 };
+enum { MIRT__TENSOR_DTYPE = 1, MIRT__TENSOR_SHAPE = 2, MIRT__TENSOR_CONTENT = 4, MIRT__TENSOR_STRING = 8 };
+enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
+typedef enum mirt__data_class { MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS } mirt__data_class;
+
+/* >>messages */
+
+static void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
+    unsigned char b[8];
+    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
+    mirt__text_add_bytes(out, b, (size_t)bytes);
+}
+
+static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
+    size_t n = 0;
+    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
+    out[n++] = (unsigned char)value;
+    return n;
+}
+
+static void mirt__pb_varint(mirt__text *out, uint64_t value) {
+    unsigned char b[10];
+    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
+}
+
+static void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
+    mirt__pb_varint(out, field << 3);
+    mirt__pb_varint(out, (uint64_t)value);
+}
+
+static void mirt__pb_double_bytes(mirt__text *out, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    mirt__pb_little(out, bits, 8);
+}
+
+static void mirt__pb_double(mirt__text *out, unsigned field, double value) {
+    mirt__pb_varint(out, field << 3 | 1);
+    mirt__pb_double_bytes(out, value);
+}
+
+static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
+    mirt__pb_varint(out, field << 3 | 2);
+    mirt__pb_varint(out, size);
+    mirt__text_add_bytes(out, data, size);
+}
+
+static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) { mirt__pb_bytes(out, field, text, strlen(text)); }
+
+/* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
+static size_t mirt__pb_open(mirt__text *out, unsigned field) {
+    mirt__pb_varint(out, field << 3 | 2);
+    return out->size;
+}
+
+static void mirt__pb_close(mirt__text *out, size_t begin) {
+    unsigned char b[10];
+    if (out->failed) return;
+    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
+    mirt__text_add_bytes(out, b, n); /* room */
+    if (out->failed) return;
+    memmove(out->data + begin + n, out->data + begin, size);
+    memcpy(out->data + begin, b, n);
+}
+
+/* >>records */
+
+static uint32_t mirt__tfrecord_crc(const void *data, size_t size) {
+    const uint32_t crc = mirt__crc32c(0, data, size);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+#define MIRT__TFRECORD_HEAD 12 /* u64 length, its checksum */
+
+static void mirt__event_begin(mirt__events *e, int64_t step) {
+    static const char room[MIRT__TFRECORD_HEAD] = {0};
+    mirt__text_clear(&e->record);
+    mirt__text_add_bytes(&e->record, room, sizeof room);
+    mirt__pb_double(&e->record, MIRT__EVENT_TIME, mirt__clock());
+    if (step) mirt__pb_int(&e->record, MIRT__EVENT_STEP, step);
+}
+
+static mirt_status mirt__event_write(mirt__events *e) {
+    mirt__text *t = &e->record;
+    if (t->failed) return mirt_last_status();
+    const size_t size = t->size - MIRT__TFRECORD_HEAD, end = t->size;
+    mirt__pb_little(t, size, 8);
+    mirt__pb_little(t, mirt__tfrecord_crc(t->failed ? "" : t->data + end, t->failed ? 0 : 8), 4);
+    if (t->failed) return mirt_last_status();
+    memcpy(t->data, t->data + end, MIRT__TFRECORD_HEAD);
+    t->size = end;
+    mirt__pb_little(t, mirt__tfrecord_crc(t->data + MIRT__TFRECORD_HEAD, size), 4);
+    return mirt__append(&e->file, t->data, t->size);
+}
+
+/* >>files */
+
+/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; one that is not there yet. */
+static mirt_status mirt__events_name(mirt__events *e, const char *directory, mirt__text *path) {
+    char host[128] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
+    for (int number = 0;; number++) {
+        mirt__text_clear(path);
+        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host, (long)getpid(), number);
+        if (path->failed) return mirt_last_status();
+        if (number < 1000 && mirt__file_exists(path->data)) continue;
+        e->name = mirt__strdup(path->data + strlen(directory) + 1);
+        return e->name ? MIRT_OK : mirt_last_status();
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_open(mirt__events *e, const char *directory, const char *name, int64_t keep) {
+    mirt__text path;
+    memset(e, 0, sizeof *e);
+    memset(&path, 0, sizeof path);
+    e->file.fd = -1;
+    mirt_status status = mirt__make_directory(directory);
+    if (status == MIRT_OK && !name) {
+        keep = 0;
+        status = mirt__events_name(e, directory, &path);
+    } else if (status == MIRT_OK) {
+        mirt__text_add(&path, "%s/%s", directory, name);
+        e->name = path.failed ? NULL : mirt__strdup(name);
+        if (!e->name) status = mirt_last_status();
+    }
+    if (status == MIRT_OK) status = mirt__append_open(&e->file, path.data, keep);
+    mirt__text_free(&path);
+    if (status == MIRT_OK && e->file.size == 0) {
+        mirt__event_begin(e, 0);
+        mirt__pb_string(&e->record, MIRT__EVENT_VERSION, "brain.Event:2");
+        status = mirt__event_write(e);
+    }
+    if (status != MIRT_OK) mirt__events_close(e);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__events_close(mirt__events *e) {
+    mirt__text_free(&e->record);
+    mirt__free(e->name);
+    e->name = NULL;
+    return mirt__append_close(&e->file);
+}
+
+/* >>summaries */
+
+/* Messages that are open while a value is written. */
+typedef struct mirt__value_marks {
+    size_t summary, value;
+} mirt__value_marks;
+
+/* A value that `plugin` shows; `content` is the plugin's own. */
+static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin, const mirt__text *content, mirt__data_class data_class) {
+    mirt__text *t = &e->record;
+    mirt__value_marks marks;
+    mirt__event_begin(e, step);
+    marks.summary = mirt__pb_open(t, MIRT__EVENT_SUMMARY);
+    marks.value = mirt__pb_open(t, 1);
+    mirt__pb_string(t, MIRT__VALUE_TAG, tag);
+    const size_t metadata = mirt__pb_open(t, MIRT__VALUE_METADATA), data = mirt__pb_open(t, 1);
+    mirt__pb_string(t, 1, plugin);
+    if (content && content->size) mirt__pb_bytes(t, 2, content->data, content->size);
+    mirt__pb_close(t, data);
+    if (data_class) mirt__pb_int(t, 4, data_class);
+    mirt__pb_close(t, metadata);
+    return marks;
+}
+
+static mirt_status mirt__value_end(mirt__events *e, const mirt__value_marks *marks) {
+    mirt__pb_close(&e->record, marks->value);
+    mirt__pb_close(&e->record, marks->summary);
+    return mirt__event_write(e);
+}
+
+static size_t mirt__tensor_begin(mirt__text *t, int dtype, const int64_t *dim, int rank) {
+    const size_t tensor = mirt__pb_open(t, MIRT__VALUE_TENSOR);
+    mirt__pb_int(t, MIRT__TENSOR_DTYPE, dtype);
+    const size_t shape = mirt__pb_open(t, MIRT__TENSOR_SHAPE);
+    for (int i = 0; i < rank; i++) {
+        const size_t one = mirt__pb_open(t, 2);
+        mirt__pb_int(t, 1, dim[i]);
+        mirt__pb_close(t, one);
+    }
+    mirt__pb_close(t, shape);
+    return tensor;
+}
+
+MIRT__LIB mirt_status mirt__events_scalar(mirt__events *e, int64_t step, const char *tag, double value) {
+    const float number = (float)value;
+    uint32_t bits;
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "scalars", NULL, MIRT__CLASS_SCALAR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, NULL, 0);
+    memcpy(&bits, &number, sizeof bits);
+    mirt__pb_varint(&e->record, MIRT__TENSOR_CONTENT << 3 | 2);
+    mirt__pb_varint(&e->record, 4);
+    mirt__pb_little(&e->record, bits, 4);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const char *tag, const char *text) {
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "text", NULL, MIRT__CLASS_TENSOR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, NULL, 0);
+    mirt__pb_string(&e->record, MIRT__TENSOR_STRING, text);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+/* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
+static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2], int64_t bucket[MIRT__BUCKETS]) {
+    range[0] = DBL_MAX;
+    range[1] = -DBL_MAX;
+    for (int i = 0; i < MIRT__BUCKETS; i++) bucket[i] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double v = (double)values[i];
+        if (!(fabs(v) <= DBL_MAX)) continue;
+        if (v < range[0]) range[0] = v;
+        if (v > range[1]) range[1] = v;
+    }
+    if (range[0] > range[1]) range[0] = range[1] = 0;
+    const double width = (range[1] - range[0]) / MIRT__BUCKETS;
+    for (int64_t i = 0; i < count; i++) {
+        if (!(fabs((double)values[i]) <= DBL_MAX)) continue;
+        const double at = width > 0 ? ((double)values[i] - range[0]) / width : MIRT__BUCKETS;
+        bucket[at < MIRT__BUCKETS - 1 ? (int)at : MIRT__BUCKETS - 1]++;
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values, int64_t count) {
+    const int64_t dim[2] = {MIRT__BUCKETS, 3};
+    double range[2];
+    int64_t bucket[MIRT__BUCKETS];
+    mirt__histogram_count(values, count, range, bucket);
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2), content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
+        for (int side = 0; side < 2; side++) mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS ? range[1] : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
+        mirt__pb_double_bytes(&e->record, (double)bucket[i]);
+    }
+    mirt__pb_close(&e->record, content);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images, int columns) {
+    const int64_t three = 3;
+    unsigned char *png;
+    size_t size;
+    if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
+    for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
+        const unsigned char *at = png + 16 + 4 * i;
+        char number[16];
+        snprintf(number, sizeof number, "%lu", (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | (unsigned long)at[3]);
+        mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
+    }
+    mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
+    mirt__aligned_free(png);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+/* >>graph */
+
+static void mirt__graph_name(mirt__text *out, const char *prefix, const char *name) {
+    mirt__text_add_bytes(out, prefix, strlen(prefix));
+    mirt__text_add_bytes(out, name, strlen(name));
+}
+
+/* What a layer reads: a name, or [name, number of its output]. */
+static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__json *from) {
+    const mirt__json *number = from->type == MIRT__JSON_ARRAY && from->count == 2 ? from->item[1] : NULL;
+    if (number) from = from->item[0];
+    if (from->type != MIRT__JSON_STRING) return;
+    const size_t input = mirt__pb_open(out, 3);
+    mirt__graph_name(out, prefix, from->string);
+    if (number && number->integral && number->integer > 0) mirt__text_add(out, ":%d", (int)number->integer);
+    mirt__pb_close(out, input);
+}
+
+static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one, const char *many) {
+    const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
+    if (from) mirt__graph_input(out, prefix, from);
+    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++) mirt__graph_input(out, prefix, list->item[i]);
+}
+
+/* The layers of a model, of which those that are models themselves hold theirs under their names. */
+static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
+    const mirt__json *layers = mirt__json_member(architecture, "layers");
+    for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
+        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"), *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
+        if (!op) op = mirt__json_member(layer, "class_name");
+        if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
+        if (inner) {
+            mirt__text within;
+            memset(&within, 0, sizeof within);
+            mirt__text_add(&within, "%s%s/", prefix, name->string);
+            if (!within.failed) mirt__graph_nodes(out, within.data, inner);
+            out->failed = out->failed || within.failed;
+            mirt__text_free(&within);
+        }
+        const size_t node = mirt__pb_open(out, 1), own = mirt__pb_open(out, 1);
+        mirt__graph_name(out, prefix, name->string);
+        mirt__pb_close(out, own);
+        mirt__pb_string(out, 2, op->string);
+        mirt__graph_inputs(out, prefix, layer, "input", "inputs");
+        mirt__pb_close(out, node);
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *architecture) {
+    mirt__event_begin(e, 0);
+    const size_t graph = mirt__pb_open(&e->record, MIRT__EVENT_GRAPH);
+    mirt__graph_nodes(&e->record, "", architecture);
+    mirt__pb_close(&e->record, graph);
+    return mirt__event_write(e);
+}
+
+/* >>hyper-parameters */
+
+/* Without a tensor the plugin says nothing: all is in the metadata. */
+static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
+    const int64_t none = 0;
+    mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
+    mirt__pb_close(&e->record, mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, &none, 1));
+    return mirt__value_end(e, &marks);
+}
+
+/* Experiment: which parameters and metrics there are. */
+static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *group) {
+    const size_t experiment = mirt__pb_open(t, 2);
+    mirt__pb_double(t, 3, mirt__clock());
+    for (int i = 0; i < count; i++) {
+        const size_t info = mirt__pb_open(t, 4);
+        mirt__pb_string(t, 1, hparam[i].name);
+        mirt__pb_int(t, 4, hparam[i].text ? 1 : 3);
+        mirt__pb_close(t, info);
+    }
+    for (int i = 0; i < num_metrics; i++) {
+        const size_t info = mirt__pb_open(t, 5), name = mirt__pb_open(t, 1);
+        mirt__pb_string(t, 1, group);
+        mirt__pb_string(t, 2, metric[i]);
+        mirt__pb_close(t, name);
+        mirt__pb_close(t, info);
+    }
+    mirt__pb_close(t, experiment);
+}
+
+/* SessionStartInfo: this run's values. */
+static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int count) {
+    const size_t session = mirt__pb_open(t, 3);
+    for (int i = 0; i < count; i++) {
+        const size_t entry = mirt__pb_open(t, 1);
+        mirt__pb_string(t, 1, hparam[i].name);
+        const size_t value = mirt__pb_open(t, 2);
+        if (hparam[i].text) mirt__pb_string(t, 3, hparam[i].text);
+        else mirt__pb_double(t, 2, hparam[i].number);
+        mirt__pb_close(t, value);
+        mirt__pb_close(t, entry);
+    }
+    mirt__pb_double(t, 5, mirt__clock());
+    mirt__pb_close(t, session);
+}
+
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group) {
+    mirt_status status = MIRT_OK;
+    mirt__text content;
+    memset(&content, 0, sizeof content);
+    for (int session = 0; session < 2 && status == MIRT_OK; session++) {
+        mirt__text_clear(&content);
+        if (session) mirt__hparams_session(&content, hparam, count);
+        else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
+        status = content.failed ? mirt_last_status() : mirt__hparams_write(e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
+    }
+    mirt__text_free(&content);
+    return status;
+}
+
+#undef MIRT__TFRECORD_HEAD
