@@ -1791,6 +1791,57 @@ typedef enum mirt_phase {
 
 /* Its name above. Thread safe. */
 MIRT_API const char *mirt_phase_name(mirt_phase phase);
+
+/* What holds a fit up most. */
+typedef enum mirt_bottleneck {
+    MIRT_BALANCED = 0,   /* nothing does: computing is what takes the time */
+    MIRT_SLOW_INPUT,     /* devices wait for batches */
+    MIRT_SMALL_BATCH,    /* what a step costs whatever its batch */
+    MIRT_SLOW_REDUCE,    /* adding up gradients over devices */
+    MIRT_SLOW_DEVICE,    /* one that takes longer for a sample than the others */
+    MIRT_SMALL_MODEL,    /* too little work to share */
+    MIRT_UNEVEN_SHARES,  /* replicas, or rows, that do not go evenly into devices */
+    MIRT_SHARED_CORES,   /* devices wait in turns: more threads than cores, or other programs */
+    MIRT_SLOW_CALLBACKS
+} mirt_bottleneck;
+
+#define MIRT_MAX_DEVICES 32
+typedef struct mirt_device_timing {
+    char name[32];
+    double seconds[MIRT_PHASE_COUNT];
+    int replicas;
+    int64_t samples;
+    double busy;          /* share of the time in forward, backward, all-reduce and update */
+    size_t memory;        /* bytes: its working memory and its copy of the weights */
+    double least_sample;  /* seconds of forward and backward for a sample, in the best step; */
+    double least_update, least_reduce; /* of update and exposed all-reduce in the best step */
+    int64_t slowest;      /* steps in which its forward and backward took longest */
+} mirt_device_timing;
+
+/* Of a fit, so far. */
+typedef struct mirt_timing {
+    double wall;          /* seconds of its epochs, without validation */
+    int64_t steps, samples;
+    double seconds[MIRT_PHASE_COUNT]; /* means over devices; their sum is `wall` */
+    int num_devices, replicas, threads, cores; /* threads a device */
+    mirt_device_timing device[MIRT_MAX_DEVICES];
+    size_t peak_memory;   /* of the process so far, in bytes; 0: the system does not say */
+    char input[64];       /* what making samples costs: "JPEG decoding", the name of a map; "copying samples" */
+    int workers;          /* threads at it */
+    double sample_seconds; /* that a worker takes for a sample; 0: not known */
+    bool parallel, ahead; /* more workers could; samples are made while devices work */
+    mirt_bottleneck bottleneck;
+    int culprit;          /* MIRT_SLOW_DEVICE: which; otherwise -1 */
+    double share;         /* of the time, that the bottleneck takes */
+    double speedup;       /* of the whole, if it were fixed; 1: balanced */
+    char verdict[320];    /* in words */
+} mirt_timing;
+
+/* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there is none, or its
+   strategy has trained another model since. */
+MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
+/* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
+MIRT_API const char *mirt_timing_text(mirt_model *model);
 /* >>checks -------------------------------------------------------------------------------- */
 /* Threads: one at a time, that has the strategy. */
 
@@ -2056,6 +2107,8 @@ typedef struct mirt__lane {
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
     int64_t samples;                /* of the fit */
+    double least[3];                /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
+    int64_t slowest;                /* steps in which it computed longest */
     mirt__trace_slice *slice;        /* NULL: no trace is being made */
     int64_t slices, most_slices, left_out;
     const char *const *names;        /* of the nodes of the function under way, while there is a trace */
@@ -19741,6 +19794,9 @@ struct mirt_dataset {
     mirt__crew *crew; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
+    const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
+    bool kept;        /* those of the stages before are made once */
+    bool ahead;       /* samples are made while others are used */
     uint64_t identity; /* of what samples are made of and how, for files of them; 0 where the source has none */
     /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
        at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
@@ -19787,6 +19843,15 @@ MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 
 /* Room for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
+/* What the samples of a batched data set cost, for messages. */
+typedef struct mirt__data_cost {
+    char what[64];
+    int workers;    /* threads that make them */
+    double seconds; /* one of them takes for a sample; 0: not known */
+    bool parallel;  /* there could be more */
+    bool ahead;     /* they work while others are used */
+} mirt__data_cost;
+MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out);
 /* Copies samples to the place of sample `row`. */
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
@@ -19858,6 +19923,8 @@ MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew);
 /* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places, the
    index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows);
+/* The threads that make samples (0: the one who asks does), and the seconds one takes for a sample; 0: not known. */
+MIRT__LIB int mirt__crew_numbers(mirt__crew *crew, double *seconds);
 #define MIRT__NO_INDEX INT64_MIN
 
 #endif
@@ -20200,6 +20267,29 @@ MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *ro
     }
     *rows = job->skipped && !gaps ? mirt__crew_close_up(&crew->source->spec, &job->slot, job->count) : job->count;
     return MIRT_OK;
+}
+
+MIRT__LIB int mirt__crew_numbers(mirt__crew *crew, double *seconds) {
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    const int threads = crew->threads;
+    *seconds = mirt__crew_pace(crew);
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    return threads;
+}
+
+MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
+    memset(out, 0, sizeof *out);
+    out->workers = 1;
+    for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {
+        const size_t used = strlen(out->what);
+        if (d->cost && !strstr(out->what, d->cost)) snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
+        if (d->ahead) out->ahead = true;
+        if (!d->crew || out->parallel) continue;
+        const int threads = mirt__crew_numbers(d->crew, &out->seconds);
+        out->parallel = true;
+        if (threads > 1) out->workers = threads;
+    }
+    if (!out->what[0]) snprintf(out->what, sizeof out->what, "copying samples");
 }
 
 /* >>section data/dataset.c */
@@ -20895,6 +20985,8 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
     stage->contiguous = !desc->file && !stage->skips;
     if (stage->varies == 1) stage->varies = 0;
+    stage->kept = true;
+    if (desc->file) stage->cost = "reading the cache's file";
     if (desc->file && !(cache->path = mirt__strdup(desc->file))) return mirt__dataset_give_up(stage, false);
     return stage;
 }
@@ -20993,6 +21085,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
     if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
     generator->base.varies = 1; /* nobody knows */
+    generator->base.cost = generator->name;
     if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
     return mirt__dataset_give_up(&generator->base, false);
 }
@@ -21603,6 +21696,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
     map->keeps_x = desc->shape.rank == 0;
     map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
     if (!map->name) return MIRT_E_NOMEM;
+    dataset->cost = map->name;
     dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
     if (!map->keeps_x) {
         spec.field[0].dtype = desc->dtype;
@@ -21792,6 +21886,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
     stage->varies = 1;
+    stage->cost = "augmentation";
     return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
@@ -22171,6 +22266,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
     prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
     prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
+    stage->ahead = true;
     prefetch->waited = 1; /* a first epoch begins with waiting */
     dataset->lent = dataset->stage->fill != NULL;
     if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
@@ -23926,6 +24022,8 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     images->desc.class_names = NULL;
     images->desc.labels = NULL;
     dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
+    const char *end = list->count ? strrchr(list->path[0], '.') : NULL;
+    dataset->cost = end && (end[1] == 'j' || end[1] == 'J') ? "JPEG decoding" : "image decoding";
     dataset->identity = mirt__images_identity(&images->list, desc);
     memset(&spec, 0, sizeof spec);
     spec.num_x = 1;
@@ -24282,6 +24380,7 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;
     ((mirt__photos *)dataset)->split = split;
+    dataset->cost = "drawing photographs";
     dataset->identity = mirt__identity_with(seed, (uint64_t)split + 1);
     memset(&spec, 0, sizeof spec);
     spec.num_x = spec.num_y = 1;
@@ -30495,6 +30594,9 @@ struct mirt_strategy {
     const void *in_memory;          /* whose gradients lie in it */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
+    const mirt_model *timed;        /* that did so last */
+    double timed_since, timed_wall; /* since when it does, and seconds before that */
+    int64_t timed_steps;
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
@@ -31404,7 +31506,7 @@ struct mirt_model {
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     char **class_names;
     int num_class_names;
-    mirt__text summary, graph_text, profile_text, load_text;
+    mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
 
 /* --- layers.c, model.c --- */
@@ -33691,6 +33793,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
     mirt__text_free(&model->load_text);
+    mirt__text_free(&model->timing_text);
     mirt__free(model->variable);
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
@@ -36437,6 +36540,12 @@ MIRT__LIB void mirt__timing_start(mirt_model *model);
 MIRT__LIB void mirt__timing_stop(mirt_model *model);
 /* While no device runs: all are at `phase` until the next one. */
 MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+/* What samples cost, before the data set goes. */
+MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
+
+/* --- verdict.c --- */
+/* Fills the bottleneck, and what belongs to it, of the numbers above. */
+MIRT__LIB void mirt__verdict(mirt_timing *timing);
 
 #endif
 
@@ -36494,10 +36603,35 @@ static void mirt__lanes_deal(const mirt_function *f) {
     }
 }
 
+static void mirt__least(double *least, double value) {
+    if (*least == 0 || value < *least) *least = value;
+}
+
+/* A step of the fit is over. */
+static void mirt__lanes_count(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    double longest = 0;
+    int slowest = 0;
+    s->timed_steps++;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        int64_t begin, end;
+        int first, count = mirt__device_replicas(s, f->replicas, d, &first);
+        const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
+        mirt__replica_share(f, first, &begin);
+        mirt__replica_share(f, first + count, &end);
+        lane->samples += end - begin;
+        if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
+        mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
+        mirt__least(&lane->least[2], lane->lap[MIRT_PHASE_REDUCE]);
+        if (seconds > longest) longest = seconds, slowest = d;
+    }
+    s->lane[slowest].slowest++;
+}
+
 MIRT__LIB void mirt__lanes_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__lanes_counted(f), timed = s->lane[0].timed;
-    int64_t begin, end;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane_mark(&s->lane[d], MIRT_PHASE_LAUNCH, -1, -1);
         s->lane[d].timed = false;
@@ -36508,18 +36642,12 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
         f->clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
         f->clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
     }
-    for (int d = 0; d < s->num_devices; d++) {
+    if (counted) mirt__lanes_count(f);
+    for (int d = 0; d < s->num_devices && !counted; d++) {
         mirt__lane *lane = &s->lane[d];
-        if (counted) {
-            int first, count = mirt__device_replicas(s, f->replicas, d, &first);
-            mirt__replica_share(f, first, &begin);
-            mirt__replica_share(f, first + count, &end);
-            lane->samples += end - begin;
-        } else {
-            memset(lane->lap, 0, sizeof lane->lap);
-            lane->since = lane->held_since;
-            lane->open = lane->held_open;
-        }
+        memset(lane->lap, 0, sizeof lane->lap);
+        lane->since = lane->held_since;
+        lane->open = lane->held_open;
     }
 }
 
@@ -36527,20 +36655,24 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
 
 MIRT__LIB void mirt__timing_reset(mirt_model *model) {
     mirt_strategy *s = model->strategy;
+    s->timed = model;
+    s->timed_wall = 0;
+    s->timed_steps = 0;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         memset(lane->total, 0, sizeof lane->total);
         memset(lane->lap, 0, sizeof lane->lap);
-        lane->samples = 0;
+        memset(lane->least, 0, sizeof lane->least);
+        lane->samples = lane->slowest = 0;
     }
 }
 
 MIRT__LIB void mirt__timing_start(mirt_model *model) {
     mirt_strategy *s = model->strategy;
-    const double now = mirt__now();
-    s->timing = model;
+    s->timing = s->timed = model;
+    s->timed_since = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].since = now;
+        s->lane[d].since = s->timed_since;
         s->lane[d].open = MIRT_PHASE_LAUNCH;
     }
 }
@@ -36557,6 +36689,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
 MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    s->timed_wall += mirt__now() - s->timed_since;
     s->timing = NULL;
     for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
 }
@@ -37096,6 +37229,7 @@ struct mirt__trainer {
     double *metric[2];    /* sums for training and evaluation */
     mirt_tensor *cut[MIRT_MAX_INPUTS]; /* of the model: its features, where data sets are of these (spec.features) */
     mirt__stretch features;            /* this list */
+    mirt__data_cost cost;              /* of the samples last trained on */
 };
 
 /* --- trainer.c --- */
@@ -37546,6 +37680,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 MIRT__LIB void mirt__trainer_free(mirt_model *model) {
     mirt__trainer *t = model->trainer;
     if (!t) return;
+    if (model->strategy->timed == model) model->strategy->timed = NULL;
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
     for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
     mirt__free(t->class_weights);
@@ -38466,6 +38601,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     }
     if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
+    mirt__timing_input(model, fit->train);
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
@@ -38621,6 +38757,294 @@ MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name) {
 
 MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
     return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
+}
+
+/* >>section train/verdict.c */
+
+/* What the seconds of a fit say, in words: a function of the numbers alone. */
+
+/* Of the mean step. */
+typedef struct mirt__costs {
+    double wall, compute, input, update, reduce, meet, other; /* meet: starting, and waiting for each other */
+    double rows;                                              /* of a replica */
+    double least, least_sample, fixed;                        /* in the best step: computing, a sample of it; update and all-reduce */
+} mirt__costs;
+
+static double mirt__timing_compute(const double *seconds) {
+    return seconds[MIRT_PHASE_FORWARD] + seconds[MIRT_PHASE_BACKWARD] + seconds[MIRT_PHASE_REDUCE_HIDDEN];
+}
+
+static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
+    const double steps = (double)t->steps, *s = t->seconds;
+    memset(c, 0, sizeof *c);
+    c->wall = t->wall / steps;
+    c->compute = mirt__timing_compute(s) / steps;
+    c->input = s[MIRT_PHASE_INPUT] / steps;
+    c->update = s[MIRT_PHASE_UPDATE] / steps;
+    c->reduce = s[MIRT_PHASE_REDUCE] / steps;
+    c->meet = (s[MIRT_PHASE_LAUNCH] + s[MIRT_PHASE_IMBALANCE]) / steps;
+    c->other = s[MIRT_PHASE_CALLBACKS] / steps;
+    c->rows = (double)t->samples / steps / t->replicas;
+    c->least_sample = DBL_MAX;
+    for (int d = 0; d < t->num_devices; d++) {
+        const mirt_device_timing *own = &t->device[d];
+        const double work = own->least_sample * (double)own->samples / steps, fixed = own->least_update + own->least_reduce;
+        if (work > c->least) c->least = work;
+        if (own->samples && own->least_sample < c->least_sample) c->least_sample = own->least_sample;
+        if (fixed > c->fixed) c->fixed = fixed;
+    }
+}
+
+/* Takes the place of a cause that holds up less. */
+static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, double wall) {
+    if (lost <= t->share * wall) return;
+    t->bottleneck = kind;
+    t->share = lost / wall;
+    t->speedup = lost < wall ? 1 / (1 - t->share) : 1;
+}
+
+/* Seconds of a step that others wait for device `d`: because a sample takes it longer (`slow`), or because it has more of them. */
+static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *times) {
+    double others = 0, samples = 0, own = mirt__timing_compute(t->device[d].seconds);
+    for (int k = 0; k < t->num_devices; k++) {
+        if (k == d) continue;
+        others += mirt__timing_compute(t->device[k].seconds);
+        samples += (double)t->device[k].samples;
+    }
+    if (t->num_devices < 2 || others <= 0 || !t->device[d].samples) return 0;
+    *times = own / (double)t->device[d].samples / (others / samples);
+    *slow = *times > 1.15;
+    return (own - others / (t->num_devices - 1)) / (double)t->steps;
+}
+
+static void mirt__blame_devices(mirt_timing *t, const mirt__costs *c) {
+    for (int d = 0; d < t->num_devices; d++) {
+        bool slow = false;
+        double times, lost = mirt__held_up(t, d, &slow, &times);
+        const bool always = t->device[d].slowest * 10 > t->steps * 6;
+        const double mean = (double)t->samples / t->num_devices;
+        if (lost < 0.08 * c->wall || !always) continue;
+        if (slow) {
+            mirt__blame(t, MIRT_SLOW_DEVICE, lost, c->wall);
+            if (t->bottleneck == MIRT_SLOW_DEVICE && t->share == lost / c->wall) t->culprit = d;
+        } else if ((double)t->device[d].samples > 1.1 * mean) {
+            mirt__blame(t, MIRT_UNEVEN_SHARES, lost, c->wall);
+        }
+    }
+}
+
+/* What a step costs whatever its batch; in part of the best step's seconds, which a busy machine does not change. */
+static void mirt__blame_size(mirt_timing *t, const mirt__costs *c) {
+    const double large = 256, brief = 300e-6, nothing = 60e-6; /* rows a replica; seconds beside which meeting is nothing, and which are */
+    const double lost = c->wall - c->compute - c->input - c->other;
+    const bool small_model = c->least_sample * large < brief;
+    if (lost < 0.2 * c->wall && !(small_model && c->least < nothing && t->num_devices > 1)) return;
+    if (small_model && t->num_devices > 1) mirt__blame(t, MIRT_SMALL_MODEL, lost, c->wall);
+    else if (small_model || (c->rows <= large / 2 && c->fixed > 0.25 * (c->fixed + c->least))) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
+    else if (c->rows <= 16 && c->least < 1e-3 && lost > 0.3 * c->wall) mirt__blame(t, MIRT_SMALL_BATCH, lost, c->wall);
+}
+
+/* Rows of a replica with which what is lost is a tenth, as a power of two. */
+static double mirt__better_rows(const mirt__costs *c, double lost) {
+    const double wanted = c->compute > 0 ? c->rows * 9 * lost / c->compute : c->rows;
+    double rows = 2;
+    while (rows < 256 && (rows < wanted || rows < 2 * c->rows)) rows *= 2;
+    return rows;
+}
+
+static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+    const double left = c->wall - c->input, rows = (double)t->samples / (double)t->steps;
+    const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
+    mirt__text_add(out, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
+    if (!t->ahead) mirt__text_add(out, "nothing is made ahead: mirt_prefetch behind mirt_batch");
+    else if (!t->parallel) mirt__text_add(out, "one thread makes the samples, as a stream must: mirt_cache, or samples that can be reached in any order");
+    else if (needed <= t->workers) mirt__text_add(out, "%d worker%s, which wait for something themselves: mirt_cache keeps what they make", t->workers, t->workers == 1 ? "" : "s");
+    else if (needed > t->cores) mirt__text_add(out, "%d worker%s, %d would do, but there %s %d core%s: mirt_cache keeps what is made", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
+    else mirt__text_add(out, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
+}
+
+static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+    const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
+    t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
+    mirt__text_add(out, "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, all-reduce, starting and waiting); %.0f per replica would spread it", c->rows, 100 * t->share, rows);
+}
+
+static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+    const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
+    t->speedup = c->wall > one ? c->wall / one : 1;
+    mirt__text_add(out, "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, starting and waiting for each other; %s", t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
+                   t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
+}
+
+static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+    bool slow;
+    double times = 1;
+    (void)c;
+    mirt__held_up(t, t->culprit, &slow, &times);
+    mirt__text_add(out, "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of the step", t->device[t->culprit].name, times, 100 * t->share);
+}
+
+static void mirt__verdict_uneven(const mirt_timing *t, mirt__text *out) {
+    int most = 0;
+    for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
+    mirt__text_add(out, "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f %% of the step; %s", t->replicas, t->num_devices,
+                   t->device[most].name, 100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
+                   t->replicas % t->num_devices ? "replicas should be a multiple of the devices" : "the batch should be a multiple of the replicas");
+}
+
+static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+    const bool crowded = t->num_devices * t->threads > t->cores;
+    switch (t->bottleneck) {
+    case MIRT_SLOW_INPUT: mirt__verdict_input(t, c, out); break;
+    case MIRT_SMALL_BATCH: mirt__verdict_batch(t, c, out); break;
+    case MIRT_SMALL_MODEL: mirt__verdict_model(t, c, out); break;
+    case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c, out); break;
+    case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t, out); break;
+    case MIRT_SLOW_REDUCE: mirt__text_add(out, "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often", 100 * t->share); break;
+    case MIRT_SLOW_CALLBACKS: mirt__text_add(out, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share); break;
+    case MIRT_SHARED_CORES:
+        if (crowded) {
+            t->speedup = 1; /* cores cannot be had for the asking */
+            mirt__text_add(out, "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f %% of the step", t->num_devices, t->threads,
+                           t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s", 100 * t->share);
+        }
+        else mirt__text_add(out, "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for another: other programs run on their cores", 100 * t->share);
+        break;
+    default: mirt__text_add(out, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
+    }
+    if (t->speedup > 1.05) mirt__text_add(out, "; if fixed: x%.1f", t->speedup);
+}
+
+MIRT__LIB void mirt__verdict(mirt_timing *t) {
+    mirt__costs c;
+    mirt__text words;
+    memset(&words, 0, sizeof words);
+    t->bottleneck = MIRT_BALANCED;
+    t->culprit = -1;
+    t->share = 0;
+    t->speedup = 1;
+    t->verdict[0] = 0;
+    if (!t->steps || t->wall <= 0) return;
+    mirt__costs_of(t, &c);
+    if (c.input > 0.1 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
+    if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
+    mirt__blame_devices(t, &c);
+    if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update) mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
+    else mirt__blame_size(t, &c);
+    if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall) mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
+    mirt__verdict_words(t, &c, &words);
+    snprintf(t->verdict, sizeof t->verdict, "%s", words.failed || !words.data ? "" : words.data);
+    mirt__text_free(&words);
+}
+
+/* >>section train/timing.c */
+
+/* The seconds of a fit for users. */
+
+MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset) {
+    if (model->trainer) mirt__dataset_cost(dataset, &model->trainer->cost);
+}
+
+/* The most memory the process was ever given; 0: nobody says. */
+static size_t mirt__peak_memory(void) {
+    char line[256];
+    unsigned long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, "VmHWM:", 6) == 0) kilobytes = strtoul(line + 6, NULL, 10);
+    }
+    if (file) fclose(file);
+    return (size_t)kilobytes * 1024;
+}
+
+static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timing *out) {
+    const mirt_strategy *s = model->strategy;
+    const mirt__lane *lane = &s->lane[d];
+    double busy = 0, wall = 0;
+    size_t block = 0;
+    snprintf(out->name, sizeof out->name, "%s", s->device[d].name);
+    for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
+        out->seconds[i] = lane->total[i] + lane->lap[i];
+        wall += out->seconds[i];
+        if (i >= MIRT_PHASE_FORWARD && i <= MIRT_PHASE_UPDATE) busy += out->seconds[i];
+    }
+    out->replicas = s->device[d].num_replicas;
+    out->samples = lane->samples;
+    out->busy = wall > 0 ? busy / wall : 0;
+    mirt__layout_bytes(&s->layout, &block);
+    out->memory = block + (d < mirt__weight_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
+    out->least_sample = lane->least[0];
+    out->least_update = lane->least[1];
+    out->least_reduce = lane->least[2];
+    out->slowest = lane->slowest;
+}
+
+MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
+    if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
+    mirt_strategy *s = model->strategy;
+    if (s->timed != model || !s->timed_steps) return mirt__fail(MIRT_E_STATE, "mirt_fit_timing: %s was not trained by mirt_fit yet, or another model was since", model->name);
+    memset(out, 0, sizeof *out);
+    out->wall = s->timed_wall + (s->timing == model ? s->lane[0].since - s->timed_since : 0);
+    out->steps = s->timed_steps;
+    out->num_devices = s->num_devices;
+    out->replicas = s->num_replicas;
+    out->threads = s->threads;
+    out->cores = mirt__cpu_cores();
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt_device_timing *own = &out->device[d];
+        mirt__timing_device(model, d, own);
+        out->samples += own->samples;
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++) out->seconds[i] += own->seconds[i] / s->num_devices;
+    }
+    const mirt__data_cost *cost = &model->trainer->cost;
+    snprintf(out->input, sizeof out->input, "%s", cost->workers ? cost->what : "copying samples");
+    out->workers = cost->workers ? cost->workers : 1;
+    out->sample_seconds = cost->seconds;
+    out->parallel = cost->parallel;
+    out->ahead = cost->ahead;
+    out->peak_memory = mirt__peak_memory();
+    mirt__verdict(out);
+    return MIRT_OK;
+}
+
+/* >>text */
+
+enum { MIRT__TIMING_COLUMNS = 8 }; /* devices that have one */
+
+static void mirt__timing_phases(const mirt_timing *t, int columns, mirt__text *out) {
+    const double ms = 1e3 / (double)t->steps;
+    mirt__text_add(out, "%-22s %9s %7s", "ms a step", "mean", "");
+    for (int d = 0; d < columns; d++) mirt__text_add(out, " %9s", t->device[d].name);
+    for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
+        if (i == MIRT_PHASE_CALLBACKS && t->seconds[i] < 0.0005 * t->wall) continue;
+        mirt__text_add(out, "\n  %-20s %9.3f %6.1f%%", mirt_phase_name((mirt_phase)i), t->seconds[i] * ms, 100 * t->seconds[i] / t->wall);
+        for (int d = 0; d < columns; d++) mirt__text_add(out, " %9.3f", t->device[d].seconds[i] * ms);
+    }
+    mirt__text_add(out, "\n");
+}
+
+static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
+    mirt__text_add(out, "%-22s %9s %8s %9s %7s\n", "devices", "replicas", "samples", "memory", "busy");
+    for (int d = 0; d < t->num_devices; d++) {
+        const mirt_device_timing *own = &t->device[d];
+        mirt__text_add(out, "  %-20s %9d %8lld %6.1f MB %6.1f%%\n", own->name, own->replicas, (long long)own->samples, (double)own->memory * 1e-6, 100 * own->busy);
+    }
+    if (t->peak_memory) mirt__text_add(out, "  %-20s %9s %8s %6.1f MB\n", "process, at most", "", "", (double)t->peak_memory * 1e-6);
+}
+
+MIRT_API const char *mirt_timing_text(mirt_model *model) {
+    mirt_timing t;
+    if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
+    mirt__text *out = &model->timing_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n", model->name, (long long)t.steps, t.steps == 1 ? "" : "s",
+                   (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads, t.threads == 1 ? "" : "s",
+                   1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
+    mirt__timing_phases(&t, t.num_devices > 1 ? t.num_devices < MIRT__TIMING_COLUMNS ? t.num_devices : MIRT__TIMING_COLUMNS : 0, out);
+    mirt__timing_devices(&t, out);
+    mirt__text_add(out, "%s\n", t.verdict);
+    return out->failed ? NULL : out->data;
 }
 
 /* >>section train/inspect.c */

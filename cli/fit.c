@@ -105,6 +105,8 @@ static int train(const training_job *j, const options *o) {
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
     if (!history) return is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
     tell_of_corrupt(o);
+    const char *where = history->steps ? mirt_timing_text(j->model) : NULL;
+    if (where) fprintf(stderr, "%s", where);
 
     if (o->save) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();

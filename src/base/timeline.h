@@ -40,6 +40,8 @@ typedef struct mirt__lane {
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
     int64_t samples;                /* of the fit */
+    double least[3];                /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
+    int64_t slowest;                /* steps in which it computed longest */
     mirt__trace_slice *slice;        /* NULL: no trace is being made */
     int64_t slices, most_slices, left_out;
     const char *const *names;        /* of the nodes of the function under way, while there is a trace */

@@ -109,6 +109,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
     stage->varies = 1;
+    stage->cost = "augmentation";
     return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 

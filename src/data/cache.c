@@ -251,6 +251,8 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
     stage->contiguous = !desc->file && !stage->skips;
     if (stage->varies == 1) stage->varies = 0;
+    stage->kept = true;
+    if (desc->file) stage->cost = "reading the cache's file";
     if (desc->file && !(cache->path = mirt__strdup(desc->file))) return mirt__dataset_give_up(stage, false);
     return stage;
 }

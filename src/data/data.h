@@ -114,6 +114,9 @@ struct mirt_dataset {
     mirt__crew *crew; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
+    const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
+    bool kept;        /* those of the stages before are made once */
+    bool ahead;       /* samples are made while others are used */
     uint64_t identity; /* of what samples are made of and how, for files of them; 0 where the source has none */
     /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
        at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
@@ -160,6 +163,15 @@ MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 
 /* Room for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
+/* What the samples of a batched data set cost, for messages. */
+typedef struct mirt__data_cost {
+    char what[64];
+    int workers;    /* threads that make them */
+    double seconds; /* one of them takes for a sample; 0: not known */
+    bool parallel;  /* there could be more */
+    bool ahead;     /* they work while others are used */
+} mirt__data_cost;
+MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out);
 /* Copies samples to the place of sample `row`. */
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);

@@ -250,6 +250,8 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     images->desc.class_names = NULL;
     images->desc.labels = NULL;
     dataset->skips = desc->corrupt == MIRT_CORRUPT_SKIP;
+    const char *end = list->count ? strrchr(list->path[0], '.') : NULL;
+    dataset->cost = end && (end[1] == 'j' || end[1] == 'J') ? "JPEG decoding" : "image decoding";
     dataset->identity = mirt__images_identity(&images->list, desc);
     memset(&spec, 0, sizeof spec);
     spec.num_x = 1;

@@ -205,6 +205,7 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;
     ((mirt__photos *)dataset)->split = split;
+    dataset->cost = "drawing photographs";
     dataset->identity = mirt__identity_with(seed, (uint64_t)split + 1);
     memset(&spec, 0, sizeof spec);
     spec.num_x = spec.num_y = 1;

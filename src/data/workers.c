@@ -338,3 +338,26 @@ MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *ro
     *rows = job->skipped && !gaps ? mirt__crew_close_up(&crew->source->spec, &job->slot, job->count) : job->count;
     return MIRT_OK;
 }
+
+MIRT__LIB int mirt__crew_numbers(mirt__crew *crew, double *seconds) {
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    const int threads = crew->threads;
+    *seconds = mirt__crew_pace(crew);
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    return threads;
+}
+
+MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out) {
+    memset(out, 0, sizeof *out);
+    out->workers = 1;
+    for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {
+        const size_t used = strlen(out->what);
+        if (d->cost && !strstr(out->what, d->cost)) snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
+        if (d->ahead) out->ahead = true;
+        if (!d->crew || out->parallel) continue;
+        const int threads = mirt__crew_numbers(d->crew, &out->seconds);
+        out->parallel = true;
+        if (threads > 1) out->workers = threads;
+    }
+    if (!out->what[0]) snprintf(out->what, sizeof out->what, "copying samples");
+}

@@ -19,6 +19,8 @@ MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew);
 /* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places, the
    index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows);
+/* The threads that make samples (0: the one who asks does), and the seconds one takes for a sample; 0: not known. */
+MIRT__LIB int mirt__crew_numbers(mirt__crew *crew, double *seconds);
 #define MIRT__NO_INDEX INT64_MIN
 
 #endif

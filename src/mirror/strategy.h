@@ -41,6 +41,9 @@ struct mirt_strategy {
     const void *in_memory;          /* whose gradients lie in it */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
+    const mirt_model *timed;        /* that did so last */
+    double timed_since, timed_wall; /* since when it does, and seconds before that */
+    int64_t timed_steps;
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */

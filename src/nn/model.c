@@ -89,6 +89,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__text_free(&model->summary);
     mirt__text_free(&model->graph_text);
     mirt__text_free(&model->load_text);
+    mirt__text_free(&model->timing_text);
     mirt__free(model->variable);
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);

@@ -172,7 +172,7 @@ struct mirt_model {
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     char **class_names;
     int num_class_names;
-    mirt__text summary, graph_text, profile_text, load_text;
+    mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
 
 /* --- layers.c, model.c --- */

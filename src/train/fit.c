@@ -196,6 +196,7 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     }
     if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
+    mirt__timing_input(model, fit->train);
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;

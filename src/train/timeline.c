@@ -52,10 +52,35 @@ static void mirt__lanes_deal(const mirt_function *f) {
     }
 }
 
+static void mirt__least(double *least, double value) {
+    if (*least == 0 || value < *least) *least = value;
+}
+
+/* A step of the fit is over. */
+static void mirt__lanes_count(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    double longest = 0;
+    int slowest = 0;
+    s->timed_steps++;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        int64_t begin, end;
+        int first, count = mirt__device_replicas(s, f->replicas, d, &first);
+        const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
+        mirt__replica_share(f, first, &begin);
+        mirt__replica_share(f, first + count, &end);
+        lane->samples += end - begin;
+        if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
+        mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
+        mirt__least(&lane->least[2], lane->lap[MIRT_PHASE_REDUCE]);
+        if (seconds > longest) longest = seconds, slowest = d;
+    }
+    s->lane[slowest].slowest++;
+}
+
 MIRT__LIB void mirt__lanes_end(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const bool counted = mirt__lanes_counted(f), timed = s->lane[0].timed;
-    int64_t begin, end;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane_mark(&s->lane[d], MIRT_PHASE_LAUNCH, -1, -1);
         s->lane[d].timed = false;
@@ -66,18 +91,12 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
         f->clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
         f->clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
     }
-    for (int d = 0; d < s->num_devices; d++) {
+    if (counted) mirt__lanes_count(f);
+    for (int d = 0; d < s->num_devices && !counted; d++) {
         mirt__lane *lane = &s->lane[d];
-        if (counted) {
-            int first, count = mirt__device_replicas(s, f->replicas, d, &first);
-            mirt__replica_share(f, first, &begin);
-            mirt__replica_share(f, first + count, &end);
-            lane->samples += end - begin;
-        } else {
-            memset(lane->lap, 0, sizeof lane->lap);
-            lane->since = lane->held_since;
-            lane->open = lane->held_open;
-        }
+        memset(lane->lap, 0, sizeof lane->lap);
+        lane->since = lane->held_since;
+        lane->open = lane->held_open;
     }
 }
 
@@ -85,20 +104,24 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
 
 MIRT__LIB void mirt__timing_reset(mirt_model *model) {
     mirt_strategy *s = model->strategy;
+    s->timed = model;
+    s->timed_wall = 0;
+    s->timed_steps = 0;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         memset(lane->total, 0, sizeof lane->total);
         memset(lane->lap, 0, sizeof lane->lap);
-        lane->samples = 0;
+        memset(lane->least, 0, sizeof lane->least);
+        lane->samples = lane->slowest = 0;
     }
 }
 
 MIRT__LIB void mirt__timing_start(mirt_model *model) {
     mirt_strategy *s = model->strategy;
-    const double now = mirt__now();
-    s->timing = model;
+    s->timing = s->timed = model;
+    s->timed_since = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].since = now;
+        s->lane[d].since = s->timed_since;
         s->lane[d].open = MIRT_PHASE_LAUNCH;
     }
 }
@@ -115,6 +138,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
 MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
+    s->timed_wall += mirt__now() - s->timed_since;
     s->timing = NULL;
     for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
 }

@@ -17,5 +17,11 @@ MIRT__LIB void mirt__timing_start(mirt_model *model);
 MIRT__LIB void mirt__timing_stop(mirt_model *model);
 /* While no device runs: all are at `phase` until the next one. */
 MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+/* What samples cost, before the data set goes. */
+MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
+
+/* --- verdict.c --- */
+/* Fills the bottleneck, and what belongs to it, of the numbers above. */
+MIRT__LIB void mirt__verdict(mirt_timing *timing);
 
 #endif

@@ -290,6 +290,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
 MIRT__LIB void mirt__trainer_free(mirt_model *model) {
     mirt__trainer *t = model->trainer;
     if (!t) return;
+    if (model->strategy->timed == model) model->strategy->timed = NULL;
     for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
     for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
     mirt__free(t->class_weights);

@@ -22,6 +22,7 @@ struct mirt__trainer {
     double *metric[2];    /* sums for training and evaluation */
     mirt_tensor *cut[MIRT_MAX_INPUTS]; /* of the model: its features, where data sets are of these (spec.features) */
     mirt__stretch features;            /* this list */
+    mirt__data_cost cost;              /* of the samples last trained on */
 };
 
 /* --- trainer.c --- */
