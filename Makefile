@@ -8,7 +8,7 @@
 # make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
-# make fuzz          damaged files for FUZZ_SECONDS, FUZZ_SEQUENCES of random calls; needs clang
+# make fuzz          damaged files, of each kind for FUZZ_SECONDS or FUZZ_RUNS, and FUZZ_SEQUENCES of random calls; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
@@ -28,7 +28,8 @@ PEER_PYTHON = python3
 BENCH =
 BENCH_FLAGS =
 FUZZ_CC = clang
-FUZZ_SECONDS = 60
+FUZZ_RUNS =
+FUZZ_SECONDS = $(if $(FUZZ_RUNS),0,60)
 FUZZ_SEQUENCES = 10000
 PREFIX = /usr/local
 
@@ -116,6 +117,7 @@ $(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half tes
 $(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all,test_half test_strips))
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
+$(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),-O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt,))
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
@@ -123,9 +125,9 @@ test-long:
 
 # MIRT_TEST_SMALL asks the tests for small shapes only.
 sanitize:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) $(TSAN_TESTS:%=build/tsan/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) build/asan/fuzz_model build/asan/fuzz_image $(TSAN_TESTS:%=build/tsan/%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) $(TSAN_TESTS:%=build/tsan/%)
+		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) tests/fuzz_seeds.sh $(TSAN_TESTS:%=build/tsan/%)
 
 
 # What no test reached is in build/coverage/*.txt.
@@ -143,25 +145,9 @@ test-arm64:
 	@MIRT_TEST_SMALL=1 tests/run -t 600 -r "$(ARM64_RUN)" $(ARM64_TESTS:%=build/arm64/%)
 
 
-fuzz: build/fuzz_model build/fuzz_image build/tests/test_hostile build/tests/test_images build/asan/test_api_fuzz
-	@mkdir -p build/fuzz/seeds build/fuzz/found
-	@build/tests/test_hostile --seeds build/fuzz/seeds
-	build/fuzz_model -max_total_time=$(FUZZ_SECONDS) -max_len=24576 -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=300 -print_final_stats=1 \
-		-artifact_prefix=build/fuzz/ build/fuzz/found build/fuzz/seeds
-	@mkdir -p build/fuzz/image_seeds build/fuzz/image_found
-	@build/tests/test_images --seeds build/fuzz/image_seeds
-	build/fuzz_image -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
-		-artifact_prefix=build/fuzz/ build/fuzz/image_found build/fuzz/image_seeds
+fuzz: build/fuzz/fuzz_model build/fuzz/fuzz_image build/tests/test_hostile build/tests/test_images build/asan/test_api_fuzz
+	@tests/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_RUNS)
 	build/asan/test_api_fuzz $(FUZZ_SEQUENCES) `date +%s`
-
-# stb_image shifts signed numbers too far when files are damaged: what comes of it is checked, the shift is not.
-build/fuzz_image: tests/fuzz_image.c mirrortrain.h
-	@mkdir -p build
-	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address $< -o $@ $(LDLIBS)
-
-build/fuzz_model: tests/fuzz_model.c tests/gallery.h mirrortrain.h
-	@mkdir -p build
-	$(FUZZ_CC) -std=c11 -O1 -g -Wno-pass-failed -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ $(LDLIBS)
 
 # MIRT_CATSDOGS_DIR and MIRT_WEIGHTS_DIR say where photographs and weights are; PARITY: some of the networks.
 accuracy: build/tests/accuracy_networks

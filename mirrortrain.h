@@ -18930,12 +18930,20 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
     return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
-/* Chunks that must be understood, but are not: stb_image says so through memory that all threads share. */
+/* Chunks that must be understood, but are not: stb_image says so through memory that all threads share. And their checksums, which
+   it does not look at. */
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
-    for (size_t at = 8; at + 12 <= size && memcmp(bytes + at + 4, "IEND", 4) != 0; at += 12 + (size_t)mirt__image_big(bytes + at, 4)) {
+    static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
+    for (size_t at = 8, length; at + 12 <= size; at += 12 + length) {
         const unsigned char *type = bytes + at + 4;
-        if (type[0] & 0x20 || memcmp(type, "IHDR", 4) == 0 || memcmp(type, "PLTE", 4) == 0 || memcmp(type, "IDAT", 4) == 0) continue;
-        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+        int k = 0;
+        length = (size_t)mirt__image_big(bytes + at, 4);
+        while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
+        if (k == MIRT__COUNT(known) && !(type[0] & 0x20)) return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+        if (length > size - at - 12) break; /* cut short, as decoding will find */
+        if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has another checksum", known[k], (unsigned long long)at);
+        if (k == 3) break;
     }
     return MIRT_OK;
 }
@@ -19103,6 +19111,26 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
 }
 #define stbi__resample_row_h_2(out, near, far, width, scale) mirt__stb_resample_row_h_2(out, near, far, width, scale)
 
+#if defined(__x86_64__) && !defined(STBI_NO_SIMD)
+/* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
+static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
+__attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red,
+                                                            int count, int step) {
+    unsigned char four[4 * 64];
+    if (step != 3) {
+        mirt__stb_colors(out, y, blue, red, count, step);
+        return;
+    }
+    for (int at = 0; at < count; at += 64, out += 3 * 64) {
+        const int some = count - at < 64 ? count - at : 64;
+        mirt__stb_colors(four, y + at, blue + at, red + at, some, 4);
+        for (int i = 0; i < some - 1; i++) memcpy(out + 3 * i, four + 4 * i, 4); /* the fourth is written over by the next pixel */
+        memcpy(out + 3 * (some - 1), four + 4 * (some - 1), 3);
+    }
+}
+#define stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
+#endif
+
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
 #define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
@@ -19140,6 +19168,7 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
 #undef STB_IMAGE_IMPLEMENTATION
 #undef STBIDEF
 #undef stbi__resample_row_h_2
+#undef stbi__YCbCr_to_RGB_simd
 #undef stbi__unpremultiply_on_load_thread
 #undef STBI_ASSERT
 #undef STBI_MALLOC

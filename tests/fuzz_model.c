@@ -4,9 +4,11 @@
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "fuzz_main.h"
 #include "gallery.h"
 #include "tap.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 static mirt_strategy *fuzz_strategy(void) {
@@ -57,7 +59,7 @@ static void fuzz_run(mirt_model *model) {
     mirt_memory memory;
     mirt_data data;
     mirt_logs logs;
-    if (!model || mirt_plan_memory(model, 2, &memory) != MIRT_OK || memory.total > (size_t)16 << 20 || fuzz_macs(model) > 1e7) return;
+    if (!model || mirt_plan_memory(model, 2, &memory) != MIRT_OK || memory.total > (size_t)1 << 20 || fuzz_macs(model) > 2e5) return;
     mirt_summary(model, 2);
     mirt_graph_text(model, 2);
     mirt__text text;
@@ -109,27 +111,34 @@ static void fuzz_architecture(const uint8_t *data, size_t size) {
     mirt__pool_free(&pool);
 }
 
+/* The path of a file without a name that holds these bytes; it is made once, and filled again in every run. */
+static const char *fuzz_file(int number, const uint8_t *data, size_t size) {
+    static char path[2][32];
+    static int fd[2];
+    char name[512];
+    if (!fd[number]) {
+        snprintf(name, sizeof name, "%s/mirt_fuzz_%ld_%d", tap_tmpdir(), (long)getpid(), number);
+        fd[number] = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        unlink(name);
+        snprintf(path[number], sizeof path[number], "/proc/self/fd/%d", fd[number]);
+    }
+    if (pwrite(fd[number], data, size, 0) != (ssize_t)size || ftruncate(fd[number], (off_t)size) != 0) return "no file";
+    return path[number];
+}
+
 static void fuzz_idx(const uint8_t *data, size_t size, bool labels) {
     static const uint8_t images[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7, 8};
-    char path[2][512];
-    for (int i = 0; i < 2; i++) {
-        bool fuzzed = (i == 1) == labels;
-        snprintf(path[i], sizeof path[i], "%s/mirt_fuzz_%ld_%d", tap_tmpdir(), (long)getpid(), i);
-        FILE *file = fopen(path[i], "wb");
-        if (!file) return;
-        fwrite(fuzzed ? data : images, 1, fuzzed ? size : sizeof images, file);
-        fclose(file);
-    }
-    mirt_dataset *dataset = mirt_idx(path[0], labels ? path[1] : NULL);
+    const char *path = labels ? fuzz_file(0, images, sizeof images) : fuzz_file(0, data, size);
+    mirt_dataset *dataset = mirt_idx(path, labels ? fuzz_file(1, data, size) : NULL);
     mirt__batch batch;
     if (dataset && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK) {
         for (int i = 0; i < 100 && mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows; i++) {
         }
     }
     mirt_dataset_destroy(dataset);
-    unlink(path[0]);
-    unlink(path[1]);
 }
+
+#ifdef FUZZER
 
 /* >>words of JSON exchanged for others */
 
@@ -194,7 +203,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned
     return size;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#endif
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     if (data[0] == 0) fuzz_model(data + 1, size - 1);

@@ -196,6 +196,61 @@ static void test_reduced(void) {
     mirt_image_free(&whole);
 }
 
+typedef struct bit_writer {
+    unsigned char *out;
+    unsigned word, bits;
+} bit_writer;
+
+static void put_bits(bit_writer *w, unsigned value, unsigned count) {
+    for (; count > 0; count--) {
+        w->word = w->word << 1 | (value >> (count - 1) & 1);
+        if (++w->bits % 8 == 0 && (*w->out++ = (unsigned char)w->word) == 0xFF) *w->out++ = 0;
+    }
+}
+
+/* A block of one colour, `change` more or less than the one before: from -63 to 63, with the usual codes. */
+static void put_block(bit_writer *w, bool luma, int change) {
+    static const struct {
+        unsigned code, bits;
+    } codes[2][7] = {{{0, 2}, {1, 2}, {2, 2}, {6, 3}, {14, 4}, {30, 5}, {62, 6}}, {{0, 2}, {2, 3}, {3, 3}, {4, 3}, {5, 3}, {6, 3}, {14, 4}}};
+    unsigned size = 0;
+    while ((change < 0 ? -change : change) >> size) size++;
+    put_bits(w, codes[luma][size].code, codes[luma][size].bits);
+    put_bits(w, (unsigned)(change < 0 ? change + (1 << size) - 1 : change), size);
+    put_bits(w, luma ? 10 : 0, luma ? 4 : 2);
+}
+
+/* A row of blocks behind the header of the first file: wider than what is converted at once. The four channels of RGBA are another way. */
+static void test_wide(void) {
+    static unsigned char file[IMAGE_MOST];
+    size_t at = 2;
+    image_unhex(golden_files[0].file, file);
+    while (file[at] != 0xFF || file[at + 1] != 0xC0) at++;
+    for (int width = 190; width <= 208; width += 9) {
+        mirt_image rgb, rgba;
+        size_t scan = at;
+        file[at + 7] = 0, file[at + 8] = (unsigned char)width;
+        while (file[scan] != 0xFF || file[scan + 1] != 0xDA) scan++;
+        bit_writer w = {file + scan + 2 + file[scan + 3], 0, 0};
+        for (int i = 0; i < 13; i++) {
+            for (int k = 0; k < 6; k++) put_block(&w, k < 4, (int)(golden_word(6, (uint32_t)(i * 6 + k)) % 127) - 63);
+        }
+        put_bits(&w, 127, 7);
+        w.out[0] = 0xFF, w.out[1] = 0xD9;
+        const size_t size = (size_t)(w.out - file) + 2;
+        bool good = mirt_decode_image(file, size, MIRT_RGB, NULL, &rgb) == MIRT_OK;
+        good = mirt_decode_image(file, size, MIRT_RGBA, NULL, &rgba) == MIRT_OK && good && rgb.width == width && rgb.height == 16;
+        int wrong = 0, colors = 0;
+        for (int i = 0; good && i < width * 16; i++) {
+            wrong += memcmp(rgb.pixels + 3 * i, rgba.pixels + 4 * i, 3) != 0 || rgba.pixels[4 * i + 3] != 255;
+            colors += i > 0 && memcmp(rgb.pixels + 3 * i, rgb.pixels + 3 * i - 3, 3) != 0;
+        }
+        ok(good && wrong == 0 && colors > 100, "a JPEG %d pixels wide: the same as RGB and as RGBA%s", width, good ? "" : mirt_last_error());
+        mirt_image_free(&rgb);
+        mirt_image_free(&rgba);
+    }
+}
+
 static void test_paths(void) {
     static unsigned char file[IMAGE_MOST];
     char path[600];
@@ -217,7 +272,7 @@ static void test_paths(void) {
 /* >>damage: every length, every byte changed: an image or a reason, at once */
 
 static void test_damage(void) {
-    static unsigned char file[IMAGE_MOST];
+    static unsigned char file[IMAGE_MOST], changed[IMAGE_MOST];
     for (int i = 0; i < MIRT__COUNT(golden_files); i++) {
         size_t size = image_unhex(golden_files[i].file, file);
         int unsaid = 0, whole = 0, broken = 0;
@@ -233,10 +288,11 @@ static void test_damage(void) {
         for (size_t at = 0; at < size; at++) {
             static const unsigned char changes[] = {0x01, 0x80, 0xFF, 0x10};
             for (int k = 0; k < MIRT__COUNT(changes); k++) {
-                file[at] ^= changes[k];
-                if (mirt_decode_image(file, size, MIRT_RGB, NULL, &image) != MIRT_OK) broken++;
+                memcpy(changed, file, size);
+                changed[at] ^= changes[k];
+                if (k % 2) image_seal_png(changed, size); /* otherwise its checksum is wrong */
+                if (mirt_decode_image(changed, size, MIRT_RGB, NULL, &image) != MIRT_OK) broken++;
                 mirt_image_free(&image);
-                file[at] ^= changes[k];
             }
         }
         /* What follows the pixels is not missed: the end of a GIF, the rest of its frames, the padding of a BMP. */
@@ -245,37 +301,49 @@ static void test_damage(void) {
     }
 }
 
-/* >>bombs: refused within a second and 200 MB */
-
-static uint32_t png_crc(const unsigned char *data, size_t size) {
-    uint32_t crc = 0xFFFFFFFF;
-    for (size_t i = 0; i < size; i++) {
-        crc ^= data[i];
-        for (int k = 0; k < 8; k++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-    }
-    return ~crc;
-}
+/* >>PNGs made here */
 
 static size_t png_chunk(unsigned char *out, const char *type, const unsigned char *data, size_t size) {
-    for (int i = 0; i < 4; i++) out[i] = (unsigned char)(size >> (24 - 8 * i));
+    image_put_big(out, (uint32_t)size);
     memcpy(out + 4, type, 4);
     if (size) memcpy(out + 8, data, size);
-    uint32_t crc = png_crc(out + 4, size + 4);
-    for (int i = 0; i < 4; i++) out[8 + size + (size_t)i] = (unsigned char)(crc >> (24 - 8 * i));
+    image_put_big(out + 8 + size, image_crc(out + 4, size + 4));
     return size + 12;
 }
 
 static size_t png_begin(unsigned char *out, uint32_t width, uint32_t height, int depth, int type) {
     unsigned char header[13] = {0};
     memcpy(out, "\x89PNG\r\n\x1A\n", 8);
-    for (int i = 0; i < 4; i++) {
-        header[i] = (unsigned char)(width >> (24 - 8 * i));
-        header[4 + i] = (unsigned char)(height >> (24 - 8 * i));
-    }
+    image_put_big(header, width);
+    image_put_big(header + 4, height);
     header[8] = (unsigned char)depth;
     header[9] = (unsigned char)type;
     return 8 + png_chunk(out + 8, "IHDR", header, 13);
 }
+
+/* What tf.io.decode_png says of wrong checksums: an error, but for what is not needed. */
+static void test_checksums(void) {
+    static unsigned char file[1024];
+    static const unsigned char pixels[25] = {0x78, 0x01, 1, 14, 0, 0xF1, 0xFF, 0, 1, 2, 3, 4, 5, 6, 0, 7, 8, 9, 10, 11, 12, 0x01, 0x8F, 0x00, 0x4F};
+    const char *const chunks[] = {"IHDR", "IDAT", "IEND", "tEXt"};
+    mirt_image image;
+    size_t at[5];
+    for (int k = 0; k < 5; k++) {
+        at[0] = 8;
+        at[3] = png_begin(file, 2, 2, 8, 2);
+        at[1] = at[3] + png_chunk(file + at[3], "tEXt", (const unsigned char *)"a\0b", 3);
+        at[2] = at[1] + png_chunk(file + at[1], "IDAT", pixels, sizeof pixels);
+        at[4] = at[2] + png_chunk(file + at[2], "IEND", NULL, 0);
+        static const size_t length[4] = {13, sizeof pixels, 0, 3};
+        if (k < 4) file[at[k] + 8 + length[k]] ^= 1;
+        const mirt_status status = mirt_decode_image(file, at[4], MIRT_RGB, NULL, &image);
+        if (k < 3) ok(status == MIRT_E_FORMAT && strstr(mirt_last_error(), "checksum") && strstr(mirt_last_error(), chunks[k]), "a wrong checksum: %s", mirt_last_error());
+        else ok(status == MIRT_OK && image.pixels[11] == 12, "%s is no error", k == 3 ? "that of a text" : "none");
+        mirt_image_free(&image);
+    }
+}
+
+/* >>bombs: refused within a second and 200 MB */
 
 /* Deflated zeros: blocks of fixed codes that repeat the byte before 258 times, `runs` of them. */
 static size_t deflate_zeros(unsigned char *out, size_t runs) {
@@ -387,7 +455,9 @@ int main(int argc, char **argv) {
     test_decoder();
     test_reduced();
     test_paths();
+    test_wide();
     test_damage();
+    test_checksums();
     test_bombs();
     return done_testing();
 }

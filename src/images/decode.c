@@ -90,6 +90,26 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
 }
 #define stbi__resample_row_h_2(out, near, far, width, scale) mirt__stb_resample_row_h_2(out, near, far, width, scale)
 
+#if defined(__x86_64__) && !defined(STBI_NO_SIMD)
+/* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
+static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
+__attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red,
+                                                            int count, int step) {
+    unsigned char four[4 * 64];
+    if (step != 3) {
+        mirt__stb_colors(out, y, blue, red, count, step);
+        return;
+    }
+    for (int at = 0; at < count; at += 64, out += 3 * 64) {
+        const int some = count - at < 64 ? count - at : 64;
+        mirt__stb_colors(four, y + at, blue + at, red + at, some, 4);
+        for (int i = 0; i < some - 1; i++) memcpy(out + 3 * i, four + 4 * i, 4); /* the fourth is written over by the next pixel */
+        memcpy(out + 3 * (some - 1), four + 4 * (some - 1), 3);
+    }
+}
+#define stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
+#endif
+
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
 #define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
@@ -127,6 +147,7 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
 #undef STB_IMAGE_IMPLEMENTATION
 #undef STBIDEF
 #undef stbi__resample_row_h_2
+#undef stbi__YCbCr_to_RGB_simd
 #undef stbi__unpremultiply_on_load_thread
 #undef STBI_ASSERT
 #undef STBI_MALLOC

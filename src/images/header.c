@@ -1,5 +1,6 @@
 /* What image files say of themselves, read without any decoder: sizes are checked before one of them is trusted with the file. */
 
+#include "../base/digest.h"
 #include "images.h"
 
 static uint32_t mirt__image_big(const unsigned char *p, int bytes) {
@@ -94,12 +95,20 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
     return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
-/* Chunks that must be understood, but are not: stb_image says so through memory that all threads share. */
+/* Chunks that must be understood, but are not: stb_image says so through memory that all threads share. And their checksums, which
+   it does not look at. */
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
-    for (size_t at = 8; at + 12 <= size && memcmp(bytes + at + 4, "IEND", 4) != 0; at += 12 + (size_t)mirt__image_big(bytes + at, 4)) {
+    static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
+    for (size_t at = 8, length; at + 12 <= size; at += 12 + length) {
         const unsigned char *type = bytes + at + 4;
-        if (type[0] & 0x20 || memcmp(type, "IHDR", 4) == 0 || memcmp(type, "PLTE", 4) == 0 || memcmp(type, "IDAT", 4) == 0) continue;
-        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+        int k = 0;
+        length = (size_t)mirt__image_big(bytes + at, 4);
+        while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
+        if (k == MIRT__COUNT(known) && !(type[0] & 0x20)) return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+        if (length > size - at - 12) break; /* cut short, as decoding will find */
+        if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has another checksum", known[k], (unsigned long long)at);
+        if (k == 3) break;
     }
     return MIRT_OK;
 }
