@@ -100,9 +100,184 @@ static void test_largest_batch(void) {
     mirt_strategy_destroy(strategy);
 }
 
+/* >>traps */
+
+/* All that was logged, warnings and the rest. */
+static char warned[4096], told[4096];
+static int warnings;
+
+static void hear(mirt_log_level level, const char *text, void *user) {
+    char *to = level == MIRT_LOG_WARNING ? warned : told;
+    (void)user;
+    if (level == MIRT_LOG_WARNING && strstr(text, "core")) return;
+    warnings += level == MIRT_LOG_WARNING;
+    if (strlen(to) + strlen(text) + 2 < sizeof warned) strcat(strcat(to, text), " | ");
+}
+
+/* A program that trains a dense layer; all zeros is right in every way. */
+typedef struct program {
+    int devices, replicas;
+    int64_t batch;
+    float scale;       /* of the inputs; 0: 1 */
+    bool bytes, rescaled, normalized, same, constant;
+    mirt_loss loss;    /* 0: binary cross-entropy */
+    bool from_logits, accuracy, linear;
+    int fits;
+} program;
+
+enum { SAMPLES = 96, FEATURES = 5 };
+
+static mirt_dataset *samples_of(const program *p, int replicas) {
+    static float x[SAMPLES][FEATURES], y[SAMPLES][1];
+    static uint8_t bytes[SAMPLES][FEATURES];
+    const int64_t batch = p->batch ? p->batch : 48, share = p->same ? batch / replicas : SAMPLES;
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        for (int k = 0; k < FEATURES; k++) {
+            const int64_t row = p->constant ? 0 : i % share;
+            bytes[i][k] = (uint8_t)((row * 37 + k * 11) % 256);
+            x[i][k] = ((float)((row * 37 + k * 11) % 201) / 100 - 1) * (p->scale > 0 ? p->scale : 1);
+        }
+        y[i][0] = (float)(i % 2);
+    }
+    mirt_array labels = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1));
+    mirt_array inputs = p->bytes ? mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(SAMPLES, FEATURES)) : mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES));
+    return mirt_batch(mirt_arrays(inputs, labels), batch);
+}
+
+static mirt_model *compile_program(const program *p, mirt_strategy *strategy) {
+    mirt_dense_desc dense;
+    mirt_compile_desc compile;
+    memset(&dense, 0, sizeof dense);
+    memset(&compile, 0, sizeof compile);
+    dense.units = 1;
+    dense.activation = p->linear || p->from_logits ? MIRT_LINEAR : MIRT_SIGMOID;
+    mirt_model *model = mirt_model_create(strategy, "net");
+    mirt_tensor *in = mirt_input(model, MIRT_SHAPE(FEATURES));
+    if (p->rescaled) in = mirt_rescale(in, 1.0f / 255, 0);
+    if (p->normalized) in = mirt_batch_norm(in, NULL);
+    mirt_model_output(model, mirt_dense(in, &dense));
+    compile.optimizer = mirt_sgd(1e-4f, 0, false);
+    compile.loss = p->loss ? p->loss : MIRT_BINARY_CROSSENTROPY;
+    compile.from_logits = p->from_logits;
+    if (p->accuracy) compile.metrics[0] = MIRT_ACCURACY;
+    return mirt_compile(model, &compile) == MIRT_OK ? model : NULL;
+}
+
+/* False if it fails; `warned` and `told` hold what it heard. */
+static bool run_program(const program *p) {
+    char devices[8];
+    mirt_strategy_desc desc;
+    mirt_fit_desc fit;
+    memset(&desc, 0, sizeof desc);
+    memset(&fit, 0, sizeof fit);
+    snprintf(devices, sizeof devices, "%d", p->devices ? p->devices : 2);
+    desc.devices = devices;
+    desc.replicas = p->replicas;
+    desc.log = hear;
+    fit.no_progress = true;
+    fit.epochs = 2;
+    warned[0] = told[0] = 0;
+    warnings = 0;
+    mirt_strategy *strategy = mirt_strategy_create(&desc);
+    mirt_dataset *data = samples_of(p, mirt_num_replicas(strategy));
+    mirt_model *model = compile_program(p, strategy);
+    bool good = model != NULL;
+    for (int i = 0; i <= p->fits && good; i++) good = mirt_fit(model, data, &fit) != NULL;
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(strategy);
+    return good;
+}
+
+static void falls_in(const char *what, program p, const char *says) {
+    p.fits = 2; /* it is told once all the same */
+    bool good = run_program(&p);
+    ok(good && warnings == 1 && strstr(warned, says), "%s: %s", what, good ? warned[0] ? warned : "nothing is said" : mirt_last_error());
+}
+
+static void is_right(const char *what, program p) {
+    bool good = run_program(&p);
+    ok(good && warnings == 0, "%s: no warning%s%s", what, warned, good ? "" : mirt_last_error());
+}
+
+static void test_traps(void) {
+    program p;
+    memset(&p, 0, sizeof p);
+    is_right("a program without mistakes", p);
+    ok(strstr(told, "global batch 48 = 2 x 24 (replicas x samples)") && strstr(told, "memory: "), "it is told its batch and its memory: %s", told);
+    p.replicas = 4, p.batch = 31;
+    falls_in("a batch that was meant for each replica", p, "31 samples on 4 replicas are 7 each, of which a device makes little use; if 31 were meant for each, a batch is 124");
+    ok(!!strstr(told, "global batch 31 = 3 x 8 + 1 x 7"), "uneven shares: %s", told);
+    p.batch = 3;
+    falls_in("replicas without samples", p, "0 each or none at all");
+    p.batch = 32;
+    is_right("8 samples a replica", p);
+    p.devices = p.replicas = 1, p.batch = 1;
+    is_right("one replica, batches of 1", p);
+    ok(!strstr(told, "global batch"), "nothing is dealt, so nothing is told of it");
+
+    memset(&p, 0, sizeof p);
+    p.scale = 21;
+    falls_in("inputs that are not scaled", p, "the inputs reach 21, and dense of net takes them as they are");
+    p.scale = 19;
+    is_right("inputs up to 19", p);
+    p.bytes = true;
+    falls_in("bytes", p, "by mirt_rescale(x, 1.0f / 255, 0) behind mirt_input");
+    p.rescaled = true;
+    is_right("bytes behind mirt_rescale", p);
+    p.rescaled = false, p.normalized = true;
+    is_right("bytes behind batch normalization", p);
+
+    memset(&p, 0, sizeof p);
+    p.same = true, p.replicas = 3;
+    falls_in("the same samples for every replica", p, "all 3 replicas get the same 16 samples in the first batch");
+    p.constant = true;
+    is_right("constant data", p);
+
+    memset(&p, 0, sizeof p);
+    p.accuracy = true;
+    is_right("binary accuracy of probabilities", p);
+    p.from_logits = true;
+    falls_in("binary accuracy of logits", p, "accuracy takes outputs above 0.5 for ones, but those of dense are logits");
+    p.from_logits = false, p.linear = true, p.loss = MIRT_MEAN_SQUARED_ERROR;
+    falls_in("binary accuracy of sums", p, "sums of a layer without an activation: give it MIRT_SIGMOID");
+    p.accuracy = false;
+    is_right("regression", p);
+    p.loss = MIRT_BINARY_CROSSENTROPY;
+    falls_in("sums for probabilities", p, "takes probabilities, but dense has no activation");
+}
+
+/* On pretended cores; `hear` leaves out what names cores, so that tests do not depend on the machine. */
+static void hear_cores(mirt_log_level level, const char *text, void *user) {
+    (void)user;
+    if (strstr(text, "cores")) strcat(level == MIRT_LOG_WARNING ? warned : told, text);
+}
+
+static void test_idle_cores(void) {
+    static const struct { const char *devices; int threads; const char *warning, *info; } cases[] = {
+        {"3", 0, "2 of 5 cores stay idle: 3 devices get 1 each", ""}, {"5", 0, "", ""}, {NULL, 0, "", ""}, {"1", 0, "", ""},
+        {"2", 1, "", "3 of 5 cores are left to others"}, {"cpu:0,cpu:3", 0, "", "3 of 5 cores are left to others"}, {"2", 3, "same results, but not faster", ""},
+    };
+    setenv("MIRT_CORES", "5", 1);
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        mirt_strategy_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.devices = cases[i].devices;
+        desc.threads = cases[i].threads;
+        desc.log = hear_cores;
+        warned[0] = told[0] = 0;
+        mirt_strategy *strategy = mirt_strategy_create(&desc);
+        ok(strategy && strstr(warned, cases[i].warning) && !warned[0] == !cases[i].warning[0] && strstr(told, cases[i].info) && !told[0] == !cases[i].info[0],
+           "devices %s, threads %d of 5 cores: %s%s", cases[i].devices ? cases[i].devices : "NULL", cases[i].threads, warned, told);
+        mirt_strategy_destroy(strategy);
+    }
+    unsetenv("MIRT_CORES");
+}
+
 int main(void) {
     test_environment();
     test_machine();
     test_largest_batch();
+    test_traps();
+    test_idle_cores();
     return done_testing();
 }

@@ -256,7 +256,7 @@ static char log_line[512];
 
 static void keep_log(mirt_log_level level, const char *text, void *user) {
     (void)user;
-    if (level == MIRT_LOG_INFO) snprintf(log_line, sizeof log_line, "%s", text);
+    if (level == MIRT_LOG_INFO && strncmp(text, "mirrortrain ", 12) == 0) snprintf(log_line, sizeof log_line, "%s", text);
 }
 
 static void check_log(mirt_strategy_desc d, int devices, int threads, const char *part, const char *part_2) {

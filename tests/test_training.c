@@ -182,7 +182,7 @@ static void test_steps(mirt_strategy *s) {
 
 static void keep_line(mirt_log_level level, const char *text, void *user) {
     if (level == MIRT_LOG_PROGRESS) snprintf((char *)user, 400, "%s", text);
-    if (level == MIRT_LOG_WARNING) ((char *)user)[400]++;
+    if (level == MIRT_LOG_WARNING && strstr(text, "handed in as a mean")) ((char *)user)[400]++;
 }
 
 static void test_unknown(mirt_strategy *s) {

@@ -127,6 +127,13 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
               s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd ? ", Winograd's convolutions" : "", how);
+    const int idle = cores - s->num_devices * s->threads;
+    if (idle > 0 && (s->named || desc->threads)) {
+        mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
+    } else if (idle > 0) {
+        mirt__log(s, MIRT_LOG_WARNING, "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all", idle, cores,
+                  s->num_devices, s->threads, cores);
+    }
     if ((int64_t)s->num_devices * s->threads > cores) {
         mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster", s->num_devices,
                   s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s", s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");

@@ -112,6 +112,10 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     return MIRT_OK;
 }
 
+MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
+    return use->cls == &mirt__metric_table[MIRT_ACCURACY] && mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY;
+}
+
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
     if (use->cls) return use->cls->record(model, use->output, output, labels);
     mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);

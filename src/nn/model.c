@@ -248,5 +248,6 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->rate_set = false;
     model->compiled = true;
     mirt__losses_warn(model);
+    mirt__trap_thresholds(model);
     return MIRT_OK;
 }

@@ -168,6 +168,8 @@ struct mirt_model {
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;
+    unsigned traps;            /* of the classic mistakes, those that were told */
+    int64_t told_batch;        /* whose shares and memory were told last */
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     char **class_names;
@@ -293,6 +295,9 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 
+/* Whether it takes an output above 0.5 for a one. */
+MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
+
 /* --- custom_op.c --- */
 /* NULL when none of this name is registered. */
 MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strategy, const char *name);
@@ -314,6 +319,8 @@ MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *
 MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
 
 /* --- train/ --- */
+/* Warns of metrics that compare with a threshold what is no probability. */
+MIRT__LIB void mirt__trap_thresholds(const mirt_model *model);
 MIRT__LIB void mirt__trainer_free(mirt_model *model);
 MIRT__LIB void mirt__functions_free(mirt_model *model);
 /* The weights the functions were recorded for are gone. */

@@ -103,6 +103,7 @@ static mirt_status mirt__fit_prepare(mirt__fit *fit) {
         return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
     if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
+    mirt__traps_before(fit->model, spec, mirt__fit_function(fit));
     return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
 }
 
@@ -161,6 +162,7 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     mirt_function *f = mirt__fit_function(fit);
     mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
     if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
+    if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
     if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();

@@ -37,7 +37,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     return mirt__trainer_dry(model, kind, &spec, batch);
 }
 
-static void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
+MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->needs;
     size_t devices = (size_t)model->strategy->num_devices, block = 0;
     mirt__layout_bytes(l, &block);
@@ -61,9 +61,9 @@ MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_mem
     return MIRT_OK;
 }
 
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-static const char *mirt__bytes_text(double bytes, char out[96]) {
-    if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
+MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]) {
+    if (bytes >= 1e10) snprintf(out, 96, "%.2f GB", bytes / 1e9);
+    else if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
     else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
     else snprintf(out, 96, "%.0f bytes", bytes);
     return out;

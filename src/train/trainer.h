@@ -49,6 +49,17 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t ro
 /* Copies the predictions of the batch under way behind the `done` samples before it. */
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
+/* --- inspect.c --- */
+MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
+
+/* --- traps.c --- */
+/* Told once: what fit is about to do on data like these with this function, */
+MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
+/* and what is wrong with its first batch. */
+MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
+
 /* --- features.c --- */
 /* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
 typedef struct mirt__features mirt__features;

@@ -1,0 +1,149 @@
+#include "../ops/ops.h"
+#include "trainer.h"
+/* The classic mistakes of training on several devices, told once a model, each with what to do. */
+
+typedef enum mirt__trap { MIRT__TRAP_SHARES = 1, MIRT__TRAP_MEMORY = 2, MIRT__TRAP_SCALE = 4, MIRT__TRAP_SAME = 8, MIRT__TRAP_THRESHOLD = 16 } mirt__trap;
+
+/* Whether it is the first time. */
+static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
+    mirt_model *own = (mirt_model *)model;
+    const bool first = !(own->traps & trap);
+    own->traps |= trap;
+    return first;
+}
+
+/* >>before fit */
+
+/* A global batch is dealt to all replicas, which is easily forgotten in both directions. */
+static void mirt__trap_shares(const mirt_model *model, int64_t batch) {
+    const mirt_strategy *s = model->strategy;
+    const int64_t replicas = s->num_replicas, least = batch / replicas, more = batch % replicas;
+    char rest[64] = "";
+    if (replicas == 1) return;
+    if (more) snprintf(rest, sizeof rest, " + %lld x %lld", (long long)(replicas - more), (long long)least);
+    mirt__log(s, MIRT_LOG_INFO, "global batch %lld = %lld x %lld%s (replicas x samples)", (long long)batch, (long long)(more ? more : replicas),
+              (long long)(more ? least + 1 : least), rest);
+    if (least >= 8 || !mirt__trap_first(model, MIRT__TRAP_SHARES)) return;
+    mirt__log(s, MIRT_LOG_WARNING,
+              "a batch is the global batch: %lld samples on %lld replicas are %lld each%s, of which a device makes little use; if %lld were meant for each, "
+              "a batch is %lld", (long long)batch, (long long)replicas, (long long)least, least ? "" : " or none at all", (long long)batch, (long long)(batch * replicas));
+}
+
+/* Two digits of it. */
+static int64_t mirt__trap_rounded(double value) {
+    int64_t unit = 1;
+    while (value / (double)unit >= 100 && unit < INT64_MAX / 1000) unit *= 10;
+    return value > 0 ? (int64_t)(value / (double)unit) * unit : 0;
+}
+
+static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t batch) {
+    mirt_memory m;
+    mirt_machine_info machine;
+    char text[6][96];
+    if (mirt_machine(&machine) != MIRT_OK || !machine.memory_available) return;
+    mirt__memory_of(model, f, &m);
+    /* Weights stay as large as they are, all else grows with the batch. */
+    const double devices = model->strategy->num_devices, fixed = (double)(m.weights + m.gradients) * devices + (double)m.slots;
+    const double available = (double)machine.memory_available, about = (available - fixed) / ((double)m.total - fixed) * (double)batch;
+    mirt__log(model->strategy, MIRT_LOG_INFO, "memory: %s planned, a device weights %s, gradients %s, activations %s, scratch %s; %s are free, enough for batches of about %lld",
+              mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.weights, text[1]), mirt__bytes_text((double)m.gradients, text[2]),
+              mirt__bytes_text((double)m.activations, text[3]), mirt__bytes_text((double)m.scratch, text[4]), mirt__bytes_text(available, text[5]), (long long)mirt__trap_rounded(about));
+    if ((double)m.total <= available || !mirt__trap_first(model, MIRT__TRAP_MEMORY)) return;
+    const int64_t largest = mirt_largest_batch(model, 0);
+    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of %lld fits",
+              model->name, text[0], (long long)batch, text[5], (long long)largest);
+}
+
+MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *f) {
+    if (model->told_batch == spec->batch) return;
+    model->told_batch = spec->batch;
+    mirt__trap_shares(model, spec->batch);
+    mirt__trap_memory(model, f, f->max_batch);
+}
+
+/* >>the first batch */
+
+/* What hands its input on as it is, for all that scale says. */
+static bool mirt__trap_passes(mirt__op_id id) {
+    switch ((int)id) {
+    case MIRT__OP_cast: case MIRT__OP_reshape: case MIRT__OP_transpose: case MIRT__OP_pad: case MIRT__OP_slice: case MIRT__OP_concat:
+    case MIRT__OP_resize2d: case MIRT__OP_augment: case MIRT__OP_dropout: case MIRT__OP_max_pool2d: case MIRT__OP_average_pool2d: return true;
+    default: return false;
+    }
+}
+
+/* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized or looked up first. */
+static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
+    for (int i = 0; i < model->graph.count; i++) {
+        const mirt__node *node = model->graph.node[i];
+        if (node->id != MIRT__OP_matmul && node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_transpose) continue;
+        const mirt__node *at = node->in[0]->node;
+        while (mirt__trap_passes(at->id)) at = at->in[0]->node;
+        if (at == model->input[input]->node) return node;
+    }
+    return NULL;
+}
+
+/* The largest magnitude among at most some ten thousand values, which are from all rows. */
+static double mirt__trap_magnitude(const mirt__data_field *field, const void *data, int64_t rows) {
+    const int64_t count = rows * mirt__shape_count(&field->shape), stride = count / 16384 + 1;
+    double most = 0;
+    for (int64_t i = 0; i < count; i += stride) {
+        double value = field->dtype == MIRT_UINT8 ? (double)((const uint8_t *)data)[i]
+                       : field->dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : field->dtype == MIRT_FLOAT32 ? (double)((const float *)data)[i] : 0;
+        value = value < 0 ? -value : value;
+        if (value > most) most = value;
+    }
+    return most;
+}
+
+static void mirt__trap_scale(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    for (int i = 0; i < model->num_inputs; i++) {
+        const double most = mirt__trap_magnitude(&spec->field[i], batch->field[i], batch->rows);
+        const mirt__node *reader = most > 20 ? mirt__trap_reader(model, i) : NULL;
+        if (!reader || !mirt__trap_first(model, MIRT__TRAP_SCALE)) continue;
+        mirt__log(model->strategy, MIRT_LOG_WARNING,
+                  "the inputs reach %.4g, and %s of %s takes them as they are: training is slow or diverges then; scale them to about 1, by %s", most,
+                  reader->name ? reader->name : "a layer", model->name,
+                  spec->field[i].dtype == MIRT_UINT8 || most <= 255 ? "mirt_rescale(x, 1.0f / 255, 0) behind mirt_input" : "mirt_rescale or mirt_batch_norm behind mirt_input");
+    }
+}
+
+/* Every replica with the first one's samples: the program dealt the batch itself, and the library deals what it gave. */
+static bool mirt__trap_equal_shares(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    const int64_t replicas = model->strategy->num_replicas, each = batch->rows / replicas;
+    bool varied = false; /* constant data say nothing */
+    if (replicas == 1 || each < 2 || batch->rows % replicas) return false;
+    for (int i = 0; i < spec->num_x; i++) {
+        const char *data = (const char *)batch->field[i];
+        const size_t row = spec->field[i].bytes, share = row * (size_t)each;
+        if (memcmp(data, data + share, (size_t)(replicas - 1) * share) != 0) return false;
+        varied |= memcmp(data, data + row, row) != 0;
+    }
+    return varied;
+}
+
+MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch) {
+    if (!spec->features) mirt__trap_scale(model, spec, batch);
+    if (!mirt__trap_equal_shares(model, spec, batch) || !mirt__trap_first(model, MIRT__TRAP_SAME)) return;
+    mirt__log(model->strategy, MIRT_LOG_WARNING,
+              "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in different ones: the library deals a global batch to "
+              "the replicas by itself", model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
+}
+
+/* >>mirt_compile */
+
+/* Of an output that has logits, or sums of a layer that nothing has squeezed between 0 and 1. */
+MIRT__LIB void mirt__trap_thresholds(const mirt_model *model) {
+    for (int i = 0; i < model->num_metrics; i++) {
+        const mirt__metric_use *use = &model->metric[i];
+        const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+        const mirt__node *node = model->output[use->output]->node;
+        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, logits = loss && loss->undo == MIRT_SIGMOID && model->config.from_logits;
+        if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || (loss && loss->undo == MIRT_SIGMOID)))) continue;
+        if (!mirt__trap_first(model, MIRT__TRAP_THRESHOLD)) return;
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
+                  mirt__output_name(model, use->output), logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
+                  logits ? " and leave out from_logits" : "");
+    }
+}
