@@ -1443,8 +1443,52 @@ typedef struct mirt_early_stopping_desc {
 } mirt_early_stopping_desc;
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
+/* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume), each atomically and
+   when all callbacks have seen the moment. Keras: ModelCheckpoint. */
+typedef struct mirt_model_checkpoint_desc {
+    /* "ckpt_{epoch}", "run/{step:08d}-{val_loss:.2f}.safetensors": epoch counts from 1, step the training steps done; any log; printf's
+       widths and precisions with d, f, e or g; "{{" is a brace. Directories are made. */
+    const char *path;
+    const char *monitor;   /* of best_only; default "val_loss" */
+    mirt_mode mode;
+    bool best_only;        /* when `monitor` is the best so far */
+    bool weights_only;     /* weights alone, which no fit can go on from */
+    int64_t every_steps;   /* after every n-th step of training; 0: after every epoch. Keras: save_freq */
+    int keep;              /* so many files written by it; those before are removed. 0: all */
+    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so that nothing is lost */
+} mirt_model_checkpoint_desc;
+MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc);
+
+/* Fits that are broken off go on where they were: keeps one checkpoint in `directory`, from which the next fit with this callback resumes;
+   removes it when a fit ends without an error. Keras: BackupAndRestore. */
+typedef struct mirt_backup_desc {
+    const char *directory;
+    int64_t every_steps;   /* 0: after every epoch */
+    bool keep;             /* do not remove it */
+} mirt_backup_desc;
+MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc);
+
+/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
+   all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
+   tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
+
+/* Multiplies the learning rate by `factor` when a log has not become better for `patience` epochs. Keras: ReduceLROnPlateau. */
+typedef struct mirt_reduce_lr_desc {
+    const char *monitor;   /* default "val_loss" */
+    mirt_mode mode;
+    double factor;         /* below 1; default 0.1 */
+    int patience;          /* default 10 */
+    double min_delta;      /* default 1e-4; negative: 0 */
+    int cooldown;          /* epochs after a reduction in which none is counted */
+    double min_rate;       /* it ends there. Keras: min_lr */
+} mirt_reduce_lr_desc;
+MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *desc);
+
 /* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
 typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
+/* Asks `schedule` at the beginning of every epoch; mirt_fit_desc.learning_rate is the short form. */
+MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user);
 
 /* Ready-made callbacks that write files. What cannot be written ends fit with an error that names the file. A run that goes on from a
    checkpoint goes on with its files as they were at the checkpoint: the lines behind it are taken off. */
@@ -1496,6 +1540,11 @@ typedef struct mirt_fit_desc {
        than this and cannot change: nothing random or of your own code among these layers or, without mirt_cache behind it, among
        the data's stages. The log says what is kept, and otherwise why not. 0: 1 GiB; negative: never. */
     int64_t feature_cache_bytes;
+    /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory whose newest valid one
+       is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to its weights, logs and history in
+       the same bits, on any number of devices. Model, data, this description but for `epochs` and `max_steps`, seed, replicas and global batch
+       have to be the same: otherwise an error, and nothing is changed. Where the directory holds none, or is not there, fit begins anew and says so. */
+    const char *resume;
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -2174,6 +2223,11 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 /* False only if nothing is there. */
 MIRT__LIB bool mirt__file_exists(const char *path);
 
+MIRT__LIB bool mirt__is_directory(const char *path);
+/* Makes the directory that `path` lies in, and those above it, unless they are there. */
+MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
+/* Removes a file; that it is not there is no failure. */
+MIRT__LIB mirt_status mirt__file_remove(const char *path);
 /* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is none. */
 MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 
@@ -2676,6 +2730,7 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
 #ifndef MIRRORTRAIN_FTRUNCATE
 #define MIRRORTRAIN_FTRUNCATE(fd, size) ftruncate(fd, size)
 #endif
+
 #ifndef MIRRORTRAIN_MKDIR
 #define MIRRORTRAIN_MKDIR(path, mode) mkdir(path, mode)
 #endif
@@ -2717,6 +2772,15 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 MIRT__LIB bool mirt__file_exists(const char *path) {
     struct stat info;
     return MIRRORTRAIN_STAT(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+MIRT__LIB bool mirt__is_directory(const char *path) {
+    struct stat info;
+    return MIRRORTRAIN_STAT(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+MIRT__LIB mirt_status mirt__file_remove(const char *path) {
+    return MIRRORTRAIN_UNLINK(path) == 0 || errno == ENOENT ? MIRT_OK : mirt__file_fail(path, "cannot remove the file");
 }
 
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size) {
@@ -2988,6 +3052,17 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path) {
         *at = '/';
     }
     if (status == MIRT_OK) status = mirt__make_one_directory(copy);
+    mirt__free(copy);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__make_directory_of(const char *path) {
+    char *copy = mirt__strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
+    mirt_status status = copy ? MIRT_OK : MIRT_E_NOMEM;
+    if (slash && slash > copy) {
+        *slash = 0;
+        status = mirt__make_directory(copy);
+    }
     mirt__free(copy);
     return status;
 }
@@ -19743,6 +19818,8 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
    first time only. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it cannot. */
+MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
    epoch. Never allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
@@ -19823,6 +19900,8 @@ struct mirt_dataset {
     mirt__crew *crew; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
+    int joins;        /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage that does it */
+    int64_t pass_over; /* batches that it leaves out when it begins the next time */
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
     bool ahead;       /* samples are made while others are used */
@@ -20332,6 +20411,13 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     dataset->position = 0;
     return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+}
+
+MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
+    for (; dataset->joins > 0; dataset = dataset->source) batches *= dataset->joins;
+    if (dataset->joins >= 0 || dataset->skips) return false; /* samples that are skipped are known only when they are made */
+    dataset->pass_over = batches;
+    return true;
 }
 
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out) {
@@ -21400,6 +21486,18 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
+/* Leaves out the first `left` samples of a pass. */
+static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
+    mirt__batch_run_of run;
+    mirt_status status = MIRT_OK;
+    while (left > 0 && status == MIRT_OK) {
+        status = mirt__batch_run(dataset, left, true, &run);
+        if (run.count == 0) break;
+        left -= run.count;
+    }
+    return status;
+}
+
 static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->source->stage->make) {
         if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
@@ -21407,7 +21505,10 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }
-    return mirt__dataset_begin_filled(dataset, seed, epoch);
+    const int64_t over = dataset->pass_over;
+    dataset->pass_over = 0;
+    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
+    return status == MIRT_OK && over ? mirt__batch_pass_over(dataset, over * dataset->spec.batch) : status;
 }
 
 static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
@@ -21435,6 +21536,7 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (drop && samples >= 0) dataset->spec.samples = samples -= samples % batch;
     dataset->spec.batch = batch;
     dataset->samples = source;
+    if (mirt__reachable(source) || source->run) dataset->joins = -1;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
     if (dataset->pointing && mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
@@ -21798,6 +21900,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
     if (!stage) return NULL;
     ((mirt__accumulate_dataset *)stage)->joined = batches;
+    stage->joins = batches;
     stage->spec.batch *= batches;
     stage->spec.accumulate *= batches;
     if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);
@@ -22295,6 +22398,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
     prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
     prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
+    stage->joins = 1;
     stage->ahead = true;
     prefetch->waited = 1; /* a first epoch begins with waiting */
     dataset->lent = dataset->stage->fill != NULL;
@@ -31535,6 +31639,7 @@ struct mirt_model {
     mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
     mirt_function *functions; /* recorded for it, a list */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
+    struct mirt__fit *fit;    /* under way, or NULL */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;
@@ -37356,6 +37461,22 @@ typedef enum mirt__moment {
     MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
 } mirt__moment;
 
+/* Where a fit is, and what it is of: all of it is in its checkpoints. */
+typedef struct mirt__position {
+    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by mirt_accumulate */
+    int64_t epoch;   /* under way, or the next one */
+    int64_t opened;  /* 1: epoch_begin has been told of it, */
+    int64_t done;    /* and so many of its batches are trained on */
+    int64_t begun;   /* 1: the data set is in the middle of a pass, */
+    int64_t pass;    /* whose order has this key, */
+    int64_t passed;  /* and so many of its batches are trained on */
+    int64_t first_pass; /* the first key of all */
+    int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
+    int64_t rate_set;
+    int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
+    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds;
+} mirt__position;
+
 typedef struct mirt__fit {
     mirt_model *model;
     const mirt_fit_desc *desc;
@@ -37365,13 +37486,40 @@ typedef struct mirt__fit {
     mirt_logs logs;
     mirt__sums sums;
     mirt__progress progress;
-    int64_t images; /* trained on so far */
-    bool begun;     /* the data set is in the middle of a pass */
+    mirt__position run;
+    double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
     char failure[512];     /* and its sentence */
 } mirt__fit;
+
+/* --- fit.c --- */
+/* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
+MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int epochs);
+
+/* --- save.c --- */
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
+/* The tensor `name` with the variable's shape, or NULL with the error set. */
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
+/* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
+   checks that all is there before anything changes. */
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
+
+/* --- resume.c --- */
+/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
+   mirt__run_most_tensors, appended to tensor[*count]. */
+MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
+MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
+/* A time for a file, later than all before. */
+MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure. */
+MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
+
+/* --- checkpoint.c --- */
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from. */
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
 
 #endif
 
@@ -37402,10 +37550,10 @@ typedef struct mirt__readymade {
     /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
     int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
     void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
     bool weights_set;
-    char message[256];   /* of load_state */
 } mirt__readymade;
 
 /* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
@@ -37443,6 +37591,7 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 /* --- monitor.c --- */
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
 /* Whether there will be a log of this name; otherwise an error that names the nearest. */
 MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 
@@ -38757,9 +38906,32 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
 
 static mirt_status mirt__fit_begin(mirt__fit *fit) {
     const mirt_model *model = fit->model;
-    const int64_t epoch = fit->model->epoch++;
-    fit->begun = true;
-    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, epoch) : mirt__dataset_begin(fit->train, model->strategy->seed, epoch);
+    fit->run.pass = fit->model->epoch++;
+    fit->run.begun = 1;
+    fit->run.passed = 0;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.pass)
+                            : mirt__dataset_begin(fit->train, model->strategy->seed, fit->run.pass);
+}
+
+/* What is kept from the first pass on is what that pass made. */
+static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
+    bool keeps = false;
+    for (const mirt_dataset *d = fit->train; d; d = d->source) keeps = keeps || (d->kept && d->source && (d->shuffles || d->source->varies));
+    return keeps ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
+    const uint64_t seed = fit->model->strategy->seed;
+    mirt__batch batch;
+    if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
+    if (!fit->run.begun) return MIRT_OK;
+    int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
+    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
+    for (; left > 0 && status == MIRT_OK; left--) {
+        status = mirt__dataset_next(fit->train, &batch);
+        if (status == MIRT_OK && !batch.rows) return mirt__fail(MIRT_E_INVALID, "the data end before the %lld batches that the checkpoint has gone through", (long long)fit->run.passed);
+    }
+    return status;
 }
 
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
@@ -38768,11 +38940,11 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
-        if (!fit->begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
         mirt_status status = fit->features[0] ? mirt__features_next(fit->features[0], batch) : mirt__dataset_next(fit->train, batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
-        fit->begun = false;
+        fit->run.begun = 0;
         if (!by_steps) return MIRT_OK;
     }
     return MIRT_OK;
@@ -38799,15 +38971,28 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     return MIRT_OK;
 }
 
+/* From nothing, or from where a checkpoint was. */
+static void mirt__fit_start_sums(mirt__fit *fit) {
+    const double *loaded = fit->sums_loaded;
+    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
+    if (!loaded) return;
+    fit->sums.count = fit->run.count;
+    fit->sums.loss = loaded[0];
+    memcpy(fit->sums.output_loss, loaded + 1, sizeof fit->sums.output_loss);
+    memcpy(fit->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)fit->sums.num_metric * sizeof *loaded);
+    mirt__free(fit->sums_loaded);
+    fit->sums_loaded = NULL;
+}
+
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
     mirt_model *model = fit->model;
     mirt__batch batch;
     double loss = 0;
-    mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
-    fit->event.batch = 0;
-    fit->event.input_seconds = 0;
-    mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
-    double began = mirt__now(); /* loading the data is no training step */
+    mirt__fit_start_sums(fit);
+    fit->event.batch = fit->run.done;
+    fit->event.input_seconds = fit->run.epoch_input_seconds;
+    mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
+    const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
     mirt__timing_start(model);
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
@@ -38818,6 +39003,8 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
         mirt__warn_of_nan(fit, loss);
+        fit->run.done++;
+        fit->run.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
         fit->event.seconds = mirt__now() - began;
@@ -38831,17 +39018,17 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
-    fit->images += fit->sums.count;
+    fit->run.images += fit->sums.count;
     return status;
 }
 
 /* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
-static mirt_status mirt__history_reserve(mirt__fit *fit) {
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int epochs) {
     mirt_model *model = fit->model;
-    int epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1, used = model->history.epochs;
-    if (used < model->history_capacity) return MIRT_OK;
+    int used = model->history.epochs;
+    if (used < model->history_capacity && epochs <= model->history_capacity) return MIRT_OK;
     int capacity = used < 128 ? 256 : used > INT_MAX / 2 ? INT_MAX : 2 * used;
-    if (capacity > epochs) capacity = epochs;
+    if (capacity > epochs || capacity <= used) capacity = epochs;
     if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
     model->history_capacity = capacity;
     model->history.epoch = model->history_logs;
@@ -38863,23 +39050,30 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     mirt_model *model = fit->model;
     fit->event.epoch = epoch;
-    if (fit->desc->learning_rate) {
+    fit->run.epoch = epoch;
+    if (!fit->run.opened && fit->desc->learning_rate) {
         float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
         if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
     }
     fit->logs.count = 0;
-    mirt__tell(fit, MIRT__EPOCH_BEGIN);
+    if (!fit->run.opened) {
+        fit->run.opened = 1;
+        mirt__tell(fit, MIRT__EPOCH_BEGIN);
+    }
     if (fit->stop) return MIRT_OK;
     if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0 || fit->status != MIRT_OK) return MIRT_OK;
+    if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
     if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
+    if (model->history.epochs == model->history_capacity && mirt__history_reserve(fit, fit->event.epochs) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
+    fit->run.epoch = epoch + 1;
+    fit->run.opened = fit->run.done = 0;
+    fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
 }
@@ -38894,14 +39088,17 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->event.logs = &fit->logs;
     fit->event.validation = fit->desc->validation;
     fit->event.initial_epoch = fit->desc->initial_epoch;
+    fit->run.epoch = fit->desc->initial_epoch;
+    fit->run.first_pass = fit->model->epoch;
+    if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure;
-    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->images / fit->model->history.seconds;
+    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
 }
@@ -38947,14 +39144,17 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt__timing_reset(model);
-    mirt_status status = mirt__history_reserve(&fit);
+    mirt_status status = mirt__history_reserve(&fit, d->epochs > 0 ? d->epochs : 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
         !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
         status = mirt_last_status();
     }
+    model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    model->fit = NULL;
+    mirt__free(fit.sums_loaded);
     for (int i = 0; i < 2; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);
@@ -39970,7 +40170,7 @@ static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, in
     return name;
 }
 
-static void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
     memset(out, 0, sizeof *out);
     out->name = name;
     out->dtype = MIRT__ST_F32;
@@ -40001,11 +40201,12 @@ MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int 
 
 /* >>saving */
 
-static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content) {
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
     int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
-    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, (size_t)blocks * (size_t)model->num_variables * sizeof *tensor + 1);
+    size_t most = (size_t)blocks * (size_t)model->num_variables + (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
+    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
     if (!tensor) return mirt_last_status();
-    content->tensor = tensor;
+    content->tensor = *tensors = tensor;
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < model->num_variables; i++) {
             const mirt__variable *v = &model->variable[i];
@@ -40018,43 +40219,80 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
     return MIRT_OK;
 }
 
-/* text[0] to [3] take the metadata. */
-static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text *text) {
-    const char *metadata[12];
-    if (mirt__architecture_write(model, &text[0]) != MIRT_OK) return mirt_last_status();
-    mirt__compile_write(model, &text[1]);
-    mirt__text_add(&text[2], "{\"iterations\":%lld,\"epoch\":%lld}", (long long)model->step, (long long)model->epoch);
+/* The metadata of a file: pairs, and the texts they point into. */
+typedef struct mirt__save_texts {
+    const char *pair[16];
+    int pairs;
+    mirt__text architecture, compile, training, classes;
+} mirt__save_texts;
+
+static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *value) {
+    m->pair[2 * m->pairs] = key;
+    m->pair[2 * m->pairs++ + 1] = value;
+}
+
+/* Where training is, and in a fit all that it needs to go on from there. */
+static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
+    mirt__text_add(&m->training, "}");
+    if (m->training.failed) return mirt_last_status();
+    mirt__save_pair(m, "training", m->training.data);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+    if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
+    mirt__compile_write(model, &m->compile);
     for (int i = 0; i < model->num_class_names; i++) {
-        mirt__text_add(&text[3], i ? "," : "[");
-        mirt__json_write_string(&text[3], model->class_names[i]);
+        mirt__text_add(&m->classes, i ? "," : "[");
+        mirt__json_write_string(&m->classes, model->class_names[i]);
     }
-    mirt__text_add(&text[3], "]");
-    if (text[1].failed || text[2].failed || text[3].failed) return mirt_last_status();
-    const char *const pairs[12] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
-                                   "compile", text[1].data, "training", text[2].data,
-                                   "classes", text[3].data};
-    memcpy(metadata, pairs, sizeof pairs);
-    content->metadata = metadata;
-    content->metadata_count = model->num_class_names ? 6 : 5;
-    return mirt__safetensors_write(path, content);
+    mirt__text_add(&m->classes, "]");
+    if (m->compile.failed || m->classes.failed) return mirt_last_status();
+    mirt__save_pair(m, "format", "mirrortrain");
+    mirt__save_pair(m, "version", "1");
+    mirt__save_pair(m, "architecture", m->architecture.data);
+    mirt__save_pair(m, "compile", m->compile.data);
+    if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
+    if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
+    if (!model->fit) return MIRT_OK;
+    const char *environment = mirt_environment(model->strategy);
+    if (!environment) return mirt_last_status();
+    mirt__save_pair(m, "environment", environment);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool, mirt__save_texts *m) {
+    mirt__safetensors_content content;
+    mirt__safetensor *tensor = NULL;
+    memset(&content, 0, sizeof content);
+    if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
+    mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
+    if (status == MIRT_OK && !whole && model->fit) status = mirt__save_training(model, false, pool, tensor, &content.count, m);
+    if (status != MIRT_OK) return status;
+    content.metadata = m->pair;
+    content.metadata_count = m->pairs;
+    return mirt__safetensors_write(path, &content);
 }
 
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
     mirt__pool pool;
-    mirt__text text[4];
-    mirt__safetensors_content content;
+    mirt__save_texts texts;
     bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
     memset(&pool, 0, sizeof pool);
-    memset(text, 0, sizeof text);
-    memset(&content, 0, sizeof content);
+    memset(&texts, 0, sizeof texts);
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
-    if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
-    if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
-    for (int i = 0; i < MIRT__COUNT(text); i++) mirt__text_free(&text[i]);
+    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
+    mirt__text_free(&texts.architecture);
+    mirt__text_free(&texts.compile);
+    mirt__text_free(&texts.training);
+    mirt__text_free(&texts.classes);
     mirt__pool_free(&pool);
     return status;
 }
@@ -40067,8 +40305,7 @@ static bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) 
     return same;
 }
 
-/* The tensor `name` with the variable's shape, or NULL with the error set. */
-static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
     char have[MIRT__ST_SHAPE_TEXT], want[96];
     if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
@@ -40085,9 +40322,7 @@ static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int bl
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
 }
 
-/* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
-   checks that all is there before anything changes. */
-static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
     mirt__pool pool;
     mirt_status status = MIRT_OK;
     memset(&pool, 0, sizeof pool);
@@ -40224,7 +40459,7 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
     return whole;
 }
 
-/* Tensors that are nobody's: not those of an optimizer, which whole models have. */
+/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
 static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
     char shape[MIRT__ST_SHAPE_TEXT];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
@@ -40235,6 +40470,7 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
             const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
             slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
         }
+        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
         if (used[i] || slot) continue;
         report->extra++;
         mirt__text_add(text, "extra: %s %s\n", t->name, mirt__st_shape_text(t, shape));
@@ -40290,6 +40526,664 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
     mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
     if (report) *report = own;
     mirt__pool_free(&pool);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>section train/resume.c */
+
+/* What a checkpoint holds of a fit, and going on from there. */
+
+/* >>the numbers */
+
+typedef struct mirt__run_field {
+    const char *name;
+    size_t offset;
+    const char *what; /* NULL, or how a message calls what must be the same: "%lld replicas" */
+} mirt__run_field;
+
+#define MIRT__RUN(name) #name, offsetof(mirt__position, name)
+static const mirt__run_field mirt__run_ints[] = {
+    {MIRT__RUN(replicas), "%lld replicas"}, {MIRT__RUN(batch), "global batches of %lld samples"},
+    {MIRT__RUN(joined), "steps of %lld batches (mirt_accumulate)"}, {MIRT__RUN(samples), "a data set of %lld samples"},
+    {MIRT__RUN(steps_per_epoch), "epochs of %lld steps (steps_per_epoch; 0: all of the data)"},
+    {MIRT__RUN(epoch), NULL}, {MIRT__RUN(opened), NULL}, {MIRT__RUN(done), NULL}, {MIRT__RUN(begun), NULL}, {MIRT__RUN(pass), NULL},
+    {MIRT__RUN(passed), NULL}, {MIRT__RUN(first_pass), NULL}, {MIRT__RUN(steps), NULL}, {MIRT__RUN(images), NULL}, {MIRT__RUN(count), NULL},
+    {MIRT__RUN(rate_set), NULL}, {MIRT__RUN(saved), NULL},
+};
+static const mirt__run_field mirt__run_doubles[] = {
+    {MIRT__RUN(rate), NULL}, {MIRT__RUN(seconds), NULL}, {MIRT__RUN(input_seconds), NULL}, {MIRT__RUN(epoch_seconds), NULL},
+    {MIRT__RUN(epoch_input_seconds), NULL},
+};
+#undef MIRT__RUN
+
+static int64_t *mirt__run_int(mirt__position *run, int i) { return (int64_t *)(void *)((char *)run + mirt__run_ints[i].offset); }
+static double *mirt__run_double(mirt__position *run, int i) { return (double *)(void *)((char *)run + mirt__run_doubles[i].offset); }
+
+static void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    run->replicas = fit->model->strategy->num_replicas;
+    run->batch = spec->batch;
+    run->joined = spec->accumulate;
+    run->samples = spec->samples;
+    run->steps_per_epoch = fit->desc->steps_per_epoch;
+}
+
+MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
+    struct timespec now;
+    int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
+    return fit->run.saved = micros > fit->run.saved ? micros : fit->run.saved + 1;
+}
+
+/* >>writing */
+
+/* "early_stopping", and for the next one of that name "early_stopping_1". */
+static const char *mirt__callback_label(const mirt__fit *fit, int index, char out[96]) {
+    const char *name = fit->desc->callbacks[index]->name;
+    int same = 0;
+    for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
+    if (same) snprintf(out, 96, "%.80s_%d", name, same);
+    else snprintf(out, 96, "%.80s", name);
+    return out;
+}
+
+static int mirt__num_callbacks(const mirt__fit *fit) {
+    int count = 0;
+    while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
+    return count;
+}
+
+static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *out) {
+    char label[96];
+    bool first = true;
+    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        if (!callback->name || !callback->save_state) continue;
+        size_t size = callback->save_state(NULL, 0, callback->user);
+        char *text = (char *)mirt__calloc(size < SIZE_MAX ? size + 1 : SIZE_MAX, 1);
+        if (!text) return mirt_last_status();
+        callback->save_state(text, size + 1, callback->user);
+        bool good = mirt__utf8_valid(text, strlen(text)) && mirt__utf8_valid(callback->name, strlen(callback->name));
+        mirt__text_add(out, first ? "" : ",");
+        mirt__json_write_string(out, mirt__callback_label(fit, i, label));
+        mirt__text_add(out, ":");
+        mirt__json_write_string(out, text);
+        mirt__free(text);
+        if (!good) return mirt__fail(MIRT_E_CALLBACK, "the state of callback %d, or its name, is not valid UTF-8", i);
+        first = false;
+    }
+    return MIRT_OK;
+}
+
+static void mirt__double_write(mirt__text *out, double value) {
+    if (isfinite(value)) mirt__json_write_number(out, value);
+    else mirt__text_add(out, "0");
+}
+
+MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) { return 2 + mirt__num_callbacks(fit) * fit->model->num_variables; }
+
+static mirt__safetensor *mirt__run_tensor(mirt__safetensor *tensor, int *count, const char *name, int64_t rows, int64_t columns, const double *data) {
+    mirt__safetensor *t = &tensor[(*count)++];
+    memset(t, 0, sizeof *t);
+    t->name = name;
+    t->dtype = MIRT__ST_F64;
+    t->rank = columns ? 2 : 1;
+    t->dim[0] = rows;
+    t->dim[1] = columns;
+    t->data = data;
+    return t;
+}
+
+/* A row an epoch: how many logs it has, and their values; `names` gets all names. */
+static mirt_status mirt__run_write_history(const mirt_model *model, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count) {
+    const mirt_logs *longest = NULL;
+    const int epochs = model->history.epochs;
+    for (int e = 0; e < epochs; e++) {
+        if (!longest || model->history_logs[e].count > longest->count) longest = &model->history_logs[e];
+    }
+    mirt__text_add(out, ",\"logs\":[");
+    for (int i = 0; longest && i < longest->count; i++) {
+        mirt__text_add(out, i ? "," : "");
+        mirt__json_write_string(out, longest->name[i]);
+    }
+    mirt__text_add(out, "]");
+    if (!longest) return MIRT_OK;
+    const int64_t columns = longest->count + 1;
+    double *table = (double *)mirt__pool_alloc(pool, (size_t)epochs * (size_t)columns * sizeof *table);
+    if (!table) return mirt_last_status();
+    for (int e = 0; e < epochs; e++) {
+        const mirt_logs *logs = &model->history_logs[e];
+        table[e * columns] = logs->count;
+        memcpy(table + e * columns + 1, logs->value, (size_t)logs->count * sizeof *table);
+    }
+    mirt__run_tensor(tensor, count, "run/history", epochs, columns, table);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
+    const mirt__sums *sums = &fit->sums;
+    const int64_t all = 1 + MIRT_MAX_OUTPUTS + sums->num_metric;
+    double *values = (double *)mirt__pool_alloc(pool, (size_t)all * sizeof *values);
+    if (!values) return mirt_last_status();
+    values[0] = sums->loss;
+    memcpy(values + 1, sums->output_loss, sizeof sums->output_loss);
+    if (sums->num_metric) memcpy(values + 1 + MIRT_MAX_OUTPUTS, sums->metric, (size_t)sums->num_metric * sizeof *values);
+    mirt__run_tensor(tensor, count, "run/sums", all, 0, values);
+    return MIRT_OK;
+}
+
+/* "callbacks/early_stopping/conv2d/kernel" */
+static const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
+    const size_t size = strlen(label) + strlen(v->name) + 16;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
+    return name;
+}
+
+static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
+    char label[96];
+    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
+        const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        const mirt__real *values = ready && ready->weights_set ? ready->weights : NULL;
+        for (int k = 0; values && k < fit->model->num_variables; k++) {
+            const mirt__variable *v = &fit->model->variable[k];
+            const char *name = mirt__kept_name(pool, mirt__callback_label(fit, i, label), v);
+            if (!name) return mirt_last_status();
+            mirt__tensor_of(v, name, values, &tensor[(*count)++]);
+            values += v->count;
+        }
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count) {
+    mirt_model *model = fit->model;
+    mirt__run_saved(fit);
+    mirt__position run = fit->run;
+    mirt__run_describe(fit, &run);
+    run.steps = model->history.steps;
+    run.seconds = model->history.seconds;
+    run.input_seconds = model->history.input_seconds;
+    run.count = run.opened ? fit->sums.count : 0;
+    run.epoch_seconds = run.done ? fit->event.seconds : 0;
+    run.epoch_input_seconds = run.done ? fit->event.input_seconds : 0;
+    run.rate_set = model->rate_set;
+    run.rate = (double)model->config.optimizer.learning_rate;
+    mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(&run, i));
+    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
+        mirt__text_add(out, ",\"%s\":", mirt__run_doubles[i].name);
+        mirt__double_write(out, *mirt__run_double(&run, i));
+    }
+    if (mirt__run_write_history(model, pool, out, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (run.done && mirt__run_write_sums(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_write_kept(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
+    mirt__text_add(out, ",\"callbacks\":{");
+    if (mirt__run_write_callbacks(fit, out) != MIRT_OK) return mirt_last_status();
+    mirt__text_add(out, "}}");
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+/* >>checking */
+
+typedef struct mirt__resume {
+    mirt__fit *fit;
+    mirt__safetensors file;
+    mirt__pool pool;
+    const mirt__json *run;
+    mirt__position loaded;
+    const char *log_name[MIRT_MAX_LOGS]; /* of the history's columns */
+    int64_t step, epoch;
+} mirt__resume;
+
+static mirt_status mirt__resume_numbers(mirt__resume *r) {
+    const int64_t most = (int64_t)1 << 53;
+    const mirt__json *run = r->run;
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        if (mirt__json_get_int(run, mirt__run_ints[i].name, -1, most, mirt__run_int(&r->loaded, i)) != MIRT_OK) return mirt_last_status();
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
+        const mirt__json *value = mirt__json_get(run, mirt__run_doubles[i].name, MIRT__JSON_NUMBER);
+        if (!value) return mirt_last_status();
+        *mirt__run_double(&r->loaded, i) = value->number;
+    }
+    const mirt__position *l = &r->loaded;
+    if (l->epoch >= 0 && l->epoch < INT_MAX && l->done >= 0 && l->passed >= 0 && l->pass >= 0 && l->steps >= 0 && l->count >= 0 && l->images >= 0 &&
+        l->first_pass >= 0 && (l->opened || !l->done) && l->rate >= 0 && l->rate <= (double)FLT_MAX) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "run: numbers that do not go together");
+}
+
+/* Both sides of what must be the same. */
+static mirt_status mirt__resume_same_run(const mirt__resume *r) {
+    mirt__position now, then = r->loaded;
+    char a[96], b[96];
+    memset(&now, 0, sizeof now);
+    mirt__run_describe(r->fit, &now);
+    const mirt__json *seed = mirt__json_get(r->run, "seed", MIRT__JSON_STRING);
+    if (!seed) return mirt_last_status();
+    snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
+    if (strcmp(a, seed->string) != 0) return mirt__fail(MIRT_E_STATE, "it is of a run with seed %s, this strategy has seed %s: going on needs the same", seed->string, a);
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        const char *what = mirt__run_ints[i].what;
+        long long was = *mirt__run_int(&then, i), is = *mirt__run_int(&now, i);
+        if (!what || was == is) continue;
+        const char *rest = strstr(what, "%lld") + 4;
+        const int lead = (int)(rest - what) - 4;
+        if (was < 0) snprintf(a, sizeof a, "data without an end");
+        else snprintf(a, sizeof a, "%.*s%lld%s", lead, what, was, rest);
+        if (is < 0) snprintf(b, sizeof b, "data without an end");
+        else snprintf(b, sizeof b, "%.*s%lld%s", lead, what, is, rest);
+        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same", a, b);
+    }
+    return MIRT_OK;
+}
+
+/* The text of item i of a list, and its length. */
+static const char *mirt__json_item_text(const char *text, const mirt__json *list, size_t i, size_t *size) {
+    size_t begin = list->item[i]->offset, end = i + 1 < list->count ? list->item[i + 1]->offset : begin;
+    if (end == begin) { /* the last: up to its closing brace */
+        int depth = 0;
+        bool quoted = false;
+        for (end = begin; text[end]; end++) {
+            if (text[end] == '\\' && quoted) end++;
+            else if (text[end] == '"') quoted = !quoted;
+            else if (!quoted && text[end] == '{') depth++;
+            else if (!quoted && text[end] == '}' && --depth == 0) break;
+        }
+    }
+    while (end > begin && text[end - 1] != '}') end--;
+    *size = end - begin;
+    return text + begin;
+}
+
+static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT__JSON_LABEL]) {
+    const mirt__json *name = mirt__json_member(layer, "name");
+    if (!name) name = mirt__json_member(layer, "op");
+    return mirt__json_label(name && name->type == MIRT__JSON_STRING ? name->string : "?", out);
+}
+
+/* The first layer that is not the same in two texts of architectures. */
+static mirt_status mirt__resume_other_model(mirt__resume *r, const char *was, const char *is) {
+    char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
+    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)), *now = mirt__json_parse(&r->pool, is, strlen(is));
+    if (!then || !now) return mirt_last_status();
+    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY), *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
+    if (!old_list || !new_list) return mirt_last_status();
+    for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
+        size_t old_size, new_size;
+        const char *x = mirt__json_item_text(was, old_list, i, &old_size), *y = mirt__json_item_text(is, new_list, i, &new_size);
+        if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
+        return mirt__fail(MIRT_E_STATE, "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings", (int)i,
+                          mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b), r->fit->model->name);
+    }
+    if (old_list->count != new_list->count) {
+        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count, r->fit->model->name, (int)new_list->count);
+    }
+    return mirt__fail(MIRT_E_STATE, "it is of another model: outputs, losses or weights that are not trained are not those of %s", r->fit->model->name);
+}
+
+static mirt_status mirt__resume_same_model(mirt__resume *r) {
+    mirt__text now = {NULL, 0, 0, false};
+    const char *was = mirt__safetensors_metadata(&r->file, "architecture");
+    mirt_status status = mirt__architecture_write(r->fit->model, &now);
+    if (status == MIRT_OK && now.failed) status = mirt_last_status();
+    if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
+    if (status == MIRT_OK) {
+        const char *x = strstr(was, "\"layers\""), *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
+        if (!x || !y || strcmp(x, y) != 0) status = mirt__resume_other_model(r, was, now.data);
+    }
+    mirt__text_free(&now);
+    return status;
+}
+
+static mirt_status mirt__resume_same_optimizer(mirt__resume *r) {
+    mirt_compile_desc then;
+    const char *text = mirt__safetensors_metadata(&r->file, "compile");
+    const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
+    if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
+    if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
+    const mirt_optimizer *now = &r->fit->model->config.optimizer;
+    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now)) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
+                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer), mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+}
+
+/* The tensor as `rows` times `columns` (0: any, taken over) doubles; absent only where nothing is wanted. */
+static const mirt__safetensor *mirt__resume_table(const mirt__resume *r, const char *name, int rank, int64_t columns) {
+    const mirt__safetensor *t = mirt__safetensors_find(&r->file, name);
+    if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
+    if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
+    else mirt__fail(MIRT_E_STATE, "%s has %lld columns, this model's losses and metrics make %lld: it is of a run with others", name, (long long)t->dim[rank - 1], (long long)columns);
+    return NULL;
+}
+
+/* The columns' names, as this model's logs have them. */
+static mirt_status mirt__resume_log_names(mirt__resume *r) {
+    const char *names[MIRT_MAX_LOGS];
+    const int known = mirt__log_names(r->fit->model, true, names);
+    const mirt__json *list = mirt__json_get(r->run, "logs", MIRT__JSON_ARRAY);
+    if (!list) return mirt_last_status();
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : "";
+        for (int k = 0; k < known && i < MIRT_MAX_LOGS; k++) {
+            if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
+        }
+        if (i < MIRT_MAX_LOGS && r->log_name[i]) continue;
+        return mirt__fail(MIRT_E_STATE, "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics", name);
+    }
+    if (!list->count) return MIRT_OK;
+    const mirt__safetensor *t = mirt__resume_table(r, "run/history", 2, (int64_t)list->count + 1);
+    if (!t) return mirt_last_status();
+    for (int64_t e = 0; e < t->dim[0]; e++) {
+        double count;
+        memcpy(&count, (const char *)t->data + (size_t)(e * t->dim[1]) * sizeof count, sizeof count);
+        if (!(count >= 0 && count <= (double)list->count) || e >= INT_MAX) return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %lld is damaged", (long long)e);
+    }
+    return mirt__history_reserve(r->fit, (int)t->dim[0] > r->fit->event.epochs ? (int)t->dim[0] : r->fit->event.epochs);
+}
+
+static mirt_status mirt__resume_sums(mirt__resume *r) {
+    mirt__fit *fit = r->fit;
+    if (!r->loaded.done) return MIRT_OK;
+    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
+    const int64_t all = 1 + MIRT_MAX_OUTPUTS + fit->sums.num_metric;
+    const mirt__safetensor *t = mirt__resume_table(r, "run/sums", 1, all);
+    if (!t || !(fit->sums_loaded = (double *)mirt__calloc((size_t)all, sizeof(double)))) return mirt_last_status();
+    memcpy(fit->sums_loaded, t->data, (size_t)all * sizeof(double));
+    return MIRT_OK;
+}
+
+/* >>callbacks */
+
+/* The weights a callback kept: all of them, or none. */
+static mirt_status mirt__resume_kept(mirt__resume *r, mirt__readymade *ready, const char *label) {
+    const mirt_model *model = r->fit->model;
+    for (int pass = 0; pass < 2; pass++) {
+        mirt__real *to = ready->weights;
+        for (int k = 0; k < model->num_variables; k++) {
+            const mirt__variable *v = &model->variable[k];
+            const char *name = mirt__kept_name(&r->pool, label, v);
+            if (!name) return mirt_last_status();
+            if (k == 0 && !mirt__safetensors_find(&r->file, name)) return MIRT_OK;
+            const mirt__safetensor *t = mirt__load_find(&r->file, name, v);
+            if (!t) return mirt_last_status();
+            if (pass) memcpy(to, t->data, t->size);
+            if (pass) to += v->count;
+        }
+        if (!pass && mirt__ready_reserve(ready, model) != MIRT_OK) return mirt_last_status();
+    }
+    ready->weights_set = true;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__resume_callbacks(mirt__resume *r) {
+    char label[96];
+    const mirt__json *states = mirt__json_get(r->run, "callbacks", MIRT__JSON_OBJECT);
+    if (!states) return mirt_last_status();
+    size_t taken = 0;
+    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
+        const mirt_callback *callback = r->fit->desc->callbacks[i];
+        if (!callback->name || !callback->load_state) continue;
+        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->fit, i, label));
+        mirt__readymade *ready = mirt__ready_of(callback);
+        if (!state || state->type != MIRT__JSON_STRING) continue;
+        taken++;
+        if (ready) ready->weights_set = false;
+        if (callback->load_state(state->string, callback->user)) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
+        if (ready && mirt__resume_kept(r, ready, label) != MIRT_OK) return mirt_last_status();
+    }
+    if (taken < states->count) {
+        mirt__log(r->fit->model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds", r->file.origin, (int)(states->count - taken));
+    }
+    return MIRT_OK;
+}
+
+/* >>going on */
+
+static void mirt__resume_take_history(mirt__resume *r) {
+    mirt_model *model = r->fit->model;
+    const mirt__safetensor *t = mirt__safetensors_find(&r->file, "run/history");
+    model->history.epochs = t ? (int)t->dim[0] : 0;
+    for (int e = 0; e < model->history.epochs; e++) {
+        mirt_logs *logs = &model->history_logs[e];
+        double row[1 + MIRT_MAX_LOGS];
+        memcpy(row, (const char *)t->data + (size_t)(e * t->dim[1]) * sizeof *row, (size_t)t->dim[1] * sizeof *row);
+        logs->count = (int)row[0];
+        for (int i = 0; i < logs->count; i++) {
+            logs->name[i] = r->log_name[i];
+            logs->value[i] = row[1 + i];
+        }
+    }
+    model->history.steps = r->loaded.steps;
+    model->history.seconds = r->loaded.seconds;
+    model->history.input_seconds = r->loaded.input_seconds;
+}
+
+/* Nothing fails from here on but reading the data. */
+static mirt_status mirt__resume_take(mirt__resume *r) {
+    mirt__fit *fit = r->fit;
+    mirt_model *model = fit->model;
+    mirt_status status = mirt__load_blocks(&r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
+    if (status != MIRT_OK) return status;
+    mirt__resume_take_history(r);
+    model->step = r->step;
+    model->epoch = r->epoch;
+    if (r->loaded.rate_set) {
+        model->rate_set = true;
+        model->config.optimizer.learning_rate = (float)r->loaded.rate;
+    }
+    fit->run = r->loaded;
+    fit->event.resumed = true;
+    char place[64] = "";
+    if (fit->run.done) snprintf(place, sizeof place, ", behind %lld of its batches", (long long)fit->run.done);
+    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name, r->file.origin, (long long)model->step,
+              (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs), place);
+    return mirt__fit_reopen(fit);
+}
+
+static mirt_status mirt__resume_from(mirt__resume *r) {
+    const int64_t most = (int64_t)1 << 53;
+    const char *text = mirt__safetensors_metadata(&r->file, "training");
+    const mirt__json *training = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
+    if (text && !training) return mirt_last_status();
+    r->run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    if (!r->run || r->run->type != MIRT__JSON_OBJECT) {
+        return mirt__fail(MIRT_E_FORMAT, "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
+    }
+    if (mirt__json_get_int(training, "iterations", 0, most, &r->step) != MIRT_OK || mirt__json_get_int(training, "epoch", 0, most, &r->epoch) != MIRT_OK) return mirt_last_status();
+    if (mirt__resume_numbers(r) != MIRT_OK || mirt__resume_same_model(r) != MIRT_OK || mirt__resume_same_optimizer(r) != MIRT_OK ||
+        mirt__resume_same_run(r) != MIRT_OK || mirt__load_blocks(&r->file, r->fit->model, mirt__optimizer_slots(&r->fit->model->config.optimizer), false) != MIRT_OK ||
+        mirt__resume_log_names(r) != MIRT_OK || mirt__resume_sums(r) != MIRT_OK || mirt__resume_callbacks(r) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__resume_open(mirt__resume *r, const char *path, bool *found) {
+    const mirt_strategy *strategy = r->fit->model->strategy;
+    const size_t length = strlen(path), ending = strlen(".safetensors");
+    const bool named = length > ending && strcmp(path + length - ending, ".safetensors") == 0;
+    if (!mirt__is_directory(path) && (named || mirt__file_exists(path))) {
+        *found = true;
+        return mirt__safetensors_open(&r->file, path);
+    }
+    *found = false;
+    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, &r->file, found) != MIRT_OK) return mirt_last_status();
+    if (!*found) mirt__log(strategy, MIRT_LOG_INFO, "%s holds no checkpoint to go on from: training begins anew", path);
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
+    mirt__resume r;
+    const char *path = fit->desc->resume;
+    bool found;
+    for (int i = 0; !path && i < mirt__num_callbacks(fit); i++) {
+        const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        path = ready ? ready->restores : NULL;
+    }
+    if (!path) return MIRT_OK;
+    memset(&r, 0, sizeof r);
+    r.fit = fit;
+    mirt_status status = mirt__resume_open(&r, path, &found);
+    if (status != MIRT_OK || !found) return status;
+    status = mirt__resume_from(&r);
+    for (int i = 0; status != MIRT_OK && i < mirt__num_callbacks(fit); i++) {
+        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        if (ready) ready->loaded = false;
+    }
+    if (status != MIRT_OK) mirt__fail_at("mirt_fit cannot go on from %s", r.file.origin);
+    if (status == MIRT_OK) status = mirt__resume_take(&r);
+    mirt__pool_free(&r.pool);
+    mirt__safetensors_close(&r.file);
+    return status;
+}
+
+/* >>section train/checkpoint.c */
+
+/* Finding the newest checkpoint that is whole. */
+
+#include <dirent.h>
+
+typedef struct mirt__candidate {
+    const char *path;
+    int64_t saved, step; /* when, by whoever wrote it; training steps */
+    bool run;            /* a fit can go on from it */
+} mirt__candidate;
+
+typedef struct mirt__candidates {
+    mirt__pool pool;
+    mirt__candidate *list;
+    int count, capacity;
+} mirt__candidates;
+
+/* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
+static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *path, bool *memory) {
+    unsigned char length[8];
+    uint64_t size, header = 0;
+    const mirt__json *json = NULL;
+    int fd;
+    if (mirt__file_open(path, &fd, &size) != MIRT_OK) return NULL;
+    bool good = mirt__file_read_at(fd, 0, length, 8) == 8;
+    for (int i = 7; i >= 0; i--) header = header << 8 | length[i];
+    good = good && header > 0 && header <= MIRT__ST_HEADER_LIMIT && header <= size - 8;
+    char *text = good ? (char *)mirt__pool_alloc(pool, (size_t)header) : NULL;
+    if (text && mirt__file_read_at(fd, 8, text, (size_t)header) != (int64_t)header) good = false;
+    if (text && good) json = mirt__json_parse(pool, text, (size_t)header);
+    *memory = !good || json || mirt_last_status() != MIRT_E_NOMEM;
+    mirt__file_close(&fd);
+    return json && json->type == MIRT__JSON_OBJECT ? json : NULL;
+}
+
+static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
+    const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral) *out = value->integer;
+}
+
+/* False: it is no file of ours, or *memory is false. */
+static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *memory) {
+    mirt__pool pool = {NULL};
+    const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
+    const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
+    const mirt__json *text = metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
+    bool ours = text && text->type == MIRT__JSON_STRING;
+    const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
+    const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    mirt__candidate_int(training, "iterations", &out->step);
+    mirt__candidate_int(run ? run : training, "saved", &out->saved);
+    out->run = run != NULL;
+    if (ours && !training) *memory = mirt_last_status() != MIRT_E_NOMEM;
+    mirt__pool_free(&pool);
+    return ours;
+}
+
+static bool mirt__ends_in(const char *name, const char *ending) {
+    const size_t size = strlen(name), end = strlen(ending);
+    return size >= end && strcmp(name + size - end, ending) == 0;
+}
+
+static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *path) {
+    if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
+}
+
+static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory, const char *name) {
+    mirt__candidate found;
+    const size_t size = strlen(directory) + strlen(name) + 2;
+    if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
+    char *path = (char *)mirt__pool_alloc(&c->pool, size);
+    if (!path) return MIRT_E_NOMEM;
+    snprintf(path, size, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
+    memset(&found, 0, sizeof found);
+    found.path = path;
+    if (mirt__is_directory(path)) return MIRT_OK;
+    bool memory = true, ours = mirt__candidate_look(path, &found, &memory);
+    if (!memory) return MIRT_E_NOMEM;
+    if (!ours) {
+        mirt__safetensors file;
+        if (!mirt__ends_in(name, ".safetensors")) return MIRT_OK;
+        if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
+        else mirt__checkpoint_damaged(strategy, path);
+        return MIRT_OK;
+    }
+    if (c->count == c->capacity) {
+        int capacity = c->capacity ? 2 * c->capacity : 16;
+        if (!mirt__grow((void **)&c->list, (size_t)c->count, (size_t)capacity, sizeof *c->list)) return MIRT_E_NOMEM;
+        c->capacity = capacity;
+    }
+    c->list[c->count++] = found;
+    return MIRT_OK;
+}
+
+/* qsort's comparison: the newest first. */
+static int mirt__candidate_compare(const void *a, const void *b) {
+    const mirt__candidate *x = (const mirt__candidate *)a, *y = (const mirt__candidate *)b;
+    if (x->saved != y->saved) return x->saved > y->saved ? -1 : 1;
+    if (x->step != y->step) return x->step > y->step ? -1 : 1;
+    return strcmp(y->path, x->path);
+}
+
+static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
+    mirt_status status = MIRT_OK;
+    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
+    if (!stream) return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+    while (status == MIRT_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry) break;
+        status = mirt__candidate_add(c, strategy, directory, entry->d_name);
+    }
+    closedir(stream);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    *found = false;
+    mirt_status status = mirt__candidates_read(&c, strategy, directory);
+    if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
+    for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
+        if (runs && !c.list[i].run) continue;
+        *found = mirt__safetensors_open(file, c.list[i].path) == MIRT_OK;
+        if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
+        else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
+    }
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return status;
+}
+
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
+    mirt__safetensors file;
+    bool found;
+    if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
+    path[0] = 0;
+    mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
+    if (status != MIRT_OK) return status;
+    if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
+    const size_t size = strlen(file.origin) + 1;
+    if (size <= capacity) memcpy(path, file.origin, size);
+    else status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d", file.origin, (int)size, (int)capacity);
     mirt__safetensors_close(&file);
     return status;
 }
@@ -40452,6 +41346,13 @@ MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const ch
     return count;
 }
 
+MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name) {
+    for (int i = 0; i < logs->count; i++) {
+        if (strcmp(logs->name[i], name) == 0) return true;
+    }
+    return false;
+}
+
 MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event) {
     const char *names[MIRT_MAX_LOGS];
     mirt__text list = {NULL, 0, 0, false};
@@ -40553,9 +41454,7 @@ static int mirt__early_stopping_train_begin(const mirt_event *event, void *user)
 static int mirt__early_stopping_epoch_end(const mirt_event *event, void *user) {
     mirt__early_stopping *self = (mirt__early_stopping *)user;
     const double value = mirt_logs_value(event->logs, self->monitor.name);
-    bool there = false;
-    for (int i = 0; i < event->logs->count; i++) there = there || strcmp(event->logs->name[i], self->monitor.name) == 0;
-    if (!there || event->epoch < self->desc.start_from_epoch) return 0;
+    if (!mirt__log_there(event->logs, self->monitor.name) || event->epoch < self->desc.start_from_epoch) return 0;
     self->wait++;
     const bool better = mirt__monitor_improved(&self->monitor, value);
     if (self->desc.restore_best_weights && (better || !self->ready.weights_set)) mirt__ready_keep(&self->ready, event->model);
@@ -40599,6 +41498,435 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) == MIRT_OK) return &ready->base;
     mirt_callback_destroy(&ready->base);
     return NULL;
+}
+
+/* >>section callbacks/model_checkpoint.c */
+
+/* ModelCheckpoint, and BackupAndRestore, which is one that goes on from what it wrote. */
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/types.h>
+
+typedef struct mirt__checkpointer {
+    mirt__readymade ready;
+    const char *who;
+    mirt__monitor monitor;
+    mirt_model_checkpoint_desc desc;
+    char *pattern, *directory; /* directory: of a backup, which is removed when all is done */
+    bool keeps_backup;
+    char *files;               /* written so far and not removed, one a line, the oldest first */
+    int64_t last_step;         /* of the last file, which */
+    bool last_whole;           /* stands at the end of an epoch */
+    bool interrupted;          /* this epoch was */
+    mirt__text path;
+} mirt__checkpointer;
+
+static const mirt__state_field mirt__checkpointer_fields[] = {
+    MIRT__MONITOR_FIELDS(mirt__checkpointer, monitor),
+    {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files)},
+    {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step)},
+    {"last_whole", MIRT__STATE_BOOL, offsetof(mirt__checkpointer, last_whole)},
+};
+
+/* >>patterns */
+
+/* A place in a pattern: {name:08.3f}. */
+typedef struct mirt__blank {
+    char name[64], flags[24], type;
+} mirt__blank;
+
+/* Reads the place that begins at `at`, a brace; returns what follows, or NULL with the error set. */
+static const char *mirt__blank_read(const char *who, const char *pattern, const char *at, mirt__blank *out) {
+    size_t name = strcspn(at + 1, ":{}"), length = 0;
+    const char *end = at + 1 + name;
+    out->type = 0;
+    out->flags[0] = 0;
+    if (*end == ':') {
+        length = strspn(end + 1, "0123456789.");
+        if (length < sizeof out->flags - 1) {
+            memcpy(out->flags, end + 1, length);
+            out->flags[length] = 0;
+        }
+        end += 1 + length;
+        if (*end && strchr("dfeg", *end)) out->type = *end++;
+    }
+    const char *point = strchr(out->flags, '.');
+    bool small = atoi(out->flags) <= 64 && (!point || (atoi(point + 1) <= 64 && !strchr(point + 1, '.')));
+    if (*end == '}' && name > 0 && name < sizeof out->name && length < sizeof out->flags - 1 && small) {
+        memcpy(out->name, at + 1, name);
+        out->name[name] = 0;
+        return end + 1;
+    }
+    mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" goes wrong at \"%.24s\": a place is {epoch}, {step:08d} or {val_loss:.2f}", who, pattern, at);
+    return NULL;
+}
+
+static bool mirt__blank_counts(const mirt__blank *blank) { return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0; }
+
+static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event, mirt__text *out) {
+    char format[40];
+    if (mirt__blank_counts(blank) && (blank->type == 0 || blank->type == 'd')) {
+        const char *point = strchr(blank->flags, '.');
+        snprintf(format, sizeof format, "%%%.*slld", (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
+        mirt__text_add(out, blank->flags[0] ? format : "%lld", strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
+        return;
+    }
+    double value = mirt__blank_counts(blank) ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
+                                             : mirt_logs_value(event->logs, blank->name);
+    snprintf(format, sizeof format, "%%%s%c", blank->flags, blank->type && blank->type != 'd' ? blank->type : 'g');
+    mirt__text_add(out, format, value);
+}
+
+/* Fills in the pattern; event NULL: only looks at each place by mirt__log_check, in `checked`. */
+static mirt_status mirt__pattern_write(const char *who, const char *pattern, const mirt_event *event, mirt__text *out) {
+    mirt__blank blank;
+    for (const char *at = pattern; *at;) {
+        if (*at != '{' && *at != '}') {
+            mirt__text_add_bytes(out, at++, 1);
+        } else if (at[1] == *at) {
+            mirt__text_add_bytes(out, at, 1);
+            at += 2;
+        } else {
+            if (!(at = mirt__blank_read(who, pattern, at, &blank))) return mirt_last_status();
+            mirt__blank_write(&blank, event, out);
+        }
+    }
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+/* Every place must be one that this fit can fill in when files are written. */
+static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mirt_event *event) {
+    const char *names[MIRT_MAX_LOGS + 2] = {"epoch", "step"};
+    mirt__blank blank;
+    const bool by_steps = self->desc.every_steps > 0;
+    const int count = 2 + mirt__log_names(event->model, event->validation && !by_steps, names + 2);
+    for (const char *at = self->pattern; (at = strpbrk(at, "{}")) != NULL;) {
+        bool known = false;
+        mirt__suggestion like;
+        if (at[1] == *at) {
+            at += 2;
+            continue;
+        }
+        if (!(at = mirt__blank_read(self->who, self->pattern, at, &blank))) return mirt_last_status();
+        memset(&like, 0, sizeof like);
+        like.word = blank.name;
+        for (int i = 0; i < count; i++) {
+            known = known || strcmp(names[i], blank.name) == 0;
+            mirt__guess(&like, names[i]);
+        }
+        if (known) continue;
+        const char *hint = mirt__did_you_mean(&like);
+        mirt__text list = {NULL, 0, 0, false};
+        for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
+        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s; there are %s", self->who, self->pattern, blank.name,
+                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint, list.data ? list.data : "none");
+        mirt__text_free(&list);
+        return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* >>files */
+
+/* Removes what processes that are no more left half written under names of this pattern. */
+static void mirt__checkpointer_clean(const char *pattern) {
+    const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
+    const size_t fixed = strcspn(name, "{}"), directory = (size_t)(name - pattern);
+    char *path = (char *)mirt__calloc(directory + 300, 1);
+    DIR *stream = NULL;
+    if (path) snprintf(path, directory + 300, "%.*s", directory ? (int)directory : 1, directory ? pattern : ".");
+    if (path && !strpbrk(path, "{}")) stream = MIRRORTRAIN_OPENDIR(path);
+    for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
+        const char *tail = entry->d_name + strlen(entry->d_name);
+        long process = 0;
+        int attempt = 0, end = 0;
+        for (int points = 0; tail > entry->d_name && points < 2;) points += *--tail == '.'; /* ".123-0.tmp" */
+        if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 || sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2) continue;
+        if (end == 0 || tail[end] || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
+        snprintf(path, directory + 300, "%.*s%s", (int)directory, pattern, entry->d_name);
+        mirt__file_remove(path);
+    }
+    if (stream) closedir(stream);
+    mirt__free(path);
+}
+
+static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
+    mirt__file_writer writer;
+    mirt__text_clear(&self->path);
+    if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__make_directory_of(self->path.data);
+    if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
+    if (status == MIRT_OK) mirt__file_abort(&writer);
+    if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
+    return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
+}
+
+/* The list with `path` behind it, once. */
+static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
+    mirt__text list = {NULL, 0, 0, false};
+    const size_t size = strlen(path);
+    for (const char *line = self->files ? self->files : ""; *line;) {
+        size_t length = strcspn(line, "\n");
+        if (length != size || memcmp(line, path, size) != 0) mirt__text_add(&list, "%.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    mirt__text_add(&list, "%s\n", path);
+    if (list.failed) {
+        mirt__text_free(&list);
+        return MIRT_E_NOMEM;
+    }
+    mirt__free(self->files);
+    self->files = list.data;
+    return MIRT_OK;
+}
+
+/* Removes the oldest files, of which there are too many. */
+static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
+    int count = 0;
+    for (const char *at = self->files; *at; at++) count += *at == '\n';
+    for (; self->desc.keep && count > self->desc.keep; count--) {
+        char *end = strchr(self->files, '\n');
+        *end = 0;
+        if (mirt__file_remove(self->files) != MIRT_OK) mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
+        memmove(self->files, end + 1, strlen(end + 1) + 1);
+    }
+}
+
+static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
+    mirt__text_clear(&self->path);
+    if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    self->last_step = event->model->step;
+    self->last_whole = whole;
+    if (mirt_save(event->model, self->path.data, self->desc.weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.keep) mirt__files_trim(self, event);
+    return 0;
+}
+
+/* >>moments */
+
+static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
+    mirt__checkpointer *self = (mirt__checkpointer *)user;
+    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.best_only && self->desc.every_steps && strncmp(self->monitor.name, "val_", 4) == 0) {
+        mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which nobody knows at the end of a step: best_only with every_steps takes a log of training", self->who, self->monitor.name);
+        return MIRT_CALLBACK_FAILED;
+    }
+    if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (!self->ready.loaded) {
+        self->monitor.has_best = self->last_whole = false;
+        self->last_step = -1;
+        mirt__free(self->files);
+        self->files = NULL;
+    }
+    self->ready.loaded = self->interrupted = false;
+    return 0;
+}
+
+static int mirt__checkpointer_epoch_begin(const mirt_event *event, void *user) {
+    (void)event;
+    ((mirt__checkpointer *)user)->interrupted = false;
+    return 0;
+}
+
+/* Whether this is a moment to write at. */
+static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *event, mirt__moment moment) {
+    const int64_t step = event->model->step, every = self->desc.every_steps;
+    const bool again = self->last_step == step && !self->last_whole;
+    switch (moment) {
+    case MIRT__BATCH_END: return every > 0 && step % every == 0;
+    case MIRT__INTERRUPTED:
+        self->interrupted = true;
+        return self->desc.at_end && !again;
+    case MIRT__EPOCH_END:
+        if (self->interrupted && self->desc.at_end) return false; /* what was written last goes on with this epoch */
+        return every == 0 || (self->desc.at_end && (event->model->fit->stop || event->epoch + 1 == event->epochs));
+    default: return false;
+    }
+}
+
+static void mirt__checkpointer_done(mirt__checkpointer *self) {
+    mirt__text_clear(&self->path);
+    if (mirt__pattern_write(self->who, self->pattern, NULL, &self->path) == MIRT_OK) mirt__file_remove(self->path.data);
+}
+
+static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *event, mirt__moment moment) {
+    mirt__checkpointer *self = (mirt__checkpointer *)ready;
+    if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup) mirt__checkpointer_done(self);
+    if (!mirt__checkpointer_due(self, event, moment)) return 0;
+    if (self->desc.best_only && !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name))) return 0;
+    return mirt__checkpointer_save(self, event, moment == MIRT__EPOCH_END);
+}
+
+static void mirt__checkpointer_release(mirt__readymade *ready) {
+    mirt__checkpointer *self = (mirt__checkpointer *)ready;
+    mirt__free(self->monitor.name);
+    mirt__free(self->pattern);
+    mirt__free(self->directory);
+    mirt__text_free(&self->path);
+}
+
+/* >>making */
+
+static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_checkpoint_desc *desc) {
+    mirt__blank blank;
+    if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: there is no path to write to", who);
+    if (desc->every_steps < 0 || desc->keep < 0) return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who, (long long)desc->every_steps, desc->keep);
+    for (const char *at = desc->path; (at = strpbrk(at, "{}")) != NULL;) {
+        if (at[1] == *at) at += 2;
+        else if (*at == '}' || !(at = mirt__blank_read(who, desc->path, at, &blank))) {
+            return at ? mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" closes a brace it did not open", who, desc->path) : mirt_last_status();
+        }
+    }
+    return MIRT_OK;
+}
+
+static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who, const mirt_model_checkpoint_desc *desc) {
+    if (mirt__checkpointer_check(who, desc) != MIRT_OK) return NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields, MIRT__COUNT(mirt__checkpointer_fields));
+    if (!ready) return NULL;
+    mirt__checkpointer *self = (mirt__checkpointer *)ready;
+    self->who = who;
+    self->desc = *desc;
+    ready->release = mirt__checkpointer_release;
+    ready->after = mirt__checkpointer_after;
+    ready->base.train_begin = mirt__checkpointer_begin;
+    ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
+    self->pattern = mirt__strdup(desc->path);
+    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK) return self;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}
+
+MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc) {
+    mirt__checkpointer *self = mirt__checkpointer_new("model_checkpoint", "model checkpoint", desc);
+    return self ? &self->ready.base : NULL;
+}
+
+MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
+    mirt_model_checkpoint_desc checkpoint;
+    mirt__text path = {NULL, 0, 0, false};
+    memset(&checkpoint, 0, sizeof checkpoint);
+    if (!desc || !desc->directory || !*desc->directory) return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
+    for (const char *at = desc->directory; *at; at++) mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
+    mirt__text_add(&path, "/backup.safetensors");
+    checkpoint.path = path.data;
+    checkpoint.every_steps = desc->every_steps;
+    mirt__checkpointer *self = path.failed ? NULL : mirt__checkpointer_new("backup_and_restore", "backup and restore", &checkpoint);
+    mirt__text_free(&path);
+    if (!self) return NULL;
+    self->directory = mirt__strdup(desc->directory);
+    self->ready.restores = self->directory;
+    self->keeps_backup = desc->keep;
+    if (self->directory) return &self->ready.base;
+    mirt_callback_destroy(&self->ready.base);
+    return NULL;
+}
+
+/* >>section callbacks/learning_rates.c */
+
+/* ReduceLROnPlateau and LearningRateScheduler. */
+
+typedef struct mirt__plateau {
+    mirt__readymade ready;
+    mirt__monitor monitor;
+    mirt_reduce_lr_desc desc;
+    int64_t wait, cooldown; /* epochs without a better one; that are still not counted */
+} mirt__plateau;
+
+static const mirt__state_field mirt__plateau_fields[] = {
+    MIRT__MONITOR_FIELDS(mirt__plateau, monitor),
+    {"wait", MIRT__STATE_INT64, offsetof(mirt__plateau, wait)},
+    {"cooldown", MIRT__STATE_INT64, offsetof(mirt__plateau, cooldown)},
+};
+
+static const char mirt__plateau_who[] = "reducing the learning rate";
+
+static int mirt__plateau_begin(const mirt_event *event, void *user) {
+    mirt__plateau *self = (mirt__plateau *)user;
+    if (mirt__monitor_begin(&self->monitor, mirt__plateau_who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (!self->ready.loaded) {
+        self->wait = self->cooldown = 0;
+        self->monitor.has_best = false;
+    }
+    self->ready.loaded = false;
+    return 0;
+}
+
+/* Whether the rate could be reduced any more. */
+static bool mirt__plateau_reduce(const mirt__plateau *self, const mirt_event *event) {
+    const double rate = mirt_get_learning_rate(event->model);
+    double reduced = rate * self->desc.factor;
+    if (!(rate > (double)(float)self->desc.min_rate)) return false;
+    if (reduced < self->desc.min_rate) reduced = self->desc.min_rate;
+    mirt_set_learning_rate(event->model, reduced);
+    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: \"%s\" has not become better: the learning rate is now %g", event->epoch + 1, self->monitor.name,
+              mirt_get_learning_rate(event->model));
+    return true;
+}
+
+static int mirt__plateau_epoch_end(const mirt_event *event, void *user) {
+    mirt__plateau *self = (mirt__plateau *)user;
+    if (!mirt__log_there(event->logs, self->monitor.name)) return 0;
+    if (self->cooldown > 0) {
+        self->cooldown--;
+        self->wait = 0;
+    }
+    if (mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name))) self->wait = 0;
+    else if (self->cooldown == 0 && ++self->wait >= self->desc.patience && mirt__plateau_reduce(self, event)) {
+        self->cooldown = self->desc.cooldown;
+        self->wait = 0;
+    }
+    return 0;
+}
+
+static void mirt__plateau_release(mirt__readymade *ready) { mirt__free(((mirt__plateau *)ready)->monitor.name); }
+
+MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *given) {
+    mirt_reduce_lr_desc desc;
+    memset(&desc, 0, sizeof desc);
+    if (given) desc = *given;
+    if (desc.factor == 0) desc.factor = 0.1;
+    if (desc.patience == 0) desc.patience = 10;
+    desc.min_delta = desc.min_delta == 0 ? 1e-4 : desc.min_delta < 0 ? 0 : desc.min_delta;
+    if (!(desc.factor > 0 && desc.factor < 1)) return mirt__fail(MIRT_E_INVALID, "%s: the factor is %g; it must lie between 0 and 1", mirt__plateau_who, desc.factor), (mirt_callback *)NULL;
+    if (desc.patience < 0 || desc.cooldown < 0 || !(desc.min_rate >= 0 && desc.min_rate <= (double)FLT_MAX)) {
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d, cooldown %d and min_rate %g must not be negative", mirt__plateau_who, desc.patience, desc.cooldown, desc.min_rate);
+        return NULL;
+    }
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__plateau), "reduce_lr_on_plateau", mirt__plateau_fields, MIRT__COUNT(mirt__plateau_fields));
+    if (!ready) return NULL;
+    mirt__plateau *self = (mirt__plateau *)ready;
+    self->desc = desc;
+    ready->release = mirt__plateau_release;
+    ready->base.train_begin = mirt__plateau_begin;
+    ready->base.epoch_end = mirt__plateau_epoch_end;
+    if (mirt__monitor_create(&self->monitor, mirt__plateau_who, desc.monitor, desc.mode, desc.min_delta) == MIRT_OK) return &ready->base;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}
+
+typedef struct mirt__rate_scheduler {
+    mirt__readymade ready;
+    mirt_epoch_schedule_fn schedule;
+    void *user;
+} mirt__rate_scheduler;
+
+static int mirt__rate_scheduler_epoch_begin(const mirt_event *event, void *user) {
+    const mirt__rate_scheduler *self = (const mirt__rate_scheduler *)user;
+    const float rate = self->schedule(event->epoch, (float)mirt_get_learning_rate(event->model), self->user);
+    return mirt__callback_result(mirt_set_learning_rate(event->model, (double)rate));
+}
+
+MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user) {
+    if (!schedule) return mirt__fail(MIRT_E_INVALID, "mirt_learning_rate_scheduler: no function"), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__rate_scheduler), "learning_rate_scheduler", NULL, 0);
+    if (!ready) return NULL;
+    ((mirt__rate_scheduler *)ready)->schedule = schedule;
+    ((mirt__rate_scheduler *)ready)->user = user;
+    ready->base.epoch_begin = mirt__rate_scheduler_epoch_begin;
+    return &ready->base;
 }
 
 /* >>section callbacks/csv_logger.c */

@@ -35,6 +35,7 @@
 #ifndef MIRRORTRAIN_FTRUNCATE
 #define MIRRORTRAIN_FTRUNCATE(fd, size) ftruncate(fd, size)
 #endif
+
 #ifndef MIRRORTRAIN_MKDIR
 #define MIRRORTRAIN_MKDIR(path, mode) mkdir(path, mode)
 #endif
@@ -76,6 +77,15 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 MIRT__LIB bool mirt__file_exists(const char *path) {
     struct stat info;
     return MIRRORTRAIN_STAT(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+MIRT__LIB bool mirt__is_directory(const char *path) {
+    struct stat info;
+    return MIRRORTRAIN_STAT(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+MIRT__LIB mirt_status mirt__file_remove(const char *path) {
+    return MIRRORTRAIN_UNLINK(path) == 0 || errno == ENOENT ? MIRT_OK : mirt__file_fail(path, "cannot remove the file");
 }
 
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size) {
@@ -347,6 +357,17 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path) {
         *at = '/';
     }
     if (status == MIRT_OK) status = mirt__make_one_directory(copy);
+    mirt__free(copy);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__make_directory_of(const char *path) {
+    char *copy = mirt__strdup(path), *slash = copy ? strrchr(copy, '/') : NULL;
+    mirt_status status = copy ? MIRT_OK : MIRT_E_NOMEM;
+    if (slash && slash > copy) {
+        *slash = 0;
+        status = mirt__make_directory(copy);
+    }
     mirt__free(copy);
     return status;
 }

@@ -21,6 +21,11 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 /* False only if nothing is there. */
 MIRT__LIB bool mirt__file_exists(const char *path);
 
+MIRT__LIB bool mirt__is_directory(const char *path);
+/* Makes the directory that `path` lies in, and those above it, unless they are there. */
+MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
+/* Removes a file; that it is not there is no failure. */
+MIRT__LIB mirt_status mirt__file_remove(const char *path);
 /* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is none. */
 MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 

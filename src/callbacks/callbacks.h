@@ -25,10 +25,10 @@ typedef struct mirt__readymade {
     /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
     int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
     void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
     bool weights_set;
-    char message[256];   /* of load_state */
 } mirt__readymade;
 
 /* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
@@ -66,6 +66,7 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 /* --- monitor.c --- */
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
 /* Whether there will be a log of this name; otherwise an error that names the nearest. */
 MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 

@@ -33,9 +33,7 @@ static int mirt__early_stopping_train_begin(const mirt_event *event, void *user)
 static int mirt__early_stopping_epoch_end(const mirt_event *event, void *user) {
     mirt__early_stopping *self = (mirt__early_stopping *)user;
     const double value = mirt_logs_value(event->logs, self->monitor.name);
-    bool there = false;
-    for (int i = 0; i < event->logs->count; i++) there = there || strcmp(event->logs->name[i], self->monitor.name) == 0;
-    if (!there || event->epoch < self->desc.start_from_epoch) return 0;
+    if (!mirt__log_there(event->logs, self->monitor.name) || event->epoch < self->desc.start_from_epoch) return 0;
     self->wait++;
     const bool better = mirt__monitor_improved(&self->monitor, value);
     if (self->desc.restore_best_weights && (better || !self->ready.weights_set)) mirt__ready_keep(&self->ready, event->model);

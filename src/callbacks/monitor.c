@@ -14,6 +14,13 @@ MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const ch
     return count;
 }
 
+MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name) {
+    for (int i = 0; i < logs->count; i++) {
+        if (strcmp(logs->name[i], name) == 0) return true;
+    }
+    return false;
+}
+
 MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event) {
     const char *names[MIRT_MAX_LOGS];
     mirt__text list = {NULL, 0, 0, false};

@@ -132,6 +132,18 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
+/* Leaves out the first `left` samples of a pass. */
+static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
+    mirt__batch_run_of run;
+    mirt_status status = MIRT_OK;
+    while (left > 0 && status == MIRT_OK) {
+        status = mirt__batch_run(dataset, left, true, &run);
+        if (run.count == 0) break;
+        left -= run.count;
+    }
+    return status;
+}
+
 static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->source->stage->make) {
         if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
@@ -139,7 +151,10 @@ static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }
-    return mirt__dataset_begin_filled(dataset, seed, epoch);
+    const int64_t over = dataset->pass_over;
+    dataset->pass_over = 0;
+    mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
+    return status == MIRT_OK && over ? mirt__batch_pass_over(dataset, over * dataset->spec.batch) : status;
 }
 
 static int64_t mirt__batch_rows(const mirt_dataset *dataset, int64_t batches) {
@@ -167,6 +182,7 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (drop && samples >= 0) dataset->spec.samples = samples -= samples % batch;
     dataset->spec.batch = batch;
     dataset->samples = source;
+    if (mirt__reachable(source) || source->run) dataset->joins = -1;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
     if (dataset->pointing && mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)

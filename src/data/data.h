@@ -34,6 +34,8 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
    first time only. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
+/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it cannot. */
+MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
    epoch. Never allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
@@ -114,6 +116,8 @@ struct mirt_dataset {
     mirt__crew *crew; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
+    int joins;        /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage that does it */
+    int64_t pass_over; /* batches that it leaves out when it begins the next time */
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
     bool ahead;       /* samples are made while others are used */

@@ -11,6 +11,13 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
 }
 
+MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
+    for (; dataset->joins > 0; dataset = dataset->source) batches *= dataset->joins;
+    if (dataset->joins >= 0 || dataset->skips) return false; /* samples that are skipped are known only when they are made */
+    dataset->pass_over = batches;
+    return true;
+}
+
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->stage->next(dataset, out);
 }

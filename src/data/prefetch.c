@@ -237,6 +237,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
     prefetch->slots = (depth == MIRT_AUTOTUNE ? 2 : depth) + 1;
     prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
+    stage->joins = 1;
     stage->ahead = true;
     prefetch->waited = 1; /* a first epoch begins with waiting */
     dataset->lent = dataset->stage->fill != NULL;

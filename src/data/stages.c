@@ -346,6 +346,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
     if (!stage) return NULL;
     ((mirt__accumulate_dataset *)stage)->joined = batches;
+    stage->joins = batches;
     stage->spec.batch *= batches;
     stage->spec.accumulate *= batches;
     if (dataset->batches > 0) stage->batches = dataset->batches / batches + (dataset->batches % batches != 0);

@@ -165,6 +165,7 @@ struct mirt_model {
     mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
     mirt_function *functions; /* recorded for it, a list */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
+    struct mirt__fit *fit;    /* under way, or NULL */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;

@@ -128,9 +128,32 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
 
 static mirt_status mirt__fit_begin(mirt__fit *fit) {
     const mirt_model *model = fit->model;
-    const int64_t epoch = fit->model->epoch++;
-    fit->begun = true;
-    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, epoch) : mirt__dataset_begin(fit->train, model->strategy->seed, epoch);
+    fit->run.pass = fit->model->epoch++;
+    fit->run.begun = 1;
+    fit->run.passed = 0;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.pass)
+                            : mirt__dataset_begin(fit->train, model->strategy->seed, fit->run.pass);
+}
+
+/* What is kept from the first pass on is what that pass made. */
+static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
+    bool keeps = false;
+    for (const mirt_dataset *d = fit->train; d; d = d->source) keeps = keeps || (d->kept && d->source && (d->shuffles || d->source->varies));
+    return keeps ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass) : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
+    const uint64_t seed = fit->model->strategy->seed;
+    mirt__batch batch;
+    if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
+    if (!fit->run.begun) return MIRT_OK;
+    int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
+    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
+    for (; left > 0 && status == MIRT_OK; left--) {
+        status = mirt__dataset_next(fit->train, &batch);
+        if (status == MIRT_OK && !batch.rows) return mirt__fail(MIRT_E_INVALID, "the data end before the %lld batches that the checkpoint has gone through", (long long)fit->run.passed);
+    }
+    return status;
 }
 
 /* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
@@ -139,11 +162,11 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     memset(batch, 0, sizeof *batch);
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
-        if (!fit->begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
         mirt_status status = fit->features[0] ? mirt__features_next(fit->features[0], batch) : mirt__dataset_next(fit->train, batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
-        fit->begun = false;
+        fit->run.begun = 0;
         if (!by_steps) return MIRT_OK;
     }
     return MIRT_OK;
@@ -170,15 +193,28 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     return MIRT_OK;
 }
 
+/* From nothing, or from where a checkpoint was. */
+static void mirt__fit_start_sums(mirt__fit *fit) {
+    const double *loaded = fit->sums_loaded;
+    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
+    if (!loaded) return;
+    fit->sums.count = fit->run.count;
+    fit->sums.loss = loaded[0];
+    memcpy(fit->sums.output_loss, loaded + 1, sizeof fit->sums.output_loss);
+    memcpy(fit->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)fit->sums.num_metric * sizeof *loaded);
+    mirt__free(fit->sums_loaded);
+    fit->sums_loaded = NULL;
+}
+
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
     mirt_model *model = fit->model;
     mirt__batch batch;
     double loss = 0;
-    mirt__sums_start(model, MIRT__TRAIN, &fit->sums);
-    fit->event.batch = 0;
-    fit->event.input_seconds = 0;
-    mirt_status status = fit->begun ? MIRT_OK : mirt__fit_begin(fit);
-    double began = mirt__now(); /* loading the data is no training step */
+    mirt__fit_start_sums(fit);
+    fit->event.batch = fit->run.done;
+    fit->event.input_seconds = fit->run.epoch_input_seconds;
+    mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
+    const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
     mirt__timing_start(model);
     while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
@@ -189,6 +225,8 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
         status = mirt__train_batch(fit, &batch, &loss);
         if (status != MIRT_OK) break;
         mirt__warn_of_nan(fit, loss);
+        fit->run.done++;
+        fit->run.passed++;
         model->history.steps++;
         mirt__set_logs(fit, true, loss);
         fit->event.seconds = mirt__now() - began;
@@ -202,17 +240,17 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     fit->event.seconds = mirt__now() - began;
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
-    fit->images += fit->sums.count;
+    fit->run.images += fit->sums.count;
     return status;
 }
 
 /* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
-static mirt_status mirt__history_reserve(mirt__fit *fit) {
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int epochs) {
     mirt_model *model = fit->model;
-    int epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1, used = model->history.epochs;
-    if (used < model->history_capacity) return MIRT_OK;
+    int used = model->history.epochs;
+    if (used < model->history_capacity && epochs <= model->history_capacity) return MIRT_OK;
     int capacity = used < 128 ? 256 : used > INT_MAX / 2 ? INT_MAX : 2 * used;
-    if (capacity > epochs) capacity = epochs;
+    if (capacity > epochs || capacity <= used) capacity = epochs;
     if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
     model->history_capacity = capacity;
     model->history.epoch = model->history_logs;
@@ -234,23 +272,30 @@ static mirt_status mirt__fit_validate(mirt__fit *fit) {
 static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     mirt_model *model = fit->model;
     fit->event.epoch = epoch;
-    if (fit->desc->learning_rate) {
+    fit->run.epoch = epoch;
+    if (!fit->run.opened && fit->desc->learning_rate) {
         float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
         if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
     }
     fit->logs.count = 0;
-    mirt__tell(fit, MIRT__EPOCH_BEGIN);
+    if (!fit->run.opened) {
+        fit->run.opened = 1;
+        mirt__tell(fit, MIRT__EPOCH_BEGIN);
+    }
     if (fit->stop) return MIRT_OK;
     if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0 || fit->status != MIRT_OK) return MIRT_OK;
+    if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
     if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__history_reserve(fit) != MIRT_OK) return mirt_last_status();
+    if (model->history.epochs == model->history_capacity && mirt__history_reserve(fit, fit->event.epochs) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
+    fit->run.epoch = epoch + 1;
+    fit->run.opened = fit->run.done = 0;
+    fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
 }
@@ -265,14 +310,17 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->event.logs = &fit->logs;
     fit->event.validation = fit->desc->validation;
     fit->event.initial_epoch = fit->desc->initial_epoch;
+    fit->run.epoch = fit->desc->initial_epoch;
+    fit->run.first_pass = fit->model->epoch;
+    if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = fit->desc->initial_epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure;
-    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->images / fit->model->history.seconds;
+    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
     return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
 }
@@ -318,14 +366,17 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt__timing_reset(model);
-    mirt_status status = mirt__history_reserve(&fit);
+    mirt_status status = mirt__history_reserve(&fit, d->epochs > 0 ? d->epochs : 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&
         !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
         status = mirt_last_status();
     }
+    model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    model->fit = NULL;
+    mirt__free(fit.sums_loaded);
     for (int i = 0; i < 2; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);

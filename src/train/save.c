@@ -1,6 +1,6 @@
 #include "../formats/safetensors.h"
 #include "../nn/config.h"
-#include "trainer.h"
+#include "fit.h"
 
 /* >>names */
 
@@ -19,7 +19,7 @@ static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, in
     return name;
 }
 
-static void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
     memset(out, 0, sizeof *out);
     out->name = name;
     out->dtype = MIRT__ST_F32;
@@ -50,11 +50,12 @@ MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int 
 
 /* >>saving */
 
-static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content) {
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
     int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
-    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, (size_t)blocks * (size_t)model->num_variables * sizeof *tensor + 1);
+    size_t most = (size_t)blocks * (size_t)model->num_variables + (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
+    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
     if (!tensor) return mirt_last_status();
-    content->tensor = tensor;
+    content->tensor = *tensors = tensor;
     for (int b = 0; b < blocks; b++) {
         for (int i = 0; i < model->num_variables; i++) {
             const mirt__variable *v = &model->variable[i];
@@ -67,43 +68,80 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
     return MIRT_OK;
 }
 
-/* text[0] to [3] take the metadata. */
-static mirt_status mirt__save_whole(mirt_model *model, const char *path, mirt__safetensors_content *content, mirt__text *text) {
-    const char *metadata[12];
-    if (mirt__architecture_write(model, &text[0]) != MIRT_OK) return mirt_last_status();
-    mirt__compile_write(model, &text[1]);
-    mirt__text_add(&text[2], "{\"iterations\":%lld,\"epoch\":%lld}", (long long)model->step, (long long)model->epoch);
+/* The metadata of a file: pairs, and the texts they point into. */
+typedef struct mirt__save_texts {
+    const char *pair[16];
+    int pairs;
+    mirt__text architecture, compile, training, classes;
+} mirt__save_texts;
+
+static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *value) {
+    m->pair[2 * m->pairs] = key;
+    m->pair[2 * m->pairs++ + 1] = value;
+}
+
+/* Where training is, and in a fit all that it needs to go on from there. */
+static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
+    mirt__text_add(&m->training, "}");
+    if (m->training.failed) return mirt_last_status();
+    mirt__save_pair(m, "training", m->training.data);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+    if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
+    mirt__compile_write(model, &m->compile);
     for (int i = 0; i < model->num_class_names; i++) {
-        mirt__text_add(&text[3], i ? "," : "[");
-        mirt__json_write_string(&text[3], model->class_names[i]);
+        mirt__text_add(&m->classes, i ? "," : "[");
+        mirt__json_write_string(&m->classes, model->class_names[i]);
     }
-    mirt__text_add(&text[3], "]");
-    if (text[1].failed || text[2].failed || text[3].failed) return mirt_last_status();
-    const char *const pairs[12] = {"format", "mirrortrain", "version", "1", "architecture", text[0].data,
-                                   "compile", text[1].data, "training", text[2].data,
-                                   "classes", text[3].data};
-    memcpy(metadata, pairs, sizeof pairs);
-    content->metadata = metadata;
-    content->metadata_count = model->num_class_names ? 6 : 5;
-    return mirt__safetensors_write(path, content);
+    mirt__text_add(&m->classes, "]");
+    if (m->compile.failed || m->classes.failed) return mirt_last_status();
+    mirt__save_pair(m, "format", "mirrortrain");
+    mirt__save_pair(m, "version", "1");
+    mirt__save_pair(m, "architecture", m->architecture.data);
+    mirt__save_pair(m, "compile", m->compile.data);
+    if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
+    if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
+    if (!model->fit) return MIRT_OK;
+    const char *environment = mirt_environment(model->strategy);
+    if (!environment) return mirt_last_status();
+    mirt__save_pair(m, "environment", environment);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool, mirt__save_texts *m) {
+    mirt__safetensors_content content;
+    mirt__safetensor *tensor = NULL;
+    memset(&content, 0, sizeof content);
+    if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
+    mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
+    if (status == MIRT_OK && !whole && model->fit) status = mirt__save_training(model, false, pool, tensor, &content.count, m);
+    if (status != MIRT_OK) return status;
+    content.metadata = m->pair;
+    content.metadata_count = m->pairs;
+    return mirt__safetensors_write(path, &content);
 }
 
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
     mirt__pool pool;
-    mirt__text text[4];
-    mirt__safetensors_content content;
+    mirt__save_texts texts;
     bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
     memset(&pool, 0, sizeof pool);
-    memset(text, 0, sizeof text);
-    memset(&content, 0, sizeof content);
+    memset(&texts, 0, sizeof texts);
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
     mirt_status status = mirt__model_materialize(model);
-    if (status == MIRT_OK) status = mirt__save_tensors(&pool, model, whole, &content);
-    if (status == MIRT_OK) status = whole ? mirt__save_whole(model, path, &content, text) : mirt__safetensors_write(path, &content);
-    for (int i = 0; i < MIRT__COUNT(text); i++) mirt__text_free(&text[i]);
+    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
+    mirt__text_free(&texts.architecture);
+    mirt__text_free(&texts.compile);
+    mirt__text_free(&texts.training);
+    mirt__text_free(&texts.classes);
     mirt__pool_free(&pool);
     return status;
 }
@@ -116,8 +154,7 @@ static bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) 
     return same;
 }
 
-/* The tensor `name` with the variable's shape, or NULL with the error set. */
-static const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
     const mirt__safetensor *t = mirt__safetensors_find(file, name);
     char have[MIRT__ST_SHAPE_TEXT], want[96];
     if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
@@ -134,9 +171,7 @@ static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int bl
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
 }
 
-/* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
-   checks that all is there before anything changes. */
-static mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
     mirt__pool pool;
     mirt_status status = MIRT_OK;
     memset(&pool, 0, sizeof pool);
@@ -273,7 +308,7 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
     return whole;
 }
 
-/* Tensors that are nobody's: not those of an optimizer, which whole models have. */
+/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
 static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
     char shape[MIRT__ST_SHAPE_TEXT];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
@@ -284,6 +319,7 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
             const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
             slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
         }
+        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
         if (used[i] || slot) continue;
         report->extra++;
         mirt__text_add(text, "extra: %s %s\n", t->name, mirt__st_shape_text(t, shape));

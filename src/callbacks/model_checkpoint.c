@@ -1,0 +1,323 @@
+/* ModelCheckpoint, and BackupAndRestore, which is one that goes on from what it wrote. */
+#include "../base/file.h"
+#include "callbacks.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/types.h>
+
+typedef struct mirt__checkpointer {
+    mirt__readymade ready;
+    const char *who;
+    mirt__monitor monitor;
+    mirt_model_checkpoint_desc desc;
+    char *pattern, *directory; /* directory: of a backup, which is removed when all is done */
+    bool keeps_backup;
+    char *files;               /* written so far and not removed, one a line, the oldest first */
+    int64_t last_step;         /* of the last file, which */
+    bool last_whole;           /* stands at the end of an epoch */
+    bool interrupted;          /* this epoch was */
+    mirt__text path;
+} mirt__checkpointer;
+
+static const mirt__state_field mirt__checkpointer_fields[] = {
+    MIRT__MONITOR_FIELDS(mirt__checkpointer, monitor),
+    {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files)},
+    {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step)},
+    {"last_whole", MIRT__STATE_BOOL, offsetof(mirt__checkpointer, last_whole)},
+};
+
+/* >>patterns */
+
+/* A place in a pattern: {name:08.3f}. */
+typedef struct mirt__blank {
+    char name[64], flags[24], type;
+} mirt__blank;
+
+/* Reads the place that begins at `at`, a brace; returns what follows, or NULL with the error set. */
+static const char *mirt__blank_read(const char *who, const char *pattern, const char *at, mirt__blank *out) {
+    size_t name = strcspn(at + 1, ":{}"), length = 0;
+    const char *end = at + 1 + name;
+    out->type = 0;
+    out->flags[0] = 0;
+    if (*end == ':') {
+        length = strspn(end + 1, "0123456789.");
+        if (length < sizeof out->flags - 1) {
+            memcpy(out->flags, end + 1, length);
+            out->flags[length] = 0;
+        }
+        end += 1 + length;
+        if (*end && strchr("dfeg", *end)) out->type = *end++;
+    }
+    const char *point = strchr(out->flags, '.');
+    bool small = atoi(out->flags) <= 64 && (!point || (atoi(point + 1) <= 64 && !strchr(point + 1, '.')));
+    if (*end == '}' && name > 0 && name < sizeof out->name && length < sizeof out->flags - 1 && small) {
+        memcpy(out->name, at + 1, name);
+        out->name[name] = 0;
+        return end + 1;
+    }
+    mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" goes wrong at \"%.24s\": a place is {epoch}, {step:08d} or {val_loss:.2f}", who, pattern, at);
+    return NULL;
+}
+
+static bool mirt__blank_counts(const mirt__blank *blank) { return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0; }
+
+static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event, mirt__text *out) {
+    char format[40];
+    if (mirt__blank_counts(blank) && (blank->type == 0 || blank->type == 'd')) {
+        const char *point = strchr(blank->flags, '.');
+        snprintf(format, sizeof format, "%%%.*slld", (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
+        mirt__text_add(out, blank->flags[0] ? format : "%lld", strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
+        return;
+    }
+    double value = mirt__blank_counts(blank) ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
+                                             : mirt_logs_value(event->logs, blank->name);
+    snprintf(format, sizeof format, "%%%s%c", blank->flags, blank->type && blank->type != 'd' ? blank->type : 'g');
+    mirt__text_add(out, format, value);
+}
+
+/* Fills in the pattern; event NULL: only looks at each place by mirt__log_check, in `checked`. */
+static mirt_status mirt__pattern_write(const char *who, const char *pattern, const mirt_event *event, mirt__text *out) {
+    mirt__blank blank;
+    for (const char *at = pattern; *at;) {
+        if (*at != '{' && *at != '}') {
+            mirt__text_add_bytes(out, at++, 1);
+        } else if (at[1] == *at) {
+            mirt__text_add_bytes(out, at, 1);
+            at += 2;
+        } else {
+            if (!(at = mirt__blank_read(who, pattern, at, &blank))) return mirt_last_status();
+            mirt__blank_write(&blank, event, out);
+        }
+    }
+    return out->failed ? mirt_last_status() : MIRT_OK;
+}
+
+/* Every place must be one that this fit can fill in when files are written. */
+static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mirt_event *event) {
+    const char *names[MIRT_MAX_LOGS + 2] = {"epoch", "step"};
+    mirt__blank blank;
+    const bool by_steps = self->desc.every_steps > 0;
+    const int count = 2 + mirt__log_names(event->model, event->validation && !by_steps, names + 2);
+    for (const char *at = self->pattern; (at = strpbrk(at, "{}")) != NULL;) {
+        bool known = false;
+        mirt__suggestion like;
+        if (at[1] == *at) {
+            at += 2;
+            continue;
+        }
+        if (!(at = mirt__blank_read(self->who, self->pattern, at, &blank))) return mirt_last_status();
+        memset(&like, 0, sizeof like);
+        like.word = blank.name;
+        for (int i = 0; i < count; i++) {
+            known = known || strcmp(names[i], blank.name) == 0;
+            mirt__guess(&like, names[i]);
+        }
+        if (known) continue;
+        const char *hint = mirt__did_you_mean(&like);
+        mirt__text list = {NULL, 0, 0, false};
+        for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
+        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s; there are %s", self->who, self->pattern, blank.name,
+                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint, list.data ? list.data : "none");
+        mirt__text_free(&list);
+        return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* >>files */
+
+/* Removes what processes that are no more left half written under names of this pattern. */
+static void mirt__checkpointer_clean(const char *pattern) {
+    const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
+    const size_t fixed = strcspn(name, "{}"), directory = (size_t)(name - pattern);
+    char *path = (char *)mirt__calloc(directory + 300, 1);
+    DIR *stream = NULL;
+    if (path) snprintf(path, directory + 300, "%.*s", directory ? (int)directory : 1, directory ? pattern : ".");
+    if (path && !strpbrk(path, "{}")) stream = MIRRORTRAIN_OPENDIR(path);
+    for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
+        const char *tail = entry->d_name + strlen(entry->d_name);
+        long process = 0;
+        int attempt = 0, end = 0;
+        for (int points = 0; tail > entry->d_name && points < 2;) points += *--tail == '.'; /* ".123-0.tmp" */
+        if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 || sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2) continue;
+        if (end == 0 || tail[end] || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
+        snprintf(path, directory + 300, "%.*s%s", (int)directory, pattern, entry->d_name);
+        mirt__file_remove(path);
+    }
+    if (stream) closedir(stream);
+    mirt__free(path);
+}
+
+static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
+    mirt__file_writer writer;
+    mirt__text_clear(&self->path);
+    if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__make_directory_of(self->path.data);
+    if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
+    if (status == MIRT_OK) mirt__file_abort(&writer);
+    if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
+    return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
+}
+
+/* The list with `path` behind it, once. */
+static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
+    mirt__text list = {NULL, 0, 0, false};
+    const size_t size = strlen(path);
+    for (const char *line = self->files ? self->files : ""; *line;) {
+        size_t length = strcspn(line, "\n");
+        if (length != size || memcmp(line, path, size) != 0) mirt__text_add(&list, "%.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+    mirt__text_add(&list, "%s\n", path);
+    if (list.failed) {
+        mirt__text_free(&list);
+        return MIRT_E_NOMEM;
+    }
+    mirt__free(self->files);
+    self->files = list.data;
+    return MIRT_OK;
+}
+
+/* Removes the oldest files, of which there are too many. */
+static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
+    int count = 0;
+    for (const char *at = self->files; *at; at++) count += *at == '\n';
+    for (; self->desc.keep && count > self->desc.keep; count--) {
+        char *end = strchr(self->files, '\n');
+        *end = 0;
+        if (mirt__file_remove(self->files) != MIRT_OK) mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
+        memmove(self->files, end + 1, strlen(end + 1) + 1);
+    }
+}
+
+static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
+    mirt__text_clear(&self->path);
+    if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    self->last_step = event->model->step;
+    self->last_whole = whole;
+    if (mirt_save(event->model, self->path.data, self->desc.weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.keep) mirt__files_trim(self, event);
+    return 0;
+}
+
+/* >>moments */
+
+static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
+    mirt__checkpointer *self = (mirt__checkpointer *)user;
+    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.best_only && self->desc.every_steps && strncmp(self->monitor.name, "val_", 4) == 0) {
+        mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which nobody knows at the end of a step: best_only with every_steps takes a log of training", self->who, self->monitor.name);
+        return MIRT_CALLBACK_FAILED;
+    }
+    if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (!self->ready.loaded) {
+        self->monitor.has_best = self->last_whole = false;
+        self->last_step = -1;
+        mirt__free(self->files);
+        self->files = NULL;
+    }
+    self->ready.loaded = self->interrupted = false;
+    return 0;
+}
+
+static int mirt__checkpointer_epoch_begin(const mirt_event *event, void *user) {
+    (void)event;
+    ((mirt__checkpointer *)user)->interrupted = false;
+    return 0;
+}
+
+/* Whether this is a moment to write at. */
+static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *event, mirt__moment moment) {
+    const int64_t step = event->model->step, every = self->desc.every_steps;
+    const bool again = self->last_step == step && !self->last_whole;
+    switch (moment) {
+    case MIRT__BATCH_END: return every > 0 && step % every == 0;
+    case MIRT__INTERRUPTED:
+        self->interrupted = true;
+        return self->desc.at_end && !again;
+    case MIRT__EPOCH_END:
+        if (self->interrupted && self->desc.at_end) return false; /* what was written last goes on with this epoch */
+        return every == 0 || (self->desc.at_end && (event->model->fit->stop || event->epoch + 1 == event->epochs));
+    default: return false;
+    }
+}
+
+static void mirt__checkpointer_done(mirt__checkpointer *self) {
+    mirt__text_clear(&self->path);
+    if (mirt__pattern_write(self->who, self->pattern, NULL, &self->path) == MIRT_OK) mirt__file_remove(self->path.data);
+}
+
+static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *event, mirt__moment moment) {
+    mirt__checkpointer *self = (mirt__checkpointer *)ready;
+    if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup) mirt__checkpointer_done(self);
+    if (!mirt__checkpointer_due(self, event, moment)) return 0;
+    if (self->desc.best_only && !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name))) return 0;
+    return mirt__checkpointer_save(self, event, moment == MIRT__EPOCH_END);
+}
+
+static void mirt__checkpointer_release(mirt__readymade *ready) {
+    mirt__checkpointer *self = (mirt__checkpointer *)ready;
+    mirt__free(self->monitor.name);
+    mirt__free(self->pattern);
+    mirt__free(self->directory);
+    mirt__text_free(&self->path);
+}
+
+/* >>making */
+
+static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_checkpoint_desc *desc) {
+    mirt__blank blank;
+    if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: there is no path to write to", who);
+    if (desc->every_steps < 0 || desc->keep < 0) return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who, (long long)desc->every_steps, desc->keep);
+    for (const char *at = desc->path; (at = strpbrk(at, "{}")) != NULL;) {
+        if (at[1] == *at) at += 2;
+        else if (*at == '}' || !(at = mirt__blank_read(who, desc->path, at, &blank))) {
+            return at ? mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" closes a brace it did not open", who, desc->path) : mirt_last_status();
+        }
+    }
+    return MIRT_OK;
+}
+
+static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who, const mirt_model_checkpoint_desc *desc) {
+    if (mirt__checkpointer_check(who, desc) != MIRT_OK) return NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields, MIRT__COUNT(mirt__checkpointer_fields));
+    if (!ready) return NULL;
+    mirt__checkpointer *self = (mirt__checkpointer *)ready;
+    self->who = who;
+    self->desc = *desc;
+    ready->release = mirt__checkpointer_release;
+    ready->after = mirt__checkpointer_after;
+    ready->base.train_begin = mirt__checkpointer_begin;
+    ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
+    self->pattern = mirt__strdup(desc->path);
+    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK) return self;
+    mirt_callback_destroy(&ready->base);
+    return NULL;
+}
+
+MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc) {
+    mirt__checkpointer *self = mirt__checkpointer_new("model_checkpoint", "model checkpoint", desc);
+    return self ? &self->ready.base : NULL;
+}
+
+MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
+    mirt_model_checkpoint_desc checkpoint;
+    mirt__text path = {NULL, 0, 0, false};
+    memset(&checkpoint, 0, sizeof checkpoint);
+    if (!desc || !desc->directory || !*desc->directory) return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
+    for (const char *at = desc->directory; *at; at++) mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
+    mirt__text_add(&path, "/backup.safetensors");
+    checkpoint.path = path.data;
+    checkpoint.every_steps = desc->every_steps;
+    mirt__checkpointer *self = path.failed ? NULL : mirt__checkpointer_new("backup_and_restore", "backup and restore", &checkpoint);
+    mirt__text_free(&path);
+    if (!self) return NULL;
+    self->directory = mirt__strdup(desc->directory);
+    self->ready.restores = self->directory;
+    self->keeps_backup = desc->keep;
+    if (self->directory) return &self->ready.base;
+    mirt_callback_destroy(&self->ready.base);
+    return NULL;
+}
