@@ -1841,6 +1841,14 @@ typedef enum mirt_phase {
 /* Its name above. Thread safe. */
 MIRT_API const char *mirt_phase_name(mirt_phase phase);
 
+/* Traces what the strategy's devices do from now on, until mirt_trace_end writes `path` as trace-event JSON, for ui.perfetto.dev or
+   chrome://tracing: a row a device, on it phases, and in these a slice for each operation, by its layer. `most_slices` bounds the memory
+   (40 bytes each, at once; 0: 200,000): when they are used up the rest is left out, and the file and the log say how many. MIRT_E_STATE,
+   MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_trace_begin(mirt_strategy *strategy, const char *path, int64_t most_slices);
+/* What was at `path` stays unless all is written. The trace is over even so. Destroying the strategy ends it without a file. */
+MIRT_API mirt_status mirt_trace_end(mirt_strategy *strategy);
+
 /* What holds a fit up most. */
 typedef enum mirt_bottleneck {
     MIRT_BALANCED = 0,   /* nothing does: computing is what takes the time */
@@ -2160,7 +2168,8 @@ typedef struct mirt__lane {
     int64_t slowest;                /* steps in which it computed longest */
     mirt__trace_slice *slice;        /* NULL: no trace is being made */
     int64_t slices, most_slices, left_out;
-    const char *const *names;        /* of the nodes of the function under way, while there is a trace */
+    const char *const *names;        /* of the nodes of the function under way, NULL: they make no slices */
+    const char *sum_name;            /* of its pass that adds up gradients and updates, or NULL */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__lane;
 
 MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
@@ -2170,7 +2179,7 @@ MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int nod
 MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase);
 /* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
-/* A slice of the trace, if there is one. */
+/* A slice of the trace, which there is. */
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
 
 #endif
@@ -3170,7 +3179,6 @@ MIRT__LIB void mirt__lane_flush(mirt__lane *lane) {
 }
 
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica) {
-    if (!lane->slice) return;
     if (lane->slices == lane->most_slices) {
         lane->left_out++;
         return;
@@ -3186,7 +3194,7 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
 MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase) {
     const double now = mirt__now();
     lane->lap[lane->open] += now - lane->since;
-    mirt__lane_slice(lane, mirt__phase_names[lane->open], lane->since, now, lane->replica);
+    if (lane->slice) mirt__lane_slice(lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open], lane->since, now, lane->replica);
     lane->since = now;
     lane->open = phase;
     return now;
@@ -30616,7 +30624,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__lane *lane = run->lane;
-    const bool slices = lane && lane->slice, clocked = run->clock || slices;
+    const bool slices = lane && lane->names, clocked = run->clock || slices;
     double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];
@@ -30730,6 +30738,8 @@ struct mirt_strategy {
     const mirt_model *timed;        /* that did so last */
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
+    struct mirt__trace *trace;      /* NULL: none is being made */
+    uint64_t traces;                /* begun so far */
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
@@ -30739,6 +30749,9 @@ struct mirt_strategy {
 
 /* --- nn/model.c --- */
 MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy);
+/* --- train/trace.c --- */
+/* Ends a trace without a file. */
+MIRT__LIB void mirt__trace_drop(mirt_strategy *strategy);
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */
@@ -31285,6 +31298,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         return;
     }
     mirt__models_destroy(strategy);
+    mirt__trace_drop(strategy);
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
@@ -36144,6 +36158,8 @@ struct mirt_function {
     int failed_code;     /* and its code */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
     bool counted;         /* its steps are those of a fit */
+    const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
+    uint64_t trace_serial;
 };
 
 /* --- record.c --- */
@@ -36696,6 +36712,10 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
 /* What samples cost, before the data set goes. */
 MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
+/* --- trace.c --- */
+/* The function is about to run while there is a trace. */
+MIRT__LIB void mirt__trace_function(mirt_function *function);
+
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */
 MIRT__LIB void mirt__verdict(mirt_timing *timing);
@@ -36712,8 +36732,9 @@ static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f
 
 MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks;
+    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
+    if (s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
@@ -36835,7 +36856,9 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     if (s->timing != model) return;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane_lap(&s->lane[d], phase);
-        if (phase == MIRT_PHASE_INPUT) mirt__lane_flush(&s->lane[d]); /* a step begins */
+        if (phase != MIRT_PHASE_INPUT) continue;
+        mirt__lane_flush(&s->lane[d]); /* a step begins */
+        __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
     }
 }
 
@@ -39185,6 +39208,171 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
     return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
 }
 
+/* >>section train/trace.c */
+
+/* What devices do, slice by slice, as a file that Perfetto and chrome://tracing read. */
+
+struct mirt__trace {
+    mirt__file_writer file;
+    mirt__pool pool; /* of names */
+    double began;
+    uint64_t serial; /* tells it from traces before */
+};
+
+static void mirt__trace_free(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        mirt__free(lane->slice);
+        lane->slice = NULL;
+        lane->names = NULL;
+        lane->sum_name = NULL;
+        lane->slices = lane->most_slices = lane->left_out = 0;
+    }
+    mirt__file_abort(&s->trace->file);
+    mirt__pool_free(&s->trace->pool);
+    mirt__free(s->trace);
+    s->trace = NULL;
+}
+
+MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
+    const int64_t usual = 200000, most = (int64_t)1 << 30;
+    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
+    if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
+    if (most_slices < 0 || most_slices > most) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible", (long long)most_slices, (long long)most);
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
+    if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
+    if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
+    s->trace->file.fd = -1;
+    s->trace->serial = ++s->traces;
+    mirt_status status = mirt__file_begin(&s->trace->file, path);
+    const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        s->lane[d].most_slices = each;
+        if (!(s->lane[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice)))) status = mirt_last_status();
+    }
+    s->trace->began = mirt__now();
+    if (status != MIRT_OK) mirt__trace_free(s);
+    return status;
+}
+
+/* >>names */
+
+static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
+    char text[160];
+    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
+    return mirt__pool_strdup(&trace->pool, text);
+}
+
+/* "all-reduce (cpu:0 += cpu:1) and adam" */
+static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    char text[192] = "all-reduce (";
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, device, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        const size_t used = strlen(text);
+        if (used > 100) {
+            snprintf(text + used, sizeof text - used, ", ...");
+            break;
+        }
+        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name, s->device[x.device[x.add[i].from]].name);
+    }
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    return mirt__pool_strdup(&s->trace->pool, text);
+}
+
+/* Once a function and trace; without memory for them its operations are left out. */
+static void mirt__trace_names(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int count = f->program.graph.count;
+    f->trace_serial = s->trace->serial;
+    f->trace_name = NULL;
+    const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
+    for (int i = 0; name && i < count; i++) {
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return;
+    }
+    for (int d = 0; name && d < s->num_devices; d++) name[count + d] = f->num_ranges ? mirt__trace_sum_name(f, d) : NULL;
+    f->trace_name = name;
+}
+
+MIRT__LIB void mirt__trace_function(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (f->trace_serial != s->trace->serial) mirt__trace_names(f);
+    for (int d = 0; d < s->num_devices; d++) {
+        s->lane[d].names = f->trace_name;
+        s->lane[d].sum_name = f->trace_name ? f->trace_name[f->program.graph.count + d] : NULL;
+    }
+}
+
+/* >>writing */
+
+/* Microseconds, whatever the locale. */
+static void mirt__trace_time(mirt__text *text, const char *key, double seconds) {
+    const long long ns = seconds > 0 ? (long long)(seconds * 1e9) : 0;
+    mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
+    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
+    mirt__json_write_string(text, value);
+    mirt__text_add(text, "}}");
+}
+
+static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
+    const double begin = slice->begin > began ? slice->begin : began;
+    mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
+    mirt__trace_time(text, "ts", begin - began);
+    mirt__trace_time(text, "dur", slice->end - begin);
+    mirt__text_add(text, ",\"name\":");
+    mirt__json_write_string(text, slice->name);
+    mirt__text_add(text, ",\"args\":{\"step\":%lld", (long long)slice->step);
+    if (slice->replica >= 0) mirt__text_add(text, ",\"replica\":%d", slice->replica);
+    mirt__text_add(text, "}}");
+}
+
+static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
+    if (text->failed) return mirt_last_status();
+    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
+    mirt__text_clear(text);
+    return status;
+}
+
+static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
+    mirt_status status = MIRT_OK;
+    int64_t left_out = 0;
+    for (int d = 0; d < s->num_devices; d++) left_out += s->lane[d].left_out;
+    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld},\"traceEvents\":[\n", mirt_version(), (long long)left_out);
+    mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        const mirt__lane *lane = &s->lane[d];
+        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
+        for (int64_t i = 0; i < lane->slices && status == MIRT_OK; i++) {
+            mirt__trace_slice_text(text, &lane->slice[i], d, s->trace->began);
+            if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
+        }
+    }
+    mirt__text_add(text, "\n]}\n");
+    if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
+    if (left_out) mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
+    return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
+}
+
+MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
+    mirt__text text;
+    memset(&text, 0, sizeof text);
+    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
+    if (!s->trace || s->running) return mirt__fail(MIRT_E_STATE, s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
+    mirt_status status = mirt__trace_write(s, &text);
+    mirt__text_free(&text);
+    mirt__trace_free(s);
+    return status;
+}
+
+MIRT__LIB void mirt__trace_drop(mirt_strategy *s) {
+    if (s->trace) mirt__trace_free(s);
+}
+
 /* >>section train/verdict.c */
 
 /* What the seconds of a fit say, in words: a function of the numbers alone. */
@@ -39373,13 +39561,10 @@ MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset
 
 /* The most memory the process was ever given; 0: nobody says. */
 static size_t mirt__peak_memory(void) {
-    char line[256];
-    unsigned long kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "VmHWM:", 6) == 0) kilobytes = strtoul(line + 6, NULL, 10);
-    }
-    if (file) fclose(file);
+    char text[2048];
+    mirt__file_peek("/proc/self/status", text, sizeof text);
+    const char *at = strstr(text, "VmHWM:");
+    const unsigned long kilobytes = at ? strtoul(at + 6, NULL, 10) : 0;
     return (size_t)kilobytes * 1024;
 }
 

@@ -30,6 +30,7 @@ typedef struct batches {
 
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
+    const char *trace;
     const char *model, *data, *devices, *init, *load, *save;
     const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs */
     const char *const *operand; /* words that are no flags */
@@ -112,6 +113,7 @@ mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int 
 mirt_model *complain_of_model(int *status);
 /* What fit trains, and on what. */
 typedef struct training_job {
+    mirt_strategy *strategy;
     mirt_model *model;
     mirt_dataset *training, *test;
 } training_job;

@@ -86,6 +86,12 @@ static bool open_digits_job(mirt_strategy *strategy, const options *o, training_
     return (j->test = open_test_data(o)) != NULL;
 }
 
+static void tell_of_time(mirt_model *model, const mirt_history *history, const options *o) {
+    const char *where = history->steps ? mirt_timing_text(model) : NULL, *operations = history->steps && o->profile ? mirt_profile_text(model) : NULL;
+    if (operations) fputs(operations, stderr);
+    if (where) fputs(where, stderr);
+}
+
 /* Trains, saves, prints the last line. */
 static int train(const training_job *j, const options *o) {
     mirt_callback steps;
@@ -102,11 +108,13 @@ static int train(const training_job *j, const options *o) {
         desc.learning_rate = scheduled_rate;
         desc.learning_rate_user = (void *)&o->lr;
     }
+    if (o->profile && mirt_profile_begin(j->model) != MIRT_OK) return complain_of_library();
+    if (o->trace && mirt_trace_begin(j->strategy, o->trace, 0) != MIRT_OK) return complain_of_library();
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
     if (!history) return is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
+    if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
     tell_of_corrupt(o);
-    const char *where = history->steps ? mirt_timing_text(j->model) : NULL;
-    if (where) fprintf(stderr, "%s", where);
+    tell_of_time(j->model, history, o);
 
     if (o->save) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
@@ -126,7 +134,7 @@ int run_fit(const options *given) {
     memset(&j, 0, sizeof j);
     own.batch = batch_of(o);
     if (o->save && !can_save(o->save)) return EXIT_FAILED;
-    mirt_strategy *strategy = open_strategy(o, false, &status);
+    mirt_strategy *strategy = j.strategy = open_strategy(o, false, &status);
     bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
     if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();
     else if (open) status = train(&j, o);

@@ -243,6 +243,36 @@ static void check_calls(void) {
     mirt_strategy_destroy(s);
 }
 
+/* A trace of few slices says how many it leaves out; failures leave no trace. */
+static void check_trace(void) {
+    char path[256], text[4096];
+    mirt_strategy *s = strategy_of(2, 4, 1);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    mirt_fit_desc d;
+    memset(nap, 0, sizeof nap);
+    memset(&d, 0, sizeof d);
+    d.no_progress = true;
+    snprintf(path, sizeof path, "%s/trace_%ld.json", tap_tmpdir(), (long)time(NULL) ^ (long)mirt__random_u32(&dice));
+    ok(mirt_trace_end(s) == MIRT_E_STATE, "none begun: \"%s\"", mirt_last_error());
+    ok(mirt_trace_begin(s, "/nowhere/trace.json", 0) != MIRT_OK, "no directory: \"%s\"", mirt_last_error());
+    ok(mirt_trace_begin(NULL, path, 0) != MIRT_OK && mirt_trace_begin(s, "", 0) != MIRT_OK && mirt_trace_begin(s, path, -1) == MIRT_E_INVALID && mirt_trace_end(NULL) != MIRT_OK, "\"%s\"", mirt_last_error());
+    bool good = mirt_trace_begin(s, path, 20) == MIRT_OK;
+    ok(good && mirt_trace_begin(s, path, 0) == MIRT_E_STATE, "twice: \"%s\"", mirt_last_error());
+    good = good && mirt_fit_arrays(m, images_x(0, 96), images_y(0, 96), &d) && mirt_evaluate_arrays(m, images_x(0, 30), images_y(0, 30), NULL) == MIRT_OK;
+    ok(good && mirt_trace_end(s) == MIRT_OK && !s->lane[0].slice && !s->lane[0].names, "a trace of 20 slices");
+    mirt__file_peek(path, text, sizeof text);
+    int64_t left = 0;
+    const char *at = strstr(text, "\"left_out\":");
+    int slices = 0;
+    if (at) left = strtoll(at + 11, NULL, 10);
+    for (const char *p = text; (p = strstr(p, "\"X\"")) != NULL; p++) slices++;
+    ok(slices == 20 && left > 100, "has %d, and leaves %lld out", slices, (long long)left);
+    remove(path);
+    ok(mirt_trace_begin(s, path, 0) == MIRT_OK && mirt_train_step(m, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK, "a second one");
+    mirt_strategy_destroy(s);
+    ok(!mirt__file_exists(path), "ends without a file when its strategy is destroyed");
+}
+
 /* The seconds of a step in milliseconds, by phase, the same on all devices. */
 static mirt_timing numbers(int devices, int64_t rows, const double ms[MIRT_PHASE_COUNT]) {
     mirt_timing t;
@@ -337,6 +367,7 @@ int main(void) {
     check_words();
     check_calls();
     check_network();
+    check_trace();
     for (int draw = 0; draw < draws; draw++) {
         for (int k = 0; k < MIRT__COUNT(kinds); k++) {
             for (int severity = 0; severity < 3; severity++) kinds[k](severity);

@@ -23,7 +23,6 @@ MIRT__LIB void mirt__lane_flush(mirt__lane *lane) {
 }
 
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica) {
-    if (!lane->slice) return;
     if (lane->slices == lane->most_slices) {
         lane->left_out++;
         return;
@@ -39,7 +38,7 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
 MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase) {
     const double now = mirt__now();
     lane->lap[lane->open] += now - lane->since;
-    mirt__lane_slice(lane, mirt__phase_names[lane->open], lane->since, now, lane->replica);
+    if (lane->slice) mirt__lane_slice(lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open], lane->since, now, lane->replica);
     lane->since = now;
     lane->open = phase;
     return now;

@@ -44,7 +44,8 @@ typedef struct mirt__lane {
     int64_t slowest;                /* steps in which it computed longest */
     mirt__trace_slice *slice;        /* NULL: no trace is being made */
     int64_t slices, most_slices, left_out;
-    const char *const *names;        /* of the nodes of the function under way, while there is a trace */
+    const char *const *names;        /* of the nodes of the function under way, NULL: they make no slices */
+    const char *sum_name;            /* of its pass that adds up gradients and updates, or NULL */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__lane;
 
 MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
@@ -54,7 +55,7 @@ MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int nod
 MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase);
 /* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
-/* A slice of the trace, if there is one. */
+/* A slice of the trace, which there is. */
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
 
 #endif

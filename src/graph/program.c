@@ -34,7 +34,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__lane *lane = run->lane;
-    const bool slices = lane && lane->slice, clocked = run->clock || slices;
+    const bool slices = lane && lane->names, clocked = run->clock || slices;
     double last = clocked ? mirt__now() : 0;
     for (int i = begin; rows > 0 && i < end; i++) {
         const mirt__node *node = program->graph.node[i];

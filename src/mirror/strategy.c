@@ -197,6 +197,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         return;
     }
     mirt__models_destroy(strategy);
+    mirt__trace_drop(strategy);
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);

@@ -44,6 +44,8 @@ struct mirt_strategy {
     const mirt_model *timed;        /* that did so last */
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
+    struct mirt__trace *trace;      /* NULL: none is being made */
+    uint64_t traces;                /* begun so far */
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */
@@ -53,6 +55,9 @@ struct mirt_strategy {
 
 /* --- nn/model.c --- */
 MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy);
+/* --- train/trace.c --- */
+/* Ends a trace without a file. */
+MIRT__LIB void mirt__trace_drop(mirt_strategy *strategy);
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */

@@ -91,6 +91,8 @@ struct mirt_function {
     int failed_code;     /* and its code */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
     bool counted;         /* its steps are those of a fit */
+    const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
+    uint64_t trace_serial;
 };
 
 /* --- record.c --- */

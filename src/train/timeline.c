@@ -8,8 +8,9 @@ static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f
 
 MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks;
+    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
+    if (s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         __atomic_store_n(&lane->step, f->model->step, __ATOMIC_RELAXED);
@@ -131,7 +132,9 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     if (s->timing != model) return;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane_lap(&s->lane[d], phase);
-        if (phase == MIRT_PHASE_INPUT) mirt__lane_flush(&s->lane[d]); /* a step begins */
+        if (phase != MIRT_PHASE_INPUT) continue;
+        mirt__lane_flush(&s->lane[d]); /* a step begins */
+        __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
     }
 }
 

@@ -20,6 +20,10 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
 /* What samples cost, before the data set goes. */
 MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
+/* --- trace.c --- */
+/* The function is about to run while there is a trace. */
+MIRT__LIB void mirt__trace_function(mirt_function *function);
+
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */
 MIRT__LIB void mirt__verdict(mirt_timing *timing);

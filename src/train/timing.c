@@ -1,3 +1,4 @@
+#include "../base/file.h"
 #include "timeline.h"
 #include "trainer.h"
 /* The seconds of a fit for users. */
@@ -8,13 +9,10 @@ MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset
 
 /* The most memory the process was ever given; 0: nobody says. */
 static size_t mirt__peak_memory(void) {
-    char line[256];
-    unsigned long kilobytes = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "VmHWM:", 6) == 0) kilobytes = strtoul(line + 6, NULL, 10);
-    }
-    if (file) fclose(file);
+    char text[2048];
+    mirt__file_peek("/proc/self/status", text, sizeof text);
+    const char *at = strstr(text, "VmHWM:");
+    const unsigned long kilobytes = at ? strtoul(at + 6, NULL, 10) : 0;
     return (size_t)kilobytes * 1024;
 }
 

@@ -1,0 +1,165 @@
+#include "../base/file.h"
+#include "../formats/json.h"
+#include "timeline.h"
+/* What devices do, slice by slice, as a file that Perfetto and chrome://tracing read. */
+
+struct mirt__trace {
+    mirt__file_writer file;
+    mirt__pool pool; /* of names */
+    double began;
+    uint64_t serial; /* tells it from traces before */
+};
+
+static void mirt__trace_free(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        mirt__free(lane->slice);
+        lane->slice = NULL;
+        lane->names = NULL;
+        lane->sum_name = NULL;
+        lane->slices = lane->most_slices = lane->left_out = 0;
+    }
+    mirt__file_abort(&s->trace->file);
+    mirt__pool_free(&s->trace->pool);
+    mirt__free(s->trace);
+    s->trace = NULL;
+}
+
+MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
+    const int64_t usual = 200000, most = (int64_t)1 << 30;
+    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
+    if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
+    if (most_slices < 0 || most_slices > most) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible", (long long)most_slices, (long long)most);
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
+    if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
+    if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
+    s->trace->file.fd = -1;
+    s->trace->serial = ++s->traces;
+    mirt_status status = mirt__file_begin(&s->trace->file, path);
+    const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        s->lane[d].most_slices = each;
+        if (!(s->lane[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice)))) status = mirt_last_status();
+    }
+    s->trace->began = mirt__now();
+    if (status != MIRT_OK) mirt__trace_free(s);
+    return status;
+}
+
+/* >>names */
+
+static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
+    char text[160];
+    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
+    return mirt__pool_strdup(&trace->pool, text);
+}
+
+/* "all-reduce (cpu:0 += cpu:1) and adam" */
+static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    char text[192] = "all-reduce (";
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, device, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        const size_t used = strlen(text);
+        if (used > 100) {
+            snprintf(text + used, sizeof text - used, ", ...");
+            break;
+        }
+        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name, s->device[x.device[x.add[i].from]].name);
+    }
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    return mirt__pool_strdup(&s->trace->pool, text);
+}
+
+/* Once a function and trace; without memory for them its operations are left out. */
+static void mirt__trace_names(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int count = f->program.graph.count;
+    f->trace_serial = s->trace->serial;
+    f->trace_name = NULL;
+    const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
+    for (int i = 0; name && i < count; i++) {
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return;
+    }
+    for (int d = 0; name && d < s->num_devices; d++) name[count + d] = f->num_ranges ? mirt__trace_sum_name(f, d) : NULL;
+    f->trace_name = name;
+}
+
+MIRT__LIB void mirt__trace_function(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    if (f->trace_serial != s->trace->serial) mirt__trace_names(f);
+    for (int d = 0; d < s->num_devices; d++) {
+        s->lane[d].names = f->trace_name;
+        s->lane[d].sum_name = f->trace_name ? f->trace_name[f->program.graph.count + d] : NULL;
+    }
+}
+
+/* >>writing */
+
+/* Microseconds, whatever the locale. */
+static void mirt__trace_time(mirt__text *text, const char *key, double seconds) {
+    const long long ns = seconds > 0 ? (long long)(seconds * 1e9) : 0;
+    mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
+    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
+    mirt__json_write_string(text, value);
+    mirt__text_add(text, "}}");
+}
+
+static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
+    const double begin = slice->begin > began ? slice->begin : began;
+    mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
+    mirt__trace_time(text, "ts", begin - began);
+    mirt__trace_time(text, "dur", slice->end - begin);
+    mirt__text_add(text, ",\"name\":");
+    mirt__json_write_string(text, slice->name);
+    mirt__text_add(text, ",\"args\":{\"step\":%lld", (long long)slice->step);
+    if (slice->replica >= 0) mirt__text_add(text, ",\"replica\":%d", slice->replica);
+    mirt__text_add(text, "}}");
+}
+
+static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
+    if (text->failed) return mirt_last_status();
+    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
+    mirt__text_clear(text);
+    return status;
+}
+
+static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
+    mirt_status status = MIRT_OK;
+    int64_t left_out = 0;
+    for (int d = 0; d < s->num_devices; d++) left_out += s->lane[d].left_out;
+    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld},\"traceEvents\":[\n", mirt_version(), (long long)left_out);
+    mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        const mirt__lane *lane = &s->lane[d];
+        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
+        for (int64_t i = 0; i < lane->slices && status == MIRT_OK; i++) {
+            mirt__trace_slice_text(text, &lane->slice[i], d, s->trace->began);
+            if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
+        }
+    }
+    mirt__text_add(text, "\n]}\n");
+    if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
+    if (left_out) mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
+    return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
+}
+
+MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
+    mirt__text text;
+    memset(&text, 0, sizeof text);
+    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
+    if (!s->trace || s->running) return mirt__fail(MIRT_E_STATE, s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
+    mirt_status status = mirt__trace_write(s, &text);
+    mirt__text_free(&text);
+    mirt__trace_free(s);
+    return status;
+}
+
+MIRT__LIB void mirt__trace_drop(mirt_strategy *s) {
+    if (s->trace) mirt__trace_free(s);
+}
