@@ -42350,11 +42350,40 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
+/* Where the time went, if anything was trained. */
+static mirt_status mirt__json_timing_line(mirt__json_logger *self, mirt_model *model) {
+    mirt_timing t;
+    if (mirt_fit_timing(model, &t) != MIRT_OK) return MIRT_OK;
+    mirt__json_line_begin(self, "timing");
+    mirt__json_line_int(self, "steps", t.steps);
+    mirt__json_line_number(self, "seconds", t.wall);
+    mirt__json_line_int(self, "peak_bytes", (int64_t)t.peak_memory);
+    for (int d = -1; d < t.num_devices; d++) { /* -1: the mean over devices */
+        const double *seconds = d < 0 ? t.seconds : t.device[d].seconds;
+        if (d >= 0) {
+            mirt__text_add(&self->line, d ? ",{\"samples\":%lld" : ",\"devices\":[{\"samples\":%lld", (long long)t.device[d].samples);
+            mirt__write_name(&self->line, "name", t.device[d].name, false);
+            mirt__json_line_number(self, "busy", t.device[d].busy);
+            mirt__json_line_int(self, "bytes", (int64_t)t.device[d].memory);
+        }
+        mirt__text_add(&self->line, ",\"phases\":{");
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
+            mirt__write_key(&self->line, mirt_phase_name((mirt_phase)i), i == 0);
+            mirt__json_write_number(&self->line, seconds[i]);
+        }
+        mirt__text_add(&self->line, d < 0 ? "}" : "}}");
+    }
+    mirt__text_add(&self->line, "]");
+    mirt__write_name(&self->line, "verdict", t.verdict, false);
+    return mirt__json_line_end(self);
+}
+
 static int mirt__json_train_end(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     const mirt_history *history = &event->model->history;
     const bool finished = self->epochs_ended >= event->epochs;
     if (self->file.fd < 0) return 0;
+    mirt_status timing = mirt__json_timing_line(self, event->model);
     mirt__json_line_begin(self, "end");
     mirt__json_line_number(self, "time", mirt__clock());
     mirt__write_name(&self->line, "status", event->failure ? "failed" : finished ? "finished" : "stopped", false);
@@ -42363,7 +42392,7 @@ static int mirt__json_train_end(const mirt_event *event, void *user) {
     mirt__json_line_number(self, "seconds", history->seconds);
     mirt__json_line_number(self, "input_seconds", history->input_seconds);
     mirt__json_line_number(self, "images_per_second", history->images_per_second);
-    mirt_status status = mirt__json_line_end(self);
+    mirt_status status = timing == MIRT_OK ? mirt__json_line_end(self) : timing;
     if (mirt__append_close(&self->file) != MIRT_OK) status = mirt_last_status();
     return mirt__callback_result(status);
 }

@@ -40,9 +40,9 @@ static const char *const style[] = {
     ".verdict{border-left:4px solid var(--c1);font-size:16px;margin-bottom:16px}.verdict p{margin:0}.bar{height:26px;border-radius:5px;margin:2px 0 12px}.swatch{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:8px}",
     ".meter{display:inline-block;width:70px;height:8px;border-radius:4px;background:var(--grid);margin-right:8px;vertical-align:middle;overflow:hidden}.meter i{display:block;height:100%;background:var(--c1)}",
     ".right{fill:var(--c1)}.wrong{fill:var(--c2)}text.on{fill:var(--card)}text.off{fill:var(--text)}",
-    ".samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:12px}.samples figure{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:0;padding:8px;font-size:13px;line-height:1.35;min-width:0;overflow-wrap:anywhere}",
+    ".names th:first-child,.names td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:84px}.tall{max-height:540px;overflow-y:auto}.samples{display:grid;align-items:start;grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:12px}.samples figure{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:0;padding:8px;font-size:13px;line-height:1.35;min-width:0;overflow-wrap:anywhere}",
     ".samples img{display:block;width:100%;aspect-ratio:1;object-fit:contain;image-rendering:pixelated;background:#8884;border-radius:4px;margin-bottom:6px}.samples .miss{border-color:var(--bad)}.miss b{color:var(--bad)}",
-    "footer{max-width:1240px;margin:30px auto 0;padding:14px 20px 30px;color:var(--muted);font-size:13px}@media(max-width:500px){main,header,footer{padding-left:12px;padding-right:12px}.card{padding:12px}h1{font-size:24px}.samples{grid-template-columns:repeat(3,1fr)}}",
+    "footer{max-width:1240px;margin:30px auto 0;padding:14px 20px 30px;color:var(--muted);font-size:13px}@media(max-width:500px){main,header,footer{padding-left:12px;padding-right:12px}.card{padding:12px}h1{font-size:24px}th,td{padding:5px 6px}table{font-size:13px}thead th{white-space:normal}.meter{width:34px;margin-right:5px}.samples{grid-template-columns:repeat(3,1fr)}}",
     "@media print{body{background:#fff}.card{break-inside:avoid}}",
 };
 
@@ -69,6 +69,13 @@ static void add_bytes(page *p, double bytes) {
     else if (bytes < 1024 * 1024) add(p, "%.0f\xc2\xa0KiB", bytes / 1024);
     else if (bytes < 10.0 * 1024 * 1024 * 1024) add(p, "%.0f\xc2\xa0MiB", bytes / 1024 / 1024);
     else add(p, "%.1f\xc2\xa0GiB", bytes / 1024 / 1024 / 1024);
+}
+
+/* A number that the log may not have; `format` is for one double. */
+static void add_known(page *p, const char *format, double number) {
+    char text[64];
+    if (isfinite(number)) snprintf(text, sizeof text, format, number);
+    add(p, "%s", isfinite(number) ? text : "?");
 }
 
 static bool is_share(const char *name) {
@@ -128,7 +135,7 @@ static void add_metric_fact(page *p, const run_log *log, const char *what, const
     }
     add_fact(p, what);
     add_log(p, name, last);
-    if (where >= 0) {
+    if (where >= 0 && fabs(best - last) > 1e-4 * fabs(last)) {
         add(p, "<small>best ");
         add_log(p, name, best);
         add(p, " in epoch %.0f</small>", number_of(log->epoch[where], "epoch") + 1);
@@ -172,7 +179,7 @@ static void add_header(page *p, const run_log *log, const char *directory) {
     add(p, "</h1><p class=\"meta\"><span class=\"pill %s\">", good ? "good" : "bad");
     add_text(p, status ? status : "did not end");
     add(p, "</span>");
-    if (log->epochs) add(p, "<span>%d of %.0f epochs</span>", (int)number_of(log->epoch[log->epochs - 1], "epoch") + 1, number_of(log->begin, "epochs"));
+    if (log->epochs && number_of(log->begin, "epochs") > 0) add(p, "<span>%.0f of %.0f epochs</span>", number_of(log->epoch[log->epochs - 1], "epoch") + 1, number_of(log->begin, "epochs"));
     if (isfinite(number_of(log->end, "step"))) add(p, "<span>%.0f steps</span>", number_of(log->end, "step"));
     if (isfinite(log->resumed)) add(p, "<span>resumed at step %.0f</span>", log->resumed);
     add_date(p, number_of(log->begin, "time"));
@@ -281,7 +288,9 @@ static void add_epoch_table(page *p, const run_log *log) {
             else add_log(p, keys[k], v->kind == VALUE_NUMBER ? v->number : (double)NAN);
             add(p, "</td>");
         }
-        add(p, "<td>%.2f</td></tr>", number_of(log->epoch[i], "seconds"));
+        add(p, "<td>");
+        add_known(p, "%.2f", number_of(log->epoch[i], "seconds"));
+        add(p, "</td></tr>");
     }
     add(p, "</tbody></table></div></details>");
 }
@@ -324,17 +333,15 @@ static void add_phases(page *p, const value *timing) {
     const char *names[MOST_PHASES];
     const double steps = number_of(timing, "steps");
     const int count = read_phases(member(timing, "phases"), seconds, names, &sum);
-    if (!count) return;
+    if (!(sum > 0)) return;
     add(p, "<div class=\"card\"><h3>A step, on the average device</h3>");
     draw_bar(p, "Where the time of a step goes; the numbers are in the table below", seconds, names, count, sum);
-    add(p, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the time goes\"><table><thead><tr><th scope=\"col\">Part</th><th scope=\"col\">Seconds</th><th scope=\"col\">ms/step</th><th scope=\"col\">Share</th></tr></thead><tbody>");
+    add(p, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the time goes\"><table><thead><tr><th scope=\"col\">Part</th><th scope=\"col\">Share</th><th scope=\"col\">ms/step</th><th scope=\"col\">Seconds</th></tr></thead><tbody>");
     for (int i = 0; i < count; i++) {
         if (!(seconds[i] > 0)) continue;
         add(p, "<tr><th scope=\"row\"><i class=\"swatch\" style=\"background:var(--p%d)\"></i>", i % 10);
         add_text(p, names[i]);
-        add(p, "</th><td>%.2f</td><td>", seconds[i]);
-        add_number(p, 1000 * seconds[i] / (steps > 0 ? steps : 1));
-        add(p, "</td><td>%.1f\xc2\xa0%%</td></tr>", sum > 0 ? 100 * seconds[i] / sum : 0);
+        add(p, "</th><td>%.1f\xc2\xa0%%</td><td>%.3f</td><td>%.2f</td></tr>", sum > 0 ? 100 * seconds[i] / sum : 0, 1000 * seconds[i] / (steps > 0 ? steps : 1), seconds[i]);
     }
     add(p, "</tbody></table></div></div>");
 }
@@ -342,16 +349,26 @@ static void add_phases(page *p, const value *timing) {
 static void add_devices(page *p, const value *timing) {
     const value *devices = member(timing, "devices");
     if (!devices || !devices->count) return;
-    add(p, "<div class=\"card\"><h3>Devices</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Devices\"><table><thead><tr><th scope=\"col\">Device</th><th scope=\"col\">Busy</th><th scope=\"col\">Samples</th><th scope=\"col\">Peak memory</th></tr></thead><tbody>");
+    add(p, "<div class=\"card\"><h3>Devices</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Devices\"><table><thead><tr><th scope=\"col\">Device</th><th scope=\"col\">Busy</th><th scope=\"col\">Samples</th><th scope=\"col\">Memory</th></tr></thead><tbody>");
     for (const value *d = devices->first; d; d = d->next) {
         const double busy = number_of(d, "busy");
         add(p, "<tr><th scope=\"row\">");
         add_text(p, text_of(d, "name") ? text_of(d, "name") : "?");
-        add(p, "</th><td><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:%.0f%%\"></i></span>%.0f\xc2\xa0%%</td><td>%.0f</td><td>", 100 * fmin(fmax(busy, 0), 1), 100 * busy, number_of(d, "samples"));
-        add_bytes(p, number_of(d, "peak_bytes"));
+        add(p, "</th><td><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:%.0f%%\"></i></span>", 100 * fmin(fmax(busy, 0), 1));
+        add_known(p, "%.0f\xc2\xa0%%", 100 * busy);
+        add(p, "</td><td>");
+        add_known(p, "%.0f", number_of(d, "samples"));
+        add(p, "</td><td>");
+        add_bytes(p, number_of(d, "bytes"));
         add(p, "</td></tr>");
     }
-    add(p, "</tbody></table></div></div>");
+    add(p, "</tbody></table></div>");
+    if (number_of(timing, "peak_bytes") > 0) {
+        add(p, "<p class=\"muted\">The whole process held at most ");
+        add_bytes(p, number_of(timing, "peak_bytes"));
+        add(p, ".</p>");
+    }
+    add(p, "</div>");
 }
 
 static void add_timing(page *p, const run_log *log) {
@@ -401,7 +418,7 @@ static void add_share(page *p, double part, double whole) {
 }
 
 static void add_class_table(page *p, const double *count, int classes, const char *const *names) {
-    add(p, "<div class=\"card\"><h3>Classes</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Classes\"><table><thead><tr><th scope=\"col\">Class</th><th scope=\"col\">Images</th><th scope=\"col\">Recall</th><th scope=\"col\">Precision</th><th scope=\"col\">Mostly taken for</th></tr></thead><tbody>");
+    add(p, "<div class=\"card\"><h3>Classes</h3><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Classes\"><table class=\"names\"><thead><tr><th scope=\"col\">Class</th><th scope=\"col\">Images</th><th scope=\"col\">Recall</th><th scope=\"col\">Precision</th><th scope=\"col\">Mostly taken for</th></tr></thead><tbody>");
     for (int i = 0; i < classes; i++) {
         double row = 0, column = 0;
         int other = -1;
@@ -411,14 +428,14 @@ static void add_class_table(page *p, const double *count, int classes, const cha
             if (j != i && count[i * classes + j] > 0 && (other < 0 || count[i * classes + j] > count[i * classes + other])) other = j;
         }
         add(p, "<tr><th scope=\"row\">");
-        if (names) add_text(p, names[i]);
+        if (names) add_start(p, names[i], 36);
         else add(p, "%d", i);
         add(p, "</th><td>%.0f</td>", row);
         add_share(p, count[i * classes + i], row);
         add_share(p, count[i * classes + i], column);
         add(p, "<td>");
         if (other < 0) add(p, "\xe2\x80\x93");
-        else if (names) add_text(p, names[other]);
+        else if (names) add_start(p, names[other], 36);
         else add(p, "%d", other);
         if (other >= 0) add(p, " (%.0f)", count[i * classes + other]);
         add(p, "</td></tr>");
@@ -431,7 +448,7 @@ static bool is_base64(const char *text) { return text && *text && strspn(text, "
 static void add_label(page *p, const value *names, double number) {
     const value *v = names && names->kind == VALUE_LIST ? names->first : NULL;
     for (int i = 0; v && i < number; i++) v = v->next;
-    if (v && v->text) add_text(p, v->text);
+    if (v && v->text) add_start(p, v->text, 36);
     else add(p, "%.0f", number);
 }
 

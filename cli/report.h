@@ -58,6 +58,8 @@ __attribute__((format(printf, 2, 3)))
 void add(page *p, const char *format, ...);
 /* As it stands in HTML, whatever is in it. */
 void add_text(page *p, const char *text);
+/* Up to `most` characters of it. */
+void add_start(page *p, const char *text, int most);
 /* "0.0312", "1.2e-05" */
 void add_number(page *p, double number);
 

@@ -49,7 +49,7 @@ static int character(const char *text) {
 }
 
 /* Up to `most` characters, "..." standing for the rest. */
-static void add_some(page *p, const char *text, int most) {
+void add_start(page *p, const char *text, int most) {
     while (text && *text) {
         const int length = character(text);
         const unsigned char c = (unsigned char)*text;
@@ -64,7 +64,7 @@ static void add_some(page *p, const char *text, int most) {
     }
 }
 
-void add_text(page *p, const char *text) { add_some(p, text, -1); }
+void add_text(page *p, const char *text) { add_start(p, text, -1); }
 
 void add_number(page *p, double number) {
     const double size = fabs(number);
@@ -126,7 +126,7 @@ static void round_axes(axes *a, bool share) {
     if (share && a->high[1] < 1 && 1 - a->high[1] < range / 3) a->high[1] = 1;
     if (a->high[1] - a->low[1] < 1e-12 * fmax(fabs(a->high[1]), 1e-30)) {
         const double room = a->high[1] ? 0.5 * fabs(a->high[1]) : 1;
-        a->low[1] -= room;
+        a->low[1] = a->high[1] > 0 ? 0 : a->low[1] - room;
         a->high[1] += room;
     }
     for (int axis = 0; axis < 2; axis++) {
@@ -168,7 +168,7 @@ static void draw_line(page *p, const axes *a, const series *line) {
     add(p, "\"/>");
     if (strcmp(line->style, "faint") == 0 || line->count > 60 || lone == 0) return;
     for (int k = 0; k < line->count; k++) {
-        if (!isfinite(line->x[k]) || !isfinite(line->y[k])) continue;
+        if (!isfinite(line->x[k]) || !isfinite(line->y[k]) || line->x[k] != floor(line->x[k])) continue; /* an epoch's */
         add(p, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>epoch %.4g: ", line->style, place_x(a, line->x[k]), place_y(a, line->y[k]), line->count > 30 ? "2" : "3", line->x[k]);
         add_text(p, line->name);
         add(p, " ");
@@ -194,7 +194,7 @@ static void draw_legend(page *p, const series *lines, int count, bool share, int
         for (int k = 0; k < line->count; k++) {
             if (isfinite(line->y[k]) && (top < 0 || best * line->y[k] > best * line->y[top])) top = k;
         }
-        if (best && i == count - 1 && top >= 0 && top != last) {
+        if (best && i == count - 1 && top >= 0 && fabs(line->y[top] - line->y[last]) > 1e-4 * fabs(line->y[last])) {
             add(p, " <span class=\"muted\">(best ");
             add_value(p, line->y[top], share);
             add(p, " in epoch %.4g)</span>", line->x[top]);
@@ -243,7 +243,7 @@ void draw_bar(page *p, const char *title, const double *part, const char *const 
 
 /* How a class is called where there is little room. */
 static void add_class(page *p, const char *const *names, int i, int most) {
-    if (names) add_some(p, names[i], most);
+    if (names) add_start(p, names[i], most);
     else add(p, "%d", i);
 }
 

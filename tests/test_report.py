@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""`mirrortrain report` on logs of all kinds: the page as a parser reads it, and where there is a browser (or MIRT_BROWSER names one)
+as it shows it."""
+import html.parser
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import browser
+import report_log
+import tap
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")
+HOSTILE = "<script>alert('x')</script>\"'><img src=http://example.com/x onerror=alert(1)>&amp;\\"
+VOID = {"meta", "link", "img", "br", "input", "hr"}
+
+
+class Page(html.parser.HTMLParser):
+    """What a page is made of, and what is wrong with it."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.wrong, self.count, self.words, self.ids = [], [], {}, [], set()
+        self.feed(text)
+        self.close()
+        if self.open:
+            self.wrong.append("left open: %s" % self.open)
+
+    def handle_starttag(self, tag, attrs):
+        self.count[tag] = self.count.get(tag, 0) + 1
+        names = [name for name, _ in attrs]
+        if len(names) != len(set(names)):
+            self.wrong.append("<%s> has an attribute twice" % tag)
+        for name, value in attrs:
+            if name.startswith("on") or (name in ("src", "href", "action", "xlink:href") and not (value or "").startswith("data:")):
+                self.wrong.append("<%s %s=%s>" % (tag, name, value))
+            if tag in ("path", "rect", "circle", "text", "svg") and re.search(r"\b(nan|inf)\b", value or "", re.I) and name != "aria-label":
+                self.wrong.append("<%s %s=%s>" % (tag, name, value))
+        if tag in ("script", "iframe", "object", "embed", "base", "form"):
+            self.wrong.append("<%s>" % tag)
+        if tag == "img" and not dict(attrs).get("alt"):
+            self.wrong.append("an image without words for it")
+        if tag == "svg" and not dict(attrs).get("aria-label"):
+            self.wrong.append("a picture without words for it")
+        if tag not in VOID and not self.get_starttag_text().endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append("</%s> closes nothing" % tag)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(self.words)
+
+
+def damaged(path):
+    """Half a line, a line that is none, bytes that are no UTF-8, values of the wrong kinds."""
+    lines = list(report_log.lines(ended=False))
+    with open(path, "wb") as f:
+        for line in lines[:40]:
+            f.write(json.dumps(line).encode() + b"\n")
+        f.write(b"not json\n{\"event\":\"epoch\",\"epoch\":0,\"loss\":null,\"accuracy\":\"high\"}\n{\"event\":\"begin\",\"model\":\"\xff\xfe\x01\",\"time\":1e300,\"epochs\":-1}\n")
+        f.write(b"{\"event\":\"confusion\",\"classes\":3,\"matrix\":[[1,2],[3]]}\n{\"event\":\"samples\",\"items\":[{\"png\":\"\\\"><b>\",\"predicted\":0}, 7]}\n" + b"[" * 3000 + b"\n")
+        f.write(b"{\"event\":\"timing\",\"phases\":{\"a\":-1,\"b\":null},\"devices\":[{}]}\n\xed\xa0\x80\n{\"event\":\"epoch\",\"epoch\":1,\"lo")
+
+
+def cases(home):
+    """(name, directory) of logs."""
+    photos = ["cats", "dogs", "a rather long name of a class that does not fit", "\u6f22\u5b57 \u2615", HOSTILE]
+    kinds = {
+        "a run": dict(), "one epoch": dict(epochs=1, per_epoch=3), "a long run": dict(epochs=150, per_epoch=4), "names": dict(names=photos, model=HOSTILE),
+        "forty classes": dict(names=["class %d" % i for i in range(40)]), "no predictions, not ended": dict(predictions=False, timing=False, ended=False),
+    }
+    for name, how in kinds.items():
+        directory = os.path.join(home, name)
+        os.mkdir(directory)
+        report_log.write(directory + "/log.jsonl", **how)
+        yield name, directory
+    directory = os.path.join(home, "damaged")
+    os.mkdir(directory)
+    damaged(directory + "/log.jsonl")
+    yield "damaged", directory
+
+
+def report(*args):
+    return subprocess.run([PROGRAM, "report"] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+
+def check_page(name, directory):
+    made = report(directory)
+    path = directory + "/report.html"
+    good = made.returncode == 0 and made.stdout.decode() == "report: %s\n" % path
+    tap.ok(good, "%s: %s" % (name, (made.stdout + made.stderr).decode().strip()))
+    if not good:
+        return
+    with open(path, "rb") as f:
+        text = f.read().decode("utf-8")  # an error if it is not
+    page = Page(text)
+    tap.ok(not page.wrong, "%s: a page without faults, of %d bytes%s" % (name, len(text), "" if not page.wrong else ": %s" % page.wrong[:4]))
+    if name == "names":
+        tap.ok(HOSTILE in page.text and "\u6f22\u5b57 \u2615" in page.text and "<script" not in text, "names mean nothing but themselves")
+    if name == "a run":
+        tap.ok(page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16, "curves, bar, matrix, tables, images")
+        tap.ok("98.90" in page.text and "98.43" in page.text and "AMD EPYC" in page.text and "balanced: 75" in page.text, "with the numbers of the log")
+    if name == "damaged":
+        tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
+    if name.endswith("not ended"):
+        tap.ok("did not end" in page.text, "a run without an end says so")
+
+
+def check_in_browser(shown, name, directory):
+    url = "file://" + directory.replace(" ", "%20").replace("#", "%23") + "/report.html"
+    grounds = set()
+    for width in (1280, 400):
+        for dark in (False, True):
+            complaints, asked = shown.open(url, width, dark)
+            wide = shown.evaluate("document.documentElement.scrollWidth")
+            grounds.add(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+            good = not complaints and not asked and wide <= width
+            tap.ok(good, "%s at %d pixels, %s: %d wide, %s" % (name, width, "dark" if dark else "light", wide, (complaints + asked) or "nothing to complain of"))
+    tap.ok(len(grounds) == 2, "%s: light and dark differ" % name)
+
+
+def check_errors(home):
+    for args, status, words in ((["/nowhere/run"], 1, "/nowhere/run/log.jsonl"), ([], 2, "report DIR"), ([home, home], 2, "one run"), ([home], 1, "log.jsonl")):
+        made = report(*args)
+        tap.ok(made.returncode == status and words in made.stderr.decode(), "refused: " + made.stderr.decode().strip())
+    empty = os.path.join(home, "empty")
+    os.mkdir(empty)
+    open(empty + "/log.jsonl", "w").close()
+    made = report(empty)
+    tap.ok(made.returncode == 1 and "log.jsonl" in made.stderr.decode(), "an empty log: " + made.stderr.decode().strip())
+    report_log.write(empty + "/log.jsonl")
+    os.mkdir(empty + "/report.html")
+    made = report(empty)
+    tap.ok(made.returncode == 1 and "report.html: cannot write" in made.stderr.decode() and os.listdir(empty + "/report.html") == [] and len(os.listdir(empty)) == 2, "a page that cannot be written: " + made.stderr.decode().strip())
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="mirt_report.") as home:
+        pages = list(cases(home))
+        for name, directory in pages:
+            check_page(name, directory)
+        check_errors(home)
+        path = browser.find()
+        if path:
+            shown = browser.Browser(path)
+            for name, directory in pages:
+                check_in_browser(shown, name, directory)
+            shown.close()
+        else:
+            tap.skip("no browser: install chromium, or name one in MIRT_BROWSER")
+    return tap.done()
+
+
+sys.exit(main())
