@@ -495,7 +495,8 @@ typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
     const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
                               of the same shapes, from the same stages and files, which are known by their names; otherwise, or
-                              if its head is damaged or its length wrong, it is written anew. A map is known by its name. */
+                              if its head is damaged or its length wrong, it is written anew. Maps and generators are
+                              known by their names too, arrays by nothing. */
 } mirt_cache_desc;
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);
@@ -19913,7 +19914,7 @@ struct mirt_dataset {
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
     bool ahead;       /* samples are made while others are used */
-    uint64_t identity; /* of what samples are made of and how, for files of them; 0 where the source has none */
+    uint64_t identity; /* of what samples are made of and how, for files of them; that of arrays is 0 */
     /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
        at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
@@ -21209,6 +21210,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
     generator->base.varies = 1; /* nobody knows */
     generator->base.cost = generator->name;
+    if (generator->name) generator->base.identity = mirt__hash(generator->name);
     if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
     return mirt__dataset_give_up(&generator->base, false);
 }
@@ -21350,6 +21352,7 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     dataset->shuffles++;
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
     mirt_status status = MIRT_OK;
     if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
     else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;
@@ -21653,8 +21656,8 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
     if (source->run) dataset->run = mirt__window_run;
     window->first = first;
-    dataset->identity = mirt__identity_with(dataset->identity, (uint64_t)first);
     window->count = count;
+    dataset->identity = mirt__identity_with(mirt__identity_with(dataset->identity, (uint64_t)first), (uint64_t)count);
     dataset->contiguous = source->contiguous;
     dataset->pointing = source->pointing;
     if (!source->spec.batch) {
@@ -21770,6 +21773,7 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     ((mirt__repeat_dataset *)stage)->passes = count;
     stage->pointing = dataset->pointing;
     stage->samples = NULL;
+    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
     if (stage->varies) stage->varies = 2;
     bool endless = count == 0 || dataset->spec.samples < 0;
     stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
@@ -23066,6 +23070,7 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
     mirt__block_dataset *block = (mirt__block_dataset *)dataset;
     block->seed = seed;
     block->split = split;
+    dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("digits"), seed), (uint64_t)split);
     dataset->contiguous = true;
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
@@ -23333,7 +23338,7 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
     }
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
     if (!dataset) return NULL;
-    dataset->identity = mirt__hash(images_path);
+    dataset->identity = mirt__identity_with(mirt__hash(images_path), labels_path ? mirt__hash(labels_path) : 0);
     if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
     return mirt__dataset_give_up(dataset, false);
 }
@@ -24139,17 +24144,18 @@ static mirt_status mirt__images_range(const char *path, int64_t count, double sp
                       (long long)count, validation ? "training" : "validation", (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
-/* The source stage; takes the list. */
-/* Of the files' names, not of their contents, and of all that changes pixels. */
+/* Of the files' names, not of their contents, and of all that changes pixels or tells corrupt files from others. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
-    uint64_t identity = mirt__identity_with((uint64_t)desc->color_mode, (uint64_t)desc->interpolation + 1);
-    uint64_t flags = (uint64_t)desc->antialias | (uint64_t)desc->crop_to_aspect_ratio << 1 | (uint64_t)desc->pad_to_aspect_ratio << 2 |
-                     (uint64_t)desc->reduced_scale << 3 | (uint64_t)desc->corrupt << 4;
-    identity = mirt__identity_with(identity, flags);
-    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(identity, mirt__hash(list->path[i]) + (uint64_t)list->label[i]);
+    const mirt_decode_desc *d = &desc->decode;
+    const int64_t option[] = {(int64_t)desc->color_mode, (int64_t)desc->interpolation, desc->antialias, desc->crop_to_aspect_ratio, desc->pad_to_aspect_ratio,
+                              (int64_t)desc->corrupt, d->least_height, d->least_width, d->max_side, d->max_pixels, d->max_bytes, d->decoder != NULL};
+    uint64_t identity = mirt__hash("images");
+    for (int i = 0; i < MIRT__COUNT(option); i++) identity = mirt__identity_with(identity, (uint64_t)option[i]);
+    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])), (uint64_t)list->label[i]);
     return identity;
 }
 
+/* The source stage; takes the list. */
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
     mirt__data_spec spec;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
@@ -24522,7 +24528,7 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     ((mirt__photos *)dataset)->seed = seed;
     ((mirt__photos *)dataset)->split = split;
     dataset->cost = "drawing photographs";
-    dataset->identity = mirt__identity_with(seed, (uint64_t)split + 1);
+    dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("photos"), seed), (uint64_t)split);
     memset(&spec, 0, sizeof spec);
     spec.num_x = spec.num_y = 1;
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));

@@ -241,7 +241,8 @@ typedef struct mirt_cache_desc {
     uint64_t budget_bytes; /* samples that take more are refused (MIRT_E_NOMEM); 0: no limit */
     const char *file;      /* keeps them in this file, from which every epoch reads them, and the next run too if they are as many,
                               of the same shapes, from the same stages and files, which are known by their names; otherwise, or
-                              if its head is damaged or its length wrong, it is written anew. A map is known by its name. */
+                              if its head is damaged or its length wrong, it is written anew. Maps and generators are
+                              known by their names too, arrays by nothing. */
 } mirt_cache_desc;
 /* desc NULL: mirt_cache. Samples are checked when they are read: MIRT_E_FORMAT, MIRT_E_IO. */
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc);

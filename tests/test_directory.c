@@ -336,6 +336,142 @@ static void test_classes(void) {
     remove_tree();
 }
 
+/* >>files of samples: one is found again by what made it, and by nothing else */
+
+static int other_decoder(const unsigned char *bytes, size_t size, mirt_image *out, void *user) {
+    (void)bytes, (void)size, (void)out, (void)user;
+    return MIRT_OTHER_DECODER;
+}
+
+static int as_it_is(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)in, (void)out, (void)index, (void)user;
+    return 0;
+}
+
+static int counted(void *const *out, int64_t index, void *user) {
+    (void)user;
+    *(float *)out[0] = (float)index;
+    return 0;
+}
+
+static mirt_dataset *named_map(mirt_dataset *d, const char *name) {
+    mirt_map_desc map;
+    memset(&map, 0, sizeof map);
+    map.fn = as_it_is;
+    map.name = name;
+    return mirt_map(d, &map);
+}
+
+static mirt_dataset *named_generator(const char *name) {
+    mirt_generator_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.fn = counted;
+    desc.x[0] = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(1));
+    desc.num_x = 1;
+    desc.samples = 4;
+    desc.name = name;
+    return mirt_dataset_from_generator(&desc);
+}
+
+enum { KEPT = 44 };
+typedef struct kept_head {
+    unsigned char byte[1024]; /* whom the file belongs to */
+} kept_head;
+
+/* Four images; each kind differs from the others in one thing. */
+static mirt_dataset *kept_of(int kind) {
+    static const char *const reversed[] = {"two", "one"};
+    mirt_image_directory_desc desc = small_desc();
+    mirt_augmentation flip;
+    memset(&flip, 0, sizeof flip);
+    switch (kind) {
+    case 1: desc.antialias = true; break;
+    case 2: desc.crop_to_aspect_ratio = true; break;
+    case 3: desc.pad_to_aspect_ratio = true; break;
+    case 4: desc.interpolation = MIRT_NEAREST; break;
+    case 5: desc.color_mode = MIRT_GRAYSCALE; break;
+    case 6: desc.color_mode = MIRT_RGBA; break;
+    case 7: desc.dtype = MIRT_UINT8; break;
+    case 8: desc.height = 3, desc.width = 2; break;
+    case 9: desc.class_names = reversed, desc.num_class_names = 2; break;
+    case 10: desc.corrupt = MIRT_CORRUPT_ZERO; break;
+    case 11: desc.reduced_scale = true; break;
+    case 12: desc.decode.least_width = 9; break;
+    case 13: desc.decode.max_side = 9; break;
+    case 14: desc.decode.max_pixels = 99; break;
+    case 15: desc.decode.max_bytes = 999; break;
+    case 16: desc.decode.decoder = other_decoder; break;
+    case 22: case 23: return named_generator(kind == 22 ? "a" : "b");
+    case 24: case 25: case 26: return named_map(mirt_drawn_digits(4, kind == 25 ? 2 : 1, kind == 26 ? MIRT_TEST : MIRT_TRAIN), "digits");
+    case 27: case 28: case 29: return mirt_idx(at_root(kind == 28 ? "images2" : "images1"), at_root(kind == 29 ? "labels2" : "labels1"));
+    case 30: case 31: case 42: return mirt_drawn_photos(4, 8, 8, kind == 42 ? 2 : 1, kind == 31 ? MIRT_TEST : MIRT_TRAIN);
+    case 43: return mirt_drawn_photos(4, 8, 12, 1, MIRT_TRAIN);
+    }
+    mirt_dataset *d = mirt_image_dataset_from_directory(at_root(kind == 17 ? "other" : "data"), &desc);
+    switch (kind) {
+    case 18: case 19: case 20: return mirt_shuffle(d, 9);
+    case 21: case 41: return mirt_shuffle(mirt_repeat(d, 1), kind == 21 ? 2 : 3);
+    case 32: return mirt_take(mirt_shuffle(d, 9), 2);
+    case 33: return mirt_shuffle(mirt_take(d, 2), 9);
+    case 34: return mirt_skip(d, 2);
+    case 35: return mirt_repeat(mirt_take(d, 2), 2);
+    case 36: return mirt_repeat(mirt_take(d, 1), 4);
+    case 37: return named_map(d, "a");
+    case 38: return named_map(d, "b");
+    case 39: case 40: flip.mode = kind == 39 ? MIRT_FLIP_HORIZONTAL : MIRT_FLIP_VERTICAL; return mirt_augment(d, &flip, 1);
+    }
+    return d;
+}
+
+/* Whether the file is read; *inode is another one's if it was written. */
+static bool keep(int kind, kept_head *head, ino_t *inode) {
+    struct stat info;
+    mirt_cache_desc cache;
+    mirt__batch batch;
+    FILE *file;
+    memset(&cache, 0, sizeof cache);
+    char path[1024];
+    snprintf(path, sizeof path, "%s", at_root("kept"));
+    cache.file = path;
+    mirt_dataset *d = mirt_cache_with(kept_of(kind), &cache);
+    bool good = d && mirt__dataset_begin(d, kind == 19 ? 2 : 1, kind == 20) == MIRT_OK && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == 1;
+    mirt_dataset_destroy(d);
+    good = good && stat(path, &info) == 0 && (file = fopen(path, "rb")) != NULL;
+    if (!good) return false;
+    good = fread(head, sizeof *head, 1, file) == 1;
+    fclose(file);
+    *inode = info.st_ino;
+    return good;
+}
+
+static void test_kept(void) {
+    static const unsigned char idx[] = {0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4}, idx_labels[] = {0, 0, 8, 1, 0, 0, 0, 4, 1, 2, 3, 4};
+    static kept_head head[KEPT];
+    int same = 0;
+    start_tree("kept");
+    for (int i = 0; i < 8; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s/%s/%d.bmp", i < 4 ? "data" : "other", i % 4 < 2 ? "one" : "two", i % 4);
+        put(name, 6, 4);
+    }
+    for (int i = 0; i < 2; i++) {
+        image_write_file(at_root(i ? "images2" : "images1"), idx, sizeof idx);
+        image_write_file(at_root(i ? "labels2" : "labels1"), idx_labels, sizeof idx_labels);
+    }
+    for (int kind = 0; kind < KEPT; kind++) {
+        kept_head again;
+        ino_t written = 0, found = 1;
+        ok(keep(kind, &head[kind], &written) && keep(kind, &again, &found) && written == found, "kept samples %d are found again: %s", kind, written == found ? "" : mirt_last_error());
+        for (int k = 0; k < kind; k++) {
+            if (memcmp(&head[k], &head[kind], sizeof again) != 0) continue;
+            printf("# %d and %d\n", k, kind);
+            same++;
+        }
+    }
+    ok(same == 0, "and none of them by another data set");
+    remove_tree();
+}
+
 /* >>lists of comma-separated values */
 
 static void test_csv(void) {
@@ -422,5 +558,6 @@ int main(void) {
     test_corrupt();
     test_classes();
     test_csv();
+    test_kept();
     return done_testing();
 }

@@ -121,7 +121,7 @@ struct mirt_dataset {
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
     bool ahead;       /* samples are made while others are used */
-    uint64_t identity; /* of what samples are made of and how, for files of them; 0 where the source has none */
+    uint64_t identity; /* of what samples are made of and how, for files of them; that of arrays is 0 */
     /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
        at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);

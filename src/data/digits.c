@@ -213,6 +213,7 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
     mirt__block_dataset *block = (mirt__block_dataset *)dataset;
     block->seed = seed;
     block->split = split;
+    dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("digits"), seed), (uint64_t)split);
     dataset->contiguous = true;
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);

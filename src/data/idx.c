@@ -242,7 +242,7 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
     }
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__idx_dataset), &mirt__idx_stage, NULL, false);
     if (!dataset) return NULL;
-    dataset->identity = mirt__hash(images_path);
+    dataset->identity = mirt__identity_with(mirt__hash(images_path), labels_path ? mirt__hash(labels_path) : 0);
     if (mirt__idx_set((mirt__idx_dataset *)dataset, images_path, labels_path) == MIRT_OK) return dataset;
     return mirt__dataset_give_up(dataset, false);
 }

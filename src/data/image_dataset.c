@@ -226,17 +226,18 @@ static mirt_status mirt__images_range(const char *path, int64_t count, double sp
                       (long long)count, validation ? "training" : "validation", (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
-/* The source stage; takes the list. */
-/* Of the files' names, not of their contents, and of all that changes pixels. */
+/* Of the files' names, not of their contents, and of all that changes pixels or tells corrupt files from others. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
-    uint64_t identity = mirt__identity_with((uint64_t)desc->color_mode, (uint64_t)desc->interpolation + 1);
-    uint64_t flags = (uint64_t)desc->antialias | (uint64_t)desc->crop_to_aspect_ratio << 1 | (uint64_t)desc->pad_to_aspect_ratio << 2 |
-                     (uint64_t)desc->reduced_scale << 3 | (uint64_t)desc->corrupt << 4;
-    identity = mirt__identity_with(identity, flags);
-    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(identity, mirt__hash(list->path[i]) + (uint64_t)list->label[i]);
+    const mirt_decode_desc *d = &desc->decode;
+    const int64_t option[] = {(int64_t)desc->color_mode, (int64_t)desc->interpolation, desc->antialias, desc->crop_to_aspect_ratio, desc->pad_to_aspect_ratio,
+                              (int64_t)desc->corrupt, d->least_height, d->least_width, d->max_side, d->max_pixels, d->max_bytes, d->decoder != NULL};
+    uint64_t identity = mirt__hash("images");
+    for (int i = 0; i < MIRT__COUNT(option); i++) identity = mirt__identity_with(identity, (uint64_t)option[i]);
+    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])), (uint64_t)list->label[i]);
     return identity;
 }
 
+/* The source stage; takes the list. */
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
     mirt__data_spec spec;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);

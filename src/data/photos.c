@@ -206,7 +206,7 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     ((mirt__photos *)dataset)->seed = seed;
     ((mirt__photos *)dataset)->split = split;
     dataset->cost = "drawing photographs";
-    dataset->identity = mirt__identity_with(seed, (uint64_t)split + 1);
+    dataset->identity = mirt__identity_with(mirt__identity_with(mirt__hash("photos"), seed), (uint64_t)split);
     memset(&spec, 0, sizeof spec);
     spec.num_x = spec.num_y = 1;
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));

@@ -129,6 +129,7 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     dataset->shuffles++;
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
+    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
     mirt_status status = MIRT_OK;
     if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
     else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;

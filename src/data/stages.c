@@ -91,8 +91,8 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     if (have >= 0 && (count < 0 || count > have - first)) count = have - first;
     if (source->run) dataset->run = mirt__window_run;
     window->first = first;
-    dataset->identity = mirt__identity_with(dataset->identity, (uint64_t)first);
     window->count = count;
+    dataset->identity = mirt__identity_with(mirt__identity_with(dataset->identity, (uint64_t)first), (uint64_t)count);
     dataset->contiguous = source->contiguous;
     dataset->pointing = source->pointing;
     if (!source->spec.batch) {
@@ -208,6 +208,7 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     ((mirt__repeat_dataset *)stage)->passes = count;
     stage->pointing = dataset->pointing;
     stage->samples = NULL;
+    stage->identity = mirt__identity_with(stage->identity, mirt__hash("repeat") + (uint64_t)count);
     if (stage->varies) stage->varies = 2;
     bool endless = count == 0 || dataset->spec.samples < 0;
     stage->spec.samples = endless ? -1 : dataset->spec.samples * count;
