@@ -1,5 +1,6 @@
 # make               the command-line program, build/mirrortrain
 # make test          all tests that a change must pass; the last line is "N passed, N failed"
+# make smoke-test    docs/validation-checklist.md, in less than half a minute
 # make header        writes mirrortrain.h and mirrortrain.c from src/
 # make check-header  fails if they are not what src/ gives
 # make examples      compiles each example by its own first line, and runs it
@@ -119,6 +120,14 @@ $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half 
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
 $(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),-O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt,))
 
+build/checklist: examples/checklist.c mirrortrain.h
+	@mkdir -p build
+	$(CC) $(CFLAGS) $< -o $@ $(LDLIBS)
+
+smoke-test:
+	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain build/checklist
+	@tests/run -t 60 tests/smoke_test.sh
+
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh $(LONG_TESTS:%=build/tests/%)
@@ -176,4 +185,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all header check-header test smoke-test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
