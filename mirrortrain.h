@@ -1491,7 +1491,7 @@ typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *us
 /* Asks `schedule` at the beginning of every epoch; mirt_fit_desc.learning_rate is the short form. */
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user);
 
-/* Ready-made callbacks that write files. What cannot be written ends fit with an error that names the file. A run that goes on from a
+/* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error that names the file. A run that goes on from a
    checkpoint goes on with its files as they were at the checkpoint: the lines behind it are taken off. */
 
 /* A line of numbers after every epoch: "epoch", 0-based, and the logs in the order of their names. Keras: CSVLogger. */
@@ -1521,6 +1521,19 @@ typedef struct mirt_tensorboard_desc {
     bool no_graph;
 } mirt_tensorboard_desc;
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc);
+
+/* Event files of one's own, as a loop of one's own writes them. Keras and TensorFlow: tf.summary.create_file_writer, scalar, text,
+   histogram, image. Threads: one at a time a writer. Everything is in the file when a call returns; errors name it (MIRT_E_IO and
+   the like, MIRT_E_INVALID: nothing to write). */
+typedef struct mirt_event_writer mirt_event_writer;
+MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir);
+MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step);
+MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step);
+MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step);
+/* Images as of mirt_write_png; several are a sheet in `columns`. */
+MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step);
+/* NULL is allowed. */
+MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer);
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
@@ -42185,7 +42198,7 @@ static mirt_status mirt__csv_check(mirt__csv_logger *self) {
 
 static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *event) {
     mirt__append_close(&self->file);
-    if (mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
+    if (mirt__make_directory_of(self->path) != MIRT_OK || mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
     self->ready.loaded = false;
     self->columns = mirt__log_names(event->model, event->validation != NULL, self->column);
     qsort(self->column, (size_t)self->columns, sizeof *self->column, mirt__csv_order);
@@ -42320,7 +42333,8 @@ static int mirt__json_train_begin(const mirt_event *event, void *user) {
     self->ready.loaded = false;
     if (!resumed) self->epochs_ended = 0;
     mirt__append_close(&self->file);
-    mirt_status status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
+    mirt_status status = mirt__make_directory_of(self->path);
+    if (status == MIRT_OK) status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
     self->length = status == MIRT_OK ? (int64_t)self->file.size : 0;
     if (status == MIRT_OK && !resumed) status = mirt__json_begin_line(self, event);
     if (status != MIRT_OK || !resumed) return mirt__callback_result(status);
@@ -42708,6 +42722,57 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
 }
 
 #undef MIRT__BOARD_KERNELS
+
+/* >>section callbacks/event_writer.c */
+
+struct mirt_event_writer {
+    mirt__events events;
+};
+
+MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
+    if (!log_dir) return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: there is no directory"), (mirt_event_writer *)NULL;
+    mirt_event_writer *writer = (mirt_event_writer *)mirt__calloc(1, sizeof *writer);
+    if (writer && mirt__events_open(&writer->events, log_dir, NULL, 0) != MIRT_OK) {
+        mirt__free(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer) {
+    if (writer) mirt__events_close(&writer->events);
+    mirt__free(writer);
+}
+
+static mirt_status mirt__event_writer_check(const char *caller, const mirt_event_writer *writer, const char *tag, const void *what) {
+    return writer && tag && what ? MIRT_OK : mirt__fail_missing(caller, !writer ? "writer" : !tag ? "tag" : "value");
+}
+
+MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step) {
+    mirt_status status = mirt__event_writer_check("mirt_write_scalar", writer, tag, "");
+    return status == MIRT_OK ? mirt__events_scalar(&writer->events, step, tag, value) : status;
+}
+
+MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step) {
+    mirt_status status = mirt__event_writer_check("mirt_write_text", writer, tag, text);
+    return status == MIRT_OK ? mirt__events_text(&writer->events, step, tag, text) : status;
+}
+
+MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step) {
+    mirt_status status = mirt__event_writer_check("mirt_write_histogram", writer, tag, values);
+    mirt__real *copy = NULL;
+    if (status == MIRT_OK && count < 0) status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: %lld values", (long long)count);
+    if (status == MIRT_OK && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy))) status = mirt_last_status();
+    for (int64_t i = 0; status == MIRT_OK && i < count; i++) copy[i] = values[i];
+    if (status == MIRT_OK) status = mirt__events_histogram(&writer->events, step, tag, copy, count);
+    mirt__free(copy);
+    return status;
+}
+
+MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step) {
+    mirt_status status = mirt__event_writer_check("mirt_write_images", writer, tag, images.data);
+    return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;
+}
 
 /* >>section train/function.c */
 

@@ -88,6 +88,10 @@ int run_augment(const options *o);
 int run_doctor(const options *o);
 int run_report(const options *o);
 
+/* Scores that are no probabilities, as logits are not, become such. */
+void make_probabilities(float *p, int count);
+/* Adds to a run's log what the model makes of the images it was validated with. False after complaining. */
+bool log_predictions(const options *o, mirt_model *model, const char *directory);
 /* Makes DIR/report.html of DIR/log.jsonl, and says so. False after complaining. */
 bool write_report(const char *directory);
 
@@ -119,6 +123,10 @@ typedef struct training_job {
 } training_job;
 /* Photographs, and a network for them with a new head. False after complaining, with the exit status in *status. */
 bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, int *status);
+/* How labels stand in data sets. */
+typedef enum label_form { LABEL_UINT8, LABEL_INT32, LABEL_FLOAT32 } label_form;
+/* The photographs that fit validates with, once more and without a word. NULL after complaining. */
+mirt_dataset *open_photo_validation(const options *o, int height, int width, label_form *labels);
 /* What a model that takes `shape` is evaluated on: photographs with the names of its classes. NULL after complaining. */
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o);
 /* Complains with the library's sentence about a run over photographs, and what can be done about a damaged one; returns EXIT_FAILED. */

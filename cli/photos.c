@@ -263,3 +263,20 @@ mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     if (!dataset) complain_of_library();
     return dataset;
 }
+
+static void log_nothing(mirt_log_level level, const char *text, void *user) {
+    (void)level, (void)text, (void)user;
+}
+
+mirt_dataset *open_photo_validation(const options *o, int height, int width, label_form *labels) {
+    mirt_image_directory_desc desc;
+    const char *directory = photo_directory(o);
+    mirt_dataset *training = NULL, *test = NULL;
+    describe_images(o, height, width, &desc);
+    desc.log = log_nothing;
+    *labels = directory ? LABEL_INT32 : LABEL_FLOAT32;
+    if (directory) open_directories(o, directory, &desc, &training, &test);
+    else if (!(test = mirt_drawn_photos(DRAWN_PHOTOS / 4, height, width, o->seed, MIRT_TEST))) complain_of_library();
+    mirt_dataset_destroy(training);
+    return test;
+}

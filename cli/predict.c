@@ -14,8 +14,7 @@ typedef struct seer {
     int units;
 } seer;
 
-/* Scores that are no probabilities, as logits are not, become such. */
-static void make_probabilities(float *p, int count) {
+void make_probabilities(float *p, int count) {
     double sum = 0, most = (double)p[0];
     bool good = true;
     for (int i = 0; i < count; i++) {

@@ -210,8 +210,8 @@ static void refused(mirt_callback *c, const char *name, const char *what) {
 static void test_failures(void) {
     FILE *file = fopen(path_of("a file"), "wb");
     if (file) fclose(file);
-    refused(csv(path_of("nowhere/log.csv"), 0, false), "nowhere/log.csv", "a directory that is not there");
-    refused(json(path_of("nowhere/log.jsonl"), 0), "nowhere/log.jsonl", "the same of JSON");
+    refused(csv(path_of("a file/log.csv"), 0, false), "a file", "a log below a file");
+    refused(json(path_of("a file/log.jsonl"), 0), "a file", "the same of JSON");
     refused(board(path_of("a file/logs")), "a file", "a file where a directory should be");
     refused(csv(home, 0, false), home, "a directory where a file should be");
     if (access("/dev/full", W_OK) == 0) {
@@ -221,6 +221,29 @@ static void test_failures(void) {
     ok(!mirt_csv_logger(NULL) && mirt_last_status() == MIRT_E_INVALID, "a log without a path: %s", mirt_last_error());
     ok(!csv("x", '"', false), "a quote as separator: %s", mirt_last_error());
     ok(!json("x", -1), "steps below zero: %s", mirt_last_error());
+}
+
+/* What a loop of one's own writes. */
+static bool leave_own(void) {
+    float values[100];
+    unsigned char pixels[2 * 3 * 4];
+    mirt_event_writer *writer = mirt_event_writer_create(path_of("own"));
+    for (int i = 0; i < 100; i++) values[i] = (float)i;
+    for (int i = 0; i < 24; i++) pixels[i] = (unsigned char)(10 * i);
+    values[99] = NAN;
+    bool good = writer && mirt_write_scalar(writer, "loss", 0.25, 1) == MIRT_OK && mirt_write_scalar(writer, "loss", NAN, 3000000000) == MIRT_OK &&
+                mirt_write_text(writer, "note", "na\xc3\xafve", 2) == MIRT_OK && mirt_write_histogram(writer, "values", values, 100, 3) == MIRT_OK &&
+                mirt_write_histogram(writer, "none", values, 0, 3) == MIRT_OK && mirt_write_histogram(writer, "one", values + 7, 1, 3) == MIRT_OK &&
+                mirt_write_images(writer, "picture", mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(2, 3, 4, 1)), 1, 4) == MIRT_OK;
+    mirt_event_writer_destroy(writer);
+    return good;
+}
+
+static void test_own(void) {
+    ok(leave_own(), "a writer of one's own");
+    mirt_event_writer_destroy(NULL);
+    ok(!mirt_event_writer_create(path_of("a file/own")) && strstr(mirt_last_error(), "a file"), "without a place: %s", mirt_last_error());
+    ok(!mirt_event_writer_create(NULL) && mirt_write_scalar(NULL, "x", 0, 0) != MIRT_OK && mirt_write_text(NULL, "x", "y", 0) != MIRT_OK, "without a writer: %s", mirt_last_error());
 }
 
 static void leave(const char *directory) {
@@ -234,6 +257,7 @@ static void leave(const char *directory) {
     mirt_callback_destroy(a);
     mirt_callback_destroy(b);
     mirt_callback_destroy(c);
+    if (!leave_own()) fprintf(stderr, "%s\n", mirt_last_error());
 }
 
 int main(int argc, char **argv) {
@@ -249,6 +273,7 @@ int main(int argc, char **argv) {
         test_json();
         test_resume();
         test_failures();
+        test_own();
         char command[600];
         snprintf(command, sizeof command, "rm -rf '%s'", home);
         ok(system(command) == 0, "cleaned up");

@@ -63,7 +63,7 @@ static mirt_status mirt__csv_check(mirt__csv_logger *self) {
 
 static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *event) {
     mirt__append_close(&self->file);
-    if (mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
+    if (mirt__make_directory_of(self->path) != MIRT_OK || mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
     self->ready.loaded = false;
     self->columns = mirt__log_names(event->model, event->validation != NULL, self->column);
     qsort(self->column, (size_t)self->columns, sizeof *self->column, mirt__csv_order);

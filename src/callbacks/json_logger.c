@@ -78,7 +78,8 @@ static int mirt__json_train_begin(const mirt_event *event, void *user) {
     self->ready.loaded = false;
     if (!resumed) self->epochs_ended = 0;
     mirt__append_close(&self->file);
-    mirt_status status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
+    mirt_status status = mirt__make_directory_of(self->path);
+    if (status == MIRT_OK) status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
     self->length = status == MIRT_OK ? (int64_t)self->file.size : 0;
     if (status == MIRT_OK && !resumed) status = mirt__json_begin_line(self, event);
     if (status != MIRT_OK || !resumed) return mirt__callback_result(status);

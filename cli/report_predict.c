@@ -1,0 +1,230 @@
+/* What a trained model makes of the images it is validated with, as lines of the run's log: who is taken for whom, and some of them. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_IMAGES = 20000, SHOWN = 24, SHOWN_WRONG = 10, SHOWN_SIDE = 96, MOST_CLASSES = 64 };
+#define MOST_PIXELS ((size_t)32 << 20) /* bytes of images kept to choose from */
+
+/* Labels and pixels as they pass, by their places in the data. */
+typedef struct gallery {
+    label_form labels;
+    int64_t images, kept; /* of `kept` the pixels are there */
+    int height, width, channels;
+    int *truth; /* -1: it did not pass */
+    unsigned char *pixels;
+    float *scores;
+    int units, classes;
+    int64_t *place; /* of the k-th prediction */
+    int64_t predictions;
+} gallery;
+
+static int keep_image(const void *const *in, void *const *out, int64_t index, void *user) {
+    gallery *g = (gallery *)user;
+    const size_t bytes = (size_t)g->height * (size_t)g->width * (size_t)g->channels;
+    (void)out;
+    if (index < 0 || index >= g->images) return 0;
+    int32_t number;
+    float share;
+    if (g->labels == LABEL_INT32) memcpy(&number, in[1], sizeof number);
+    else if (g->labels == LABEL_FLOAT32) memcpy(&share, in[1], sizeof share);
+    g->truth[index] = g->labels == LABEL_INT32 ? number : g->labels == LABEL_FLOAT32 ? share > 0.5f : *(const unsigned char *)in[1];
+    if (index < g->kept) memcpy(g->pixels + (size_t)index * bytes, in[0], bytes);
+    return 0;
+}
+
+/* The class a prediction names, and how sure it is of it. */
+static int class_of(const gallery *g, int64_t k, float *score) {
+    float *p = g->scores + k * g->units;
+    int best = 0;
+    make_probabilities(p, g->units);
+    for (int i = 1; i < g->units; i++) best = p[i] > p[best] ? i : best;
+    if (g->units == 1) best = p[0] > 0.5f;
+    *score = g->units > 1 ? p[best] : best ? p[0] : 1 - p[0];
+    return best;
+}
+
+/* Predicts; the data set is used up. */
+static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t batch) {
+    const size_t bytes = (size_t)g->height * (size_t)g->width * (size_t)g->channels;
+    mirt_map_desc watch;
+    memset(&watch, 0, sizeof watch);
+    watch.fn = keep_image;
+    watch.user = g;
+    dataset = mirt_batch(mirt_map(mirt_take(dataset, g->images), &watch), batch);
+    g->kept = g->images < (int64_t)(MOST_PIXELS / bytes) ? g->images : (int64_t)(MOST_PIXELS / bytes);
+    g->truth = (int *)malloc((size_t)g->images * sizeof *g->truth);
+    g->place = (int64_t *)malloc((size_t)g->images * sizeof *g->place);
+    g->pixels = (unsigned char *)malloc((size_t)g->kept * bytes + 1);
+    g->scores = (float *)malloc((size_t)g->images * (size_t)g->units * sizeof *g->scores);
+    bool good = g->truth && g->place && g->pixels && g->scores;
+    if (!good) complain("out of memory");
+    for (int64_t i = 0; good && i < g->images; i++) g->truth[i] = -1;
+    if (good && (!dataset || mirt_predict(model, dataset, g->scores, (size_t)g->images * (size_t)g->units) != MIRT_OK)) {
+        complain_of_library();
+        good = false;
+    }
+    for (int64_t i = 0; good && i < g->images; i++) {
+        if (g->truth[i] >= 0) g->place[g->predictions++] = i; /* damaged ones may have been left out */
+    }
+    mirt_dataset_destroy(dataset);
+    return good;
+}
+
+/* >>lines */
+
+static void print_text(FILE *file, const char *text) {
+    putc('"', file);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at < 32 || *at == '"' || *at == '\\') fprintf(file, "\\u%04x", *at);
+        else putc(*at, file);
+    }
+    putc('"', file);
+}
+
+static void print_confusion(FILE *file, const gallery *g, const mirt_model *model) {
+    int64_t *count = (int64_t *)calloc((size_t)g->classes * (size_t)g->classes, sizeof *count);
+    int names;
+    const char *const *name = mirt_model_class_names(model, &names);
+    float score;
+    for (int64_t k = 0; count && k < g->predictions; k++) {
+        const int truth = g->truth[g->place[k]];
+        if (truth < g->classes) count[truth * g->classes + class_of(g, k, &score)]++;
+    }
+    if (count) fprintf(file, "{\"event\":\"confusion\",\"classes\":[");
+    for (int i = 0; count && i < g->classes; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        fputs(i ? "," : "", file);
+        print_text(file, i < names ? name[i] : number);
+    }
+    for (int i = 0; count && i < g->classes && g->classes <= MOST_CLASSES; i++) {
+        for (int j = 0; j < g->classes; j++) fprintf(file, "%s%lld", j ? "," : i ? "],[" : "],\"matrix\":[[", (long long)count[i * g->classes + j]);
+    }
+    if (count) fputs(g->classes <= MOST_CLASSES ? "]]}\n" : "]}\n", file);
+    free(count);
+}
+
+/* The file as base64; false if it cannot be read. */
+static bool print_file(FILE *out, const char *path) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    FILE *file = fopen(path, "rb");
+    unsigned char b[3];
+    size_t got;
+    if (!file) return false;
+    while ((got = fread(b, 1, 3, file)) > 0) {
+        for (size_t i = got; i < 3; i++) b[i] = 0;
+        const unsigned word = (unsigned)b[0] << 16 | (unsigned)b[1] << 8 | b[2];
+        for (size_t i = 0; i < 4; i++) putc(i <= got ? digits[word >> (18 - 6 * i) & 63] : '=', out);
+    }
+    const bool good = !ferror(file);
+    fclose(file);
+    return good;
+}
+
+/* An image as a small PNG, by way of a file in the run's directory. */
+static bool print_image(FILE *out, const gallery *g, int64_t place, const char *directory) {
+    char path[4200];
+    float small[SHOWN_SIDE * SHOWN_SIDE * 4];
+    mirt_image image = {g->pixels + (size_t)place * (size_t)g->height * (size_t)g->width * (size_t)g->channels, g->width, g->height, g->channels};
+    mirt_array array = mirt_make_array(image.pixels, MIRT_UINT8, MIRT_SHAPE(g->height, g->width, g->channels));
+    const int side = g->height > g->width ? g->height : g->width;
+    if (side > SHOWN_SIDE) {
+        const int height = g->height * SHOWN_SIDE / side > 0 ? g->height * SHOWN_SIDE / side : 1, width = g->width * SHOWN_SIDE / side > 0 ? g->width * SHOWN_SIDE / side : 1;
+        if (mirt_resize_image(&image, height, width, MIRT_BILINEAR, true, small) != MIRT_OK) return complain_of_library(), false;
+        array = mirt_make_array(small, MIRT_FLOAT32, MIRT_SHAPE(height, width, g->channels));
+    }
+    snprintf(path, sizeof path, "%s/.sample.png", directory);
+    if (mirt_write_png(path, array, 1) != MIRT_OK) return complain_of_library(), false;
+    const bool good = print_file(out, path);
+    remove(path);
+    return good;
+}
+
+/* Which predictions to show: the most mistaken ones, and then what comes first. In the order of the data. */
+static int choose(const gallery *g, int64_t chosen_ones[SHOWN]) {
+    int count = 0;
+    for (int wrong = 1; wrong >= 0; wrong--) {
+        for (int most = wrong ? SHOWN_WRONG : SHOWN; count < most;) {
+            int64_t best = -1;
+            float best_score = -1, score;
+            for (int64_t k = 0; k < g->predictions && g->place[k] < g->kept; k++) {
+                bool there = false;
+                for (int i = 0; i < count; i++) there = there || chosen_ones[i] == k;
+                if (there || (class_of(g, k, &score) != g->truth[g->place[k]]) != (wrong == 1)) continue;
+                if (wrong ? score <= best_score : best >= 0) continue;
+                best = k;
+                best_score = score;
+            }
+            if (best < 0) break;
+            chosen_ones[count++] = best;
+        }
+    }
+    for (int i = 1; i < count; i++) { /* by insertion */
+        const int64_t k = chosen_ones[i];
+        int at = i;
+        for (; at > 0 && chosen_ones[at - 1] > k; at--) chosen_ones[at] = chosen_ones[at - 1];
+        chosen_ones[at] = k;
+    }
+    return count;
+}
+
+static bool print_samples(FILE *file, const gallery *g, const char *directory) {
+    int64_t which[SHOWN];
+    bool good = true;
+    const int count = choose(g, which);
+    fprintf(file, "{\"event\":\"samples\",\"items\":[");
+    for (int i = 0; i < count && good; i++) {
+        float score;
+        const int said = class_of(g, which[i], &score);
+        fprintf(file, "%s{\"index\":%lld,\"true\":%d,\"predicted\":%d,\"score\":%.4f,\"png\":\"", i ? "," : "", (long long)g->place[which[i]], g->truth[g->place[which[i]]], said, (double)score);
+        good = print_image(file, g, g->place[which[i]], directory);
+        fputs("\"}", file);
+    }
+    fputs("]}\n", file);
+    return good;
+}
+
+bool log_predictions(const options *o, mirt_model *model, const char *directory) {
+    char path[4200];
+    gallery g;
+    memset(&g, 0, sizeof g);
+    const mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0)), y = mirt_tensor_shape(mirt_output_of(model, 0));
+    if (x.rank != 4 || y.rank != 2 || y.dim[1] > 4096) return true; /* no classes of images */
+    g.height = (int)x.dim[1];
+    g.width = (int)x.dim[2];
+    g.channels = (int)x.dim[3];
+    g.units = (int)y.dim[1];
+    g.classes = g.units > 1 ? g.units : 2;
+    g.labels = LABEL_UINT8;
+    mirt_dataset *dataset = is_for_digits(o) ? open_data(o, MIRT_TEST, false) : open_photo_validation(o, g.height, g.width, &g.labels);
+    if (!dataset) return false;
+    g.images = mirt_dataset_size(dataset) < MOST_IMAGES ? mirt_dataset_size(dataset) : MOST_IMAGES;
+    snprintf(path, sizeof path, "%s/log.jsonl", directory);
+    bool good = see(&g, model, dataset, o->batch);
+    FILE *file = good ? fopen(path, "ab") : NULL;
+    if (good && file) {
+        print_confusion(file, &g, model);
+        good = print_samples(file, &g, directory);
+    }
+    bool written = file && !ferror(file);
+    int code = errno;
+    if (file && fclose(file) != 0 && written) {
+        written = false;
+        code = errno;
+    }
+    if (good && !written) {
+        complain("%s: cannot write: %s", path, strerror(code));
+        good = false;
+    }
+    free(g.truth);
+    free(g.place);
+    free(g.pixels);
+    free(g.scores);
+    return good;
+}
