@@ -1320,10 +1320,29 @@ typedef enum mirt_loss {
 /* The default divides the sum over the global batch by its true size. MIRT_SUM does not; a loss over
    several batches then is, as in Keras, the mean of their sums, weighted by their sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
-/* MIRT_ACCURACY becomes binary, sparse categorical or categorical accuracy by loss and shape, as in
-   Keras; but for the binary one the output has to be (rows, classes). */
-typedef enum mirt_metric { MIRT_METRIC_NONE = 0, MIRT_ACCURACY, MIRT__METRIC_COUNT } mirt_metric;
+/* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of samples and classes
+   do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
+typedef enum mirt_metric {
+    MIRT_METRIC_NONE = 0,
+    MIRT_ACCURACY, /* binary, sparse categorical or categorical accuracy by loss and shape, as in Keras; but for the binary one the
+                      output has to be (rows, classes) */
+    MIRT_BINARY_ACCURACY, MIRT_CATEGORICAL_ACCURACY, MIRT_SPARSE_CATEGORICAL_ACCURACY,
+    MIRT_TOP_K_CATEGORICAL_ACCURACY, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY,
+    MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, /* over all outputs of all samples together; class numbers count as one-hot labels */
+    MIRT_MAE, MIRT_MSE, MIRT__METRIC_COUNT
+} mirt_metric;
 #define MIRT_MAX_METRICS 8
+
+typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
+/* How a metric is computed; all zeros: as Keras does. */
+typedef struct mirt_metric_options {
+    int k;              /* top k: default 5 */
+    float threshold;    /* binary accuracy, precision, recall, F1: what is above counts as 1; default 0.5 */
+    int num_thresholds; /* AUC: default 200 */
+    mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
+    bool from_logits;   /* outputs go through a sigmoid first (a softmax where the loss undoes one): those two lines take probabilities */
+    const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
+} mirt_metric_options;
 
 /* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
    output; returns one value a sample (the library averages over the global batch). */
@@ -1345,6 +1364,14 @@ typedef struct mirt_custom_metric {
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
+/* How often samples of class i were taken for class j, over one pass of a data set with labels: counts[i * classes + j]. `classes` is as
+   many as the model's output has, or 2 where that is one number (above 0.5, or with from_logits above 0, is class 1). Needs no
+   mirt_compile. Errors as mirt_predict. */
+MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes);
+/* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of the classes
+   (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID, MIRT_E_IO, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
+
 
 /* >>training ------------------------------------------------------------------------------ */
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
@@ -1363,6 +1390,7 @@ typedef struct mirt_compile_desc {
     float loss_weights[MIRT_MAX_OUTPUTS];  /* 0: 1 */
     const mirt_custom_loss *custom_losses[MIRT_MAX_OUTPUTS];       /* copied */
     const mirt_custom_metric *custom_metrics[MIRT_MAX_METRICS];    /* of every output with a loss; copied; ends at the first NULL */
+    mirt_metric_options metric_options[MIRT_MAX_METRICS];          /* of metrics[i] */
 } mirt_compile_desc;
 
 /* Checks the recorded model, creates its weights and fixes optimizer, loss and metrics; desc NULL: all
@@ -1370,6 +1398,9 @@ typedef struct mirt_compile_desc {
    and step count anew. Returns the first error of the model's recording, if any; MIRT_E_STATE,
    MIRT_E_SHAPE, MIRT_E_INVALID, MIRT_E_NOMEM. Warns where from_logits and an output's activation do not go together. */
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc);
+/* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics stay. What Keras
+   does with another compile. Errors as mirt_compile, after which the metrics are as they were; MIRT_E_STATE while it is being trained. */
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count);
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
    live as long. */
@@ -25807,6 +25838,142 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 #undef MIRT__PNG_BLOCK
 #undef MIRT__PNG_MOST
 
+/* >>section formats/confusion_png.c */
+
+/* A confusion matrix as a picture. */
+
+/* ASCII from the space on: five columns a letter, their lowest bit above. */
+static const uint8_t mirt__letters[95 * 5] = {
+    0, 0, 0, 0, 0, 0, 0, 95, 0, 0, 0, 7, 0, 7, 0, 20, 127, 20, 127, 20, 36, 42, 127, 42, 18, 35, 19, 8, 100, 98, 54,
+    73, 86, 32, 80, 0, 8, 7, 3, 0, 0, 28, 34, 65, 0, 0, 65, 34, 28, 0, 42, 28, 127, 28, 42, 8, 8, 62, 8, 8, 0, 128,
+    112, 48, 0, 8, 8, 8, 8, 8, 0, 0, 96, 96, 0, 32, 16, 8, 4, 2, 62, 81, 73, 69, 62, 0, 66, 127, 64, 0, 114, 73, 73,
+    73, 70, 33, 65, 73, 77, 51, 24, 20, 18, 127, 16, 39, 69, 69, 69, 57, 60, 74, 73, 73, 49, 65, 33, 17, 9, 7, 54, 73,
+    73, 73, 54, 70, 73, 73, 41, 30, 0, 0, 20, 0, 0, 0, 64, 52, 0, 0, 0, 8, 20, 34, 65, 20, 20, 20, 20, 20, 0, 65, 34,
+    20, 8, 2, 1, 89, 9, 6, 62, 65, 93, 89, 78, 124, 18, 17, 18, 124, 127, 73, 73, 73, 54, 62, 65, 65, 65, 34, 127, 65,
+    65, 65, 62, 127, 73, 73, 73, 65, 127, 9, 9, 9, 1, 62, 65, 65, 81, 115, 127, 8, 8, 8, 127, 0, 65, 127, 65, 0, 32,
+    64, 65, 63, 1, 127, 8, 20, 34, 65, 127, 64, 64, 64, 64, 127, 2, 28, 2, 127, 127, 4, 8, 16, 127, 62, 65, 65, 65,
+    62, 127, 9, 9, 9, 6, 62, 65, 81, 33, 94, 127, 9, 25, 41, 70, 38, 73, 73, 73, 50, 3, 1, 127, 1, 3, 63, 64, 64, 64,
+    63, 31, 32, 64, 32, 31, 63, 64, 56, 64, 63, 99, 20, 8, 20, 99, 3, 4, 120, 4, 3, 97, 89, 73, 77, 67, 0, 127, 65,
+    65, 65, 2, 4, 8, 16, 32, 0, 65, 65, 65, 127, 4, 2, 1, 2, 4, 64, 64, 64, 64, 64, 0, 3, 7, 8, 0, 32, 84, 84, 120,
+    64, 127, 40, 68, 68, 56, 56, 68, 68, 68, 40, 56, 68, 68, 40, 127, 56, 84, 84, 84, 24, 0, 8, 126, 9, 2, 24, 164,
+    164, 156, 120, 127, 8, 4, 4, 120, 0, 68, 125, 64, 0, 32, 64, 64, 61, 0, 127, 16, 40, 68, 0, 0, 65, 127, 64, 0,
+    124, 4, 120, 4, 120, 124, 8, 4, 4, 120, 56, 68, 68, 68, 56, 252, 24, 36, 36, 24, 24, 36, 36, 24, 252, 124, 8, 4,
+    4, 8, 72, 84, 84, 84, 36, 4, 4, 63, 68, 36, 60, 64, 64, 32, 124, 28, 32, 64, 32, 28, 60, 64, 48, 64, 60, 68, 40,
+    16, 40, 68, 76, 144, 144, 144, 124, 68, 100, 84, 76, 68, 0, 8, 54, 65, 0, 0, 0, 119, 0, 0, 0, 65, 54, 8, 0, 2, 1,
+    2, 4, 2
+};
+
+typedef struct mirt__picture {
+    uint8_t *pixel; /* [height, width, 3] */
+    int width, height;
+} mirt__picture;
+
+static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, int height, const uint8_t color[3]) {
+    for (int i = y < 0 ? 0 : y; i < y + height && i < p->height; i++) {
+        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++) memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
+    }
+}
+
+/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question mark. */
+static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length, const uint8_t color[3]) {
+    for (int i = 0; i < length; i++) {
+        const int letter = text[i] >= 32 && text[i] < 127 ? text[i] - 32 : '?' - 32;
+        for (int dot = 0; dot < 40; dot++) {
+            if (!(mirt__letters[letter * 5 + dot / 8] >> dot % 8 & 1)) continue;
+            const int along = (6 * i + dot / 8) * size, across = dot % 8 * size;
+            if (up) mirt__picture_fill(p, x + across, y - along - size, size, size, color);
+            else mirt__picture_fill(p, x + along, y + across, size, size, color);
+        }
+    }
+}
+
+typedef struct mirt__confusion {
+    const int64_t *counts;
+    int classes, cell, left, top;
+    int letters, digits; /* their sizes beside and in the matrix; 0: none */
+    const char *const *names;
+} mirt__confusion;
+
+enum { MIRT__NAME_MOST = 16 };
+
+/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its length. */
+static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
+    int length = 0;
+    if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
+    for (const char *at = m->names[i]; *at && length < MIRT__NAME_MOST; at++) {
+        if (((unsigned char)*at & 0xc0) != 0x80) text[length++] = *at;
+    }
+    return length;
+}
+
+/* Blue where they agree, orange where not, as deep as the share of the row. */
+static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
+    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32}, white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
+    const int64_t count = m->counts[(size_t)row * (size_t)m->classes + (size_t)column];
+    const double share = sum > 0 ? (double)count / (double)sum : 0, depth = count ? 0.12 + 0.88 * sqrt(share) : 0;
+    const uint8_t *deep = row == column ? right : wrong;
+    uint8_t color[3];
+    char text[32];
+    const int gap = m->cell > 6, x = m->left + column * m->cell, y = m->top + row * m->cell;
+    for (int k = 0; k < 3; k++) color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
+    mirt__picture_fill(p, x, y, m->cell - gap, m->cell - gap, color);
+    const int length = snprintf(text, sizeof text, "%lld", (long long)count);
+    const int size = m->digits;
+    if (size && count) mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size, false, text, length, depth > 0.55 ? white : dark);
+}
+
+static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *m) {
+    static const uint8_t ink[3] = {64, 64, 64}, white[3] = {255, 255, 255};
+    const int side = m->classes * m->cell, size = m->letters;
+    char text[MIRT__NAME_MOST + 1];
+    mirt__picture_fill(p, 0, 0, p->width, p->height, white);
+    for (int i = 0; i < m->classes; i++) {
+        int64_t sum = 0;
+        for (int j = 0; j < m->classes; j++) sum += m->counts[(size_t)i * (size_t)m->classes + (size_t)j];
+        for (int j = 0; j < m->classes; j++) mirt__confusion_cell(p, m, i, j, sum);
+        if (!size) continue;
+        const int length = mirt__confusion_name(m, i, text), middle = i * m->cell + (m->cell - 8 * size) / 2;
+        mirt__picture_write(p, m->left - 6 - length * 6 * size, m->top + middle, size, false, text, length, ink);
+        mirt__picture_write(p, m->left + middle, m->top - 6, size, true, text, length, ink);
+    }
+    mirt__picture_write(p, 6, m->top + side / 2 + 24, 2, true, "true", 4, ink);
+    mirt__picture_write(p, m->left + side / 2 - 54, 6, 2, false, "predicted", 9, ink);
+}
+
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
+    mirt__confusion m;
+    mirt__picture p;
+    char text[MIRT__NAME_MOST + 1];
+    int longest = 1;
+    if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
+    if (classes < 2 || classes > 4096) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+    memset(&m, 0, sizeof m);
+    m.counts = counts;
+    m.classes = classes;
+    m.names = names;
+    m.cell = classes <= 12 ? 56 : classes <= 32 ? 28 : classes <= 128 ? 12 : classes <= 512 ? 4 : 2;
+    m.letters = m.cell >= 20 ? 2 : m.cell >= 10 ? 1 : 0;
+    for (int i = 0; i < classes; i++) {
+        const int length = mirt__confusion_name(&m, i, text);
+        longest = length > longest ? length : longest;
+    }
+    int64_t most = 0;
+    for (size_t i = 0; i < (size_t)classes * (size_t)classes; i++) most = counts[i] > most ? counts[i] : most;
+    const int digits = snprintf(text, sizeof text, "%.0f", (double)most);
+    m.digits = 2;
+    while (m.digits && (digits * 6 * m.digits > m.cell - 4 || 8 * m.digits > m.cell - 4)) m.digits--;
+    m.left = m.top = 40 + 6 * longest * m.letters;
+    p.width = m.left + classes * m.cell + 12;
+    if (p.width < m.left + 120) p.width = m.left + 120;
+    p.height = m.top + classes * m.cell + 12;
+    p.pixel = (uint8_t *)mirt__calloc((size_t)p.width * 3, (size_t)p.height);
+    if (!p.pixel) return mirt_last_status();
+    mirt__confusion_draw(&p, &m);
+    mirt_status status = mirt_write_png(path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
+    mirt__free(p.pixel);
+    return status;
+}
+
 /* >>section formats/tfevents.c */
 
 /* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
@@ -31612,22 +31779,39 @@ typedef struct mirt__loss_class {
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
+/* A batch on its way into a metric's sums. */
+typedef struct mirt__counted {
+    int64_t rows, n;
+    const mirt__real *x; /* predictions [rows, n] */
+    const void *labels;  /* [rows, n], or (sparse) [rows] */
+    mirt_dtype dtype;
+    bool sparse;
+} mirt__counted;
+
 /* A metric's row. */
+typedef struct mirt__metric_use mirt__metric_use;
 typedef struct mirt__metric_class {
     const char *name;
-    mirt_status (*check)(const mirt_model *model, int output); /* whether an output of the compiled model can have it */
-    /* Records its value for each sample, [rows]; the metric is their mean. */
+    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use); /* whether an output of the compiled model can have it */
+    /* Either records a value for each sample, [rows], whose mean is the metric, */
     mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
+    /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
+    int sums;
+    void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
+    double (*result)(const mirt__metric_use *use, const double *sums, int64_t samples);
 } mirt__metric_class;
 
 /* A metric of the compiled model. */
 #define MIRT__MAX_METRIC_USES 24
-typedef struct mirt__metric_use {
-    const char *name, *val_name;
+struct mirt__metric_use {
+    const char *own_name, *name, *val_name; /* "auc", and in logs */
     int output;
+    int64_t elements; /* of a sample's output */
+    mirt_metric metric;
+    mirt_metric_options options; /* defaults filled in */
     const mirt__metric_class *cls; /* or, when NULL: */
     mirt_custom_metric custom;
-} mirt__metric_use;
+};
 
 typedef struct mirt__trainer mirt__trainer;
 
@@ -31796,15 +31980,25 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
-/* --- metrics.c --- */
+/* --- metrics_table.c --- */
+/* Element i of an array of uint8, int32 or float32. */
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
-/* Makes the list of the compiled model's metrics, and the names for logs. */
-MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
-MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
-
+/* How many sums it counts; 0: it is recorded. */
+MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
 MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
+
+/* --- metrics.c --- */
+/* Makes the list of the compiled model's metrics, and the names for logs. */
+MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+/* Its value for each sample, or what it counts. */
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
+/* Whether two count the same predictions. */
+MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
+/* Fields of mirt_metric_options in files, beside curve and name. */
+MIRT__LIB const mirt__field *mirt__metric_fields(int *count);
 
 /* --- custom_op.c --- */
 /* NULL when none of this name is registered. */
@@ -32123,6 +32317,245 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 }
 
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
+
+/* >>section nn/metrics_table.c */
+
+/* Metrics: what each makes of predictions and labels. All are ratios of sums over samples, added in double precision in their order:
+   counts are exact, however the samples were dealt out. */
+
+/* >>accuracy, the one that runs on the devices */
+
+/* Keras's choice for "accuracy": by the shapes of labels and predictions. */
+static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
+    const mirt__loss_class *loss = mirt__output_loss(model, output);
+    if (loss && loss->sparse) return MIRT__ACCURACY_SPARSE;
+    return mirt__last_dim(model->output[output]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
+}
+
+static mirt_status mirt__accuracy_check(const mirt_model *model, const mirt__metric_use *use) {
+    const mirt_tensor *output = model->output[use->output];
+    char text[96];
+    if (output->shape.rank == 2 || mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+}
+
+static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+    mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
+    mirt_shape shape = output->shape;
+    /* A loss of the user's does not say what labels are: one a sample is a class number. */
+    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1) kind = MIRT__ACCURACY_SPARSE;
+    if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
+    labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
+    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);
+    return mirt__accuracy_op(kind, output, labels);
+}
+
+/* >>checks of the others */
+
+/* Keras's name of what labels are to a metric, where it minds: 's'parse, 'c'ategorical; of several classes. */
+static mirt_status mirt__classes_check(const mirt_model *model, const mirt__metric_use *use, char form) {
+    const mirt_tensor *output = model->output[use->output];
+    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    char text[96];
+    if (output->shape.rank != 2 || mirt__last_dim(output) < 2) {
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", use->cls->name, mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+    }
+    if (!loss || (form == 's') == loss->sparse) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", use->cls->name, form == 's' ? "class numbers" : "one-hot labels", loss->name,
+                      mirt__output_name(model, use->output), loss->sparse ? "class numbers" : "one value an output");
+}
+
+static mirt_status mirt__sparse_check(const mirt_model *model, const mirt__metric_use *use) { return mirt__classes_check(model, use, 's'); }
+static mirt_status mirt__categorical_check(const mirt_model *model, const mirt__metric_use *use) { return mirt__classes_check(model, use, 'c'); }
+
+static mirt_status mirt__any_check(const mirt_model *model, const mirt__metric_use *use) {
+    (void)model;
+    (void)use;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__values_check(const mirt_model *model, const mirt__metric_use *use) {
+    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    if (!loss || !loss->sparse) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID, "%s compares numbers with numbers; %s of %s takes class numbers", use->cls->name, loss->name, mirt__output_name(model, use->output));
+}
+
+/* >>counting: a batch's share of the sums */
+
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
+    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
+}
+
+static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
+
+/* The label of output j in a row: a class number says which one is 1. */
+static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
+    return c->sparse ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
+}
+
+static int64_t mirt__class_of(const mirt__counted *c, int64_t row) {
+    int64_t best = 0;
+    const double number = c->sparse ? mirt__label_at(c, row) : 0;
+    if (c->sparse) return number >= 0 && number < (double)c->n ? (int64_t)number : -1;
+    for (int64_t j = 1; j < c->n; j++) best = mirt__label_at(c, row * c->n + j) > mirt__label_at(c, row * c->n + best) ? j : best;
+    return best;
+}
+
+static void mirt__count_best(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    (void)use;
+    for (int64_t r = 0; r < c->rows; r++) {
+        const mirt__real *x = c->x + r * c->n;
+        int64_t best = 0;
+        for (int64_t j = 1; j < c->n; j++) best = x[j] > x[best] ? j : best;
+        sum[0] += best == mirt__class_of(c, r);
+    }
+}
+
+/* As TensorFlow's in_top_k: fewer than k are larger, and all numbers are some. */
+static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    for (int64_t r = 0; r < c->rows; r++) {
+        const mirt__real *x = c->x + r * c->n;
+        const int64_t label = mirt__class_of(c, r);
+        bool good = label >= 0 && label < c->n && isfinite((double)x[label]);
+        int64_t larger = 0;
+        for (int64_t j = 0; good && j < c->n; j++) {
+            larger += x[j] > x[label];
+            good = isfinite((double)x[j]) && larger < use->options.k;
+        }
+        sum[0] += good;
+    }
+}
+
+static void mirt__count_binary(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    const mirt__real threshold = use->options.threshold;
+    for (int64_t i = 0; i < c->rows * c->n; i++) sum[0] += mirt__label_of(c, i / c->n, i % c->n) == (c->x[i] > threshold ? 1.0 : 0.0);
+}
+
+/* True positives, false positives, false negatives. */
+static void mirt__count_positives(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    const mirt__real threshold = use->options.threshold;
+    for (int64_t r = 0; r < c->rows; r++) {
+        for (int64_t j = 0; j < c->n; j++) {
+            const bool is = mirt__label_of(c, r, j) != 0, said = c->x[r * c->n + j] > threshold;
+            sum[0] += is && said;
+            sum[1] += !is && said;
+            sum[2] += is && !said;
+        }
+    }
+}
+
+/* Positives by the largest threshold that they are above, then negatives; in float32, as Keras. */
+static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    const int buckets = use->options.num_thresholds;
+    for (int64_t r = 0; r < c->rows; r++) {
+        for (int64_t j = 0; j < c->n; j++) {
+            const float x = (float)c->x[r * c->n + j], p = x > 0 ? (x < 1 ? x : 1) : 0;
+            const int bucket = (int)ceilf(p * (float)(buckets - 1)) - 1;
+            sum[(bucket > 0 ? bucket : 0) + (mirt__label_of(c, r, j) != 0 ? 0 : buckets)] += 1;
+        }
+    }
+}
+
+static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
+    const bool squared = use->metric == MIRT_MSE;
+    for (int64_t i = 0; i < c->rows * c->n; i++) {
+        const double off = fabs((double)c->x[i] - mirt__label_at(c, i));
+        sum[0] += squared ? off * off : off;
+    }
+}
+
+/* >>what the sums come to */
+
+static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
+
+static double mirt__mean_of_samples(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    (void)use;
+    return mirt__ratio(sum[0], (double)samples);
+}
+
+static double mirt__mean_of_elements(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    return mirt__ratio(sum[0], (double)samples * (double)use->elements);
+}
+
+static double mirt__precision_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    (void)use;
+    (void)samples;
+    return mirt__ratio(sum[0], sum[0] + sum[1]);
+}
+
+static double mirt__recall_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    (void)use;
+    (void)samples;
+    return mirt__ratio(sum[0], sum[0] + sum[2]);
+}
+
+static double mirt__f1_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    (void)use;
+    (void)samples;
+    return mirt__ratio(2 * sum[0], 2 * sum[0] + sum[1] + sum[2]);
+}
+
+/* The area between two neighbouring thresholds; tp and fp are counts above the lower one, less tp_in and fp_in of those in between.
+   Precision is interpolated as Davis & Goadrich 2006. */
+static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double fp_in, double positives, double negatives) {
+    const double above_tp = tp - tp_in, above = tp + fp - tp_in - fp_in;
+    if (!pr) return mirt__ratio(fp_in, negatives) * (mirt__ratio(tp, positives) + mirt__ratio(above_tp, positives)) / 2;
+    const double slope = mirt__ratio(tp_in, tp_in + fp_in), intercept = above_tp - slope * above;
+    const double ratio = tp + fp > 0 && above > 0 ? (tp + fp) / above : 1;
+    return mirt__ratio(slope * (tp_in + intercept * log(ratio)), positives);
+}
+
+static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64_t samples) {
+    const int buckets = use->options.num_thresholds;
+    double positives = 0, negatives = 0, area = 0, tp, fp;
+    (void)samples;
+    for (int i = 0; i < buckets; i++) {
+        positives += sum[i];
+        negatives += sum[buckets + i];
+    }
+    tp = positives;
+    fp = negatives;
+    for (int i = 0; i + 1 < buckets; i++) {
+        area += mirt__auc_part(use->options.curve == MIRT_PR, tp, fp, sum[i], sum[buckets + i], positives, negatives);
+        tp -= sum[i];
+        fp -= sum[buckets + i];
+    }
+    return area;
+}
+
+/* >>the table */
+
+static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
+    {NULL, NULL, NULL, 0, NULL, NULL},
+    {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL},
+    {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements},
+    {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples},
+    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples},
+    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples},
+    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples},
+    {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of},
+    {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of},
+    {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of},
+    {"auc", mirt__any_check, NULL, 0, mirt__count_buckets, mirt__auc_of},
+    {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements},
+    {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements},
+};
+
+MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
+    return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
+}
+
+MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
+    return use->cls && use->cls->count ? (use->cls->sums ? use->cls->sums : 2 * use->options.num_thresholds) : 0;
+}
+
+MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
+    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    if (use->metric == MIRT_ACCURACY) return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY;
+    return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) && !use->options.from_logits &&
+           use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
+}
 
 /* >>section base/cold_end.inc */
 
@@ -32566,40 +32999,6 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
 
 /* >>section nn/metrics.c */
 
-/* Keras's choice for "accuracy": by the shapes of labels and predictions. */
-static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
-    const mirt__loss_class *loss = mirt__output_loss(model, output);
-    if (loss && loss->sparse) return MIRT__ACCURACY_SPARSE;
-    return mirt__last_dim(model->output[output]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
-}
-
-static mirt_status mirt__accuracy_check(const mirt_model *model, int output) {
-    char text[96];
-    if (model->output[output]->shape.rank == 2 || mirt__accuracy_kind_of(model, output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, output),
-                      mirt__shape_text(&model->output[output]->shape, text));
-}
-
-static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
-    mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
-    mirt_shape shape = output->shape;
-    /* A loss of the user's does not say what labels are: one a sample is a class number. */
-    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1) kind = MIRT__ACCURACY_SPARSE;
-    if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
-    labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
-    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);
-    return mirt__accuracy_op(kind, output, labels);
-}
-
-static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
-    {NULL, NULL, NULL},
-    {"accuracy", mirt__accuracy_check, mirt__accuracy_record},
-};
-
-MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
-    return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
-}
-
 /* The layer that made an output, or NULL. */
 static const mirt__layer *mirt__output_layer(const mirt_model *model, int output) {
     for (int i = model->num_layers - 1; i >= 0; i--) {
@@ -32628,33 +33027,72 @@ static const char *mirt__log_name(mirt_model *model, int output, const char *bef
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-static mirt_status mirt__metric_use_add(mirt_model *model, int output, const mirt__metric_class *cls, const mirt_custom_metric *custom) {
+/* "auc", or "auc_1" where the output has one already. */
+static const char *mirt__metric_name(mirt_model *model, int output, const char *name, char *text, size_t size) {
+    int same = 0;
+    snprintf(text, size, "%s", name);
+    for (int i = 0; i < model->num_metrics; i++) {
+        if (model->metric[i].output != output || strcmp(model->metric[i].own_name, text) != 0) continue;
+        snprintf(text, size, "%.380s_%d", name, ++same);
+        i = -1;
+    }
+    return mirt__pool_strdup(&model->graph.pool, text);
+}
+
+/* False with the error set. */
+static bool mirt__options_take(mirt_model *model, const mirt__metric_class *cls, mirt_metric_options *o) {
+    if (o->k < 0) mirt__fail(MIRT_E_INVALID, "%s: k is %d; it must be at least 1", cls->name, o->k);
+    else if (!isfinite(o->threshold)) mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be a number", cls->name, (double)o->threshold);
+    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000)) mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; 2 to 100000 are possible", cls->name, o->num_thresholds);
+    else if ((int)o->curve < 0 || o->curve > MIRT_PR) mirt__fail(MIRT_E_INVALID, "%s: there is no curve number %d", cls->name, (int)o->curve);
+    else if (o->name && !(*o->name && mirt__custom_named(o->name))) mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
+    else return !o->name || (o->name = mirt__pool_strdup(&model->graph.pool, o->name)) != NULL;
+    return false;
+}
+
+static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric, const mirt_metric_options *options, const mirt_custom_metric *custom) {
+    char text[400];
     if (model->num_metrics == MIRT__MAX_METRIC_USES) return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
     mirt__metric_use *use = &model->metric[model->num_metrics];
     memset(use, 0, sizeof *use);
     use->output = output;
-    use->cls = cls;
+    use->elements = mirt__shape_count(&model->output[output]->shape);
+    use->metric = metric;
+    use->cls = mirt__metric_class_get(metric);
     if (custom) use->custom = *custom;
-    use->name = mirt__log_name(model, output, "", cls ? cls->name : custom->name);
-    use->val_name = mirt__log_name(model, output, "val_", cls ? cls->name : custom->name);
+    else use->options = *options;
+    if (!use->options.k) use->options.k = 5;
+    if (use->options.threshold == 0) use->options.threshold = 0.5f;
+    if (!use->options.num_thresholds) use->options.num_thresholds = 200;
+    use->own_name = mirt__metric_name(model, output, custom ? custom->name : use->options.name ? use->options.name : use->cls->name, text, sizeof text);
+    if (!use->own_name) return mirt_last_status();
+    use->name = mirt__log_name(model, output, "", use->own_name);
+    use->val_name = mirt__log_name(model, output, "val_", use->own_name);
     if (!use->name || !use->val_name) return mirt_last_status();
     model->num_metrics++;
-    return cls ? cls->check(model, output) : MIRT_OK;
+    return use->cls ? use->cls->check(model, use) : MIRT_OK;
 }
 
 static mirt_status mirt__output_metrics(mirt_model *model, int output) {
-    const mirt_compile_desc *c = &model->config;
+    mirt_compile_desc *c = &model->config;
     if (!(model->loss_name[output] = mirt__log_name(model, output, "", "loss")) ||
         !(model->val_loss_name[output] = mirt__log_name(model, output, "val_", "loss"))) {
         return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
-        const mirt__metric_class *cls = mirt__metric_class_get(c->metrics[i]);
-        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)c->metrics[i]);
-        if (mirt__metric_use_add(model, output, cls, NULL) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK) return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (mirt__metric_use_add(model, output, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__metrics_take(mirt_model *model) {
+    for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
+        const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
+        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)model->config.metrics[i]);
+        if (!mirt__options_take(model, cls, &model->config.metric_options[i])) return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -32670,18 +33108,66 @@ static mirt_status mirt__custom_metrics_take(mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
-    if (mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
+    if (mirt__metrics_take(model) != MIRT_OK || mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
 
-MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
-    return use->cls == &mirt__metric_table[MIRT_ACCURACY] && mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY;
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count) {
+    mirt__metric_use before[MIRT__MAX_METRIC_USES];
+    if (!model) return mirt__fail_missing("mirt_set_metrics", "model");
+    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_metrics has to wait until that call returns", model->name);
+    if (count < 0 || count > MIRT_MAX_METRICS || (count && !metrics)) return mirt__fail(MIRT_E_INVALID, "mirt_set_metrics: %d metrics; at most %d are possible", count, MIRT_MAX_METRICS);
+    const mirt_compile_desc config = model->config;
+    const int num = model->num_metrics;
+    memcpy(before, model->metric, sizeof before);
+    memset(model->config.metrics, 0, sizeof model->config.metrics);
+    memset(model->config.metric_options, 0, sizeof model->config.metric_options);
+    for (int i = 0; i < count; i++) {
+        model->config.metrics[i] = metrics[i];
+        if (options) model->config.metric_options[i] = options[i];
+    }
+    if (mirt__metrics_collect(model) == MIRT_OK) {
+        mirt__trainer_free(model);
+        return MIRT_OK;
+    }
+    model->config = config;
+    model->num_metrics = num;
+    memcpy(model->metric, before, sizeof before);
+    return mirt_last_status();
+}
+
+static const mirt__field mirt__option_fields[] = {{"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
+                                                  {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
+                                                  {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
+                                                  {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)}};
+
+MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
+    *count = MIRT__COUNT(mirt__option_fields);
+    return mirt__option_fields;
+}
+
+MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b) {
+    return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output && a->options.from_logits == b->options.from_logits;
+}
+
+/* What a counting metric counts: predictions, with the labels as they are in the data. */
+static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, const mirt_tensor *labels) {
+    const int64_t have = mirt__shape_count(&labels->shape);
+    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
+                          (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
+    }
+    if (!use->options.from_logits) return output;
+    return loss && loss->undo == MIRT_SOFTMAX ? mirt_softmax(output) : mirt__activation_op(MIRT_SIGMOID, output);
 }
 
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
+    if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
     if (use->cls) return use->cls->record(model, use->output, output, labels);
     mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
     return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
@@ -34600,6 +35086,7 @@ static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "n
 static const char *const mirt__interpolation_names[] = {"bilinear", "nearest"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
+static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
     "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
@@ -34754,6 +35241,7 @@ static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
 
 static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
     if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
+    if (field->kind == MIRT__FIELD_INT) return *(const int *)at == 0;
     return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
 }
 
@@ -34775,6 +35263,28 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__text_add(out, "}");
 }
 
+/* A name, or where there are options {"class_name", "config"}. */
+static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
+    const char *name = mirt__metric_class_get(metric)->name;
+    int count, written = 0;
+    const mirt__field *field = mirt__metric_fields(&count);
+    bool plain = !o->name && o->curve == MIRT_ROC;
+    for (int i = 0; i < count; i++) plain = plain && mirt__field_is_zero(&field[i], (const char *)o + field[i].offset);
+    if (plain) {
+        mirt__json_write_string(out, name);
+        return;
+    }
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", name, true);
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < count; i++) {
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
+    }
+    if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
+    if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
+    mirt__text_add(out, "}}");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
@@ -34787,7 +35297,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
-        mirt__json_write_string(out, mirt__metric_class_get(c->metrics[i])->name);
+        mirt__write_metric(out, c->metrics[i], &c->metric_options[i]);
     }
     mirt__text_add(out, "]}");
 }
@@ -35075,15 +35585,36 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     return mirt__schedule_read(json, &o->decay);
 }
 
-static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
+static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metric_options *o) {
+    int count, curve;
+    const mirt__field *field = mirt__metric_fields(&count);
+    for (int i = 0; i < count; i++) {
+        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+    }
+    if (mirt__json_member(config, "curve")) {
+        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK) return mirt_last_status();
+        o->curve = (mirt_curve)curve;
+    }
+    if (!mirt__json_member(config, "name")) return MIRT_OK;
+    const mirt__json *name = mirt__json_get(config, "name", MIRT__JSON_STRING);
+    if (name) o->name = name->string; /* until mirt_compile copies it */
+    return name ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
     char label[MIRT__JSON_LABEL];
     if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
     for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *name = array->item[i], *config = NULL;
         int m = 1;
-        if (array->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
-        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, array->item[i]->string) != 0) m++;
-        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(array->item[i]->string, label));
-        out[i] = (mirt_metric)m;
+        if (name->type == MIRT__JSON_OBJECT) {
+            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) || !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING))) return mirt_last_status();
+        }
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
+        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(name->string, label));
+        out->metrics[i] = (mirt_metric)m;
+        if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -35149,7 +35680,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     }
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
-    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out->metrics) != MIRT_OK ||
+    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
         mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
         return mirt_last_status();
     }
@@ -36160,6 +36691,7 @@ struct mirt_function {
     mirt__result result[MIRT__MAX_RESULTS];
     int num_results;
     int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
+    int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
     mirt__state *state;
     int num_states;
     size_t state_bytes; /* per replica */
@@ -37286,18 +37818,13 @@ static void mirt__device_step(void *arg, int device) {
 
 /* >>on the caller's thread */
 
-static double mirt__class_at(const void *data, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
-    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
-}
-
 /* Class numbers have to be whole, and of a class. */
 static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
     const mirt__data_field *spec = &f->spec.field[field];
     int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
     int classes = f->classes[field];
     for (int64_t i = 0; i < count; i++) {
-        double label = mirt__class_at(batch->field[field], spec->dtype, i);
+        double label = mirt__element(batch->field[field], spec->dtype, i);
         if (label >= 0 && label < (double)classes && label == floor(label)) continue;
         long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
         if (label >= 0 && label < (double)classes) return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
@@ -37710,7 +38237,7 @@ typedef struct mirt__fit_body {
     mirt__program_kind kind;
     const float *class_weights;
     int num_class_weights;
-    int terms_result;
+    int terms_result, metric_result[MIRT__MAX_METRIC_USES];
 } mirt__fit_body;
 
 /* The outputs of the model called on the batch, or on features. */
@@ -37823,8 +38350,12 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
     }
     for (int i = 0; i < model->num_metrics; i++) {
         const mirt__metric_use *use = &model->metric[i];
+        int same = 0;
+        while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
-        if (!value || mirt__result_add(f, use->name, value) != MIRT_OK) return false;
+        if (!value) return false;
+        body->metric_result[i] = same < i ? body->metric_result[same] : f->num_results;
+        if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
     body->terms_result = total.samples && total.numbers ? f->num_results : -1;
     return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
@@ -37879,11 +38410,17 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
     return mirt__trainer_record(model, spec, most, &body);
 }
 
+/* How many sums a metric keeps. */
+static int mirt__sums_of(const mirt_function *f, int metric) {
+    const int counted = mirt__metric_sums(&f->model->metric[metric]);
+    return counted ? counted : (int)f->result[f->metric_result[metric]].count;
+}
+
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
-    int64_t count = 1;
+    int count = 1;
     if (kind >= MIRT__PREDICT) return MIRT_OK;
-    for (int i = 0; i < f->num_results; i++) count += f->result[i].batched ? f->result[i].count : 0;
+    for (int i = 0; i < f->model->num_metrics; i++) count += mirt__sums_of(f, i);
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
     mirt__free(t->metric[kind]);
@@ -37917,13 +38454,14 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
         mirt__function_free(f);
         return NULL;
     }
+    f->terms_result = body.terms_result;
+    memcpy(f->metric_result, body.metric_result, sizeof f->metric_result);
     mirt__function_free(t->function[kind]); /* its sums and class weights go too */
     t->function[kind] = NULL;
     if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
         mirt__function_free(f);
         return NULL;
     }
-    f->terms_result = body.terms_result;
     return t->function[kind] = f;
 }
 
@@ -37945,7 +38483,7 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
     memset(sums, 0, sizeof *sums);
     sums->kind = kind;
     sums->metric = model->trainer->metric[kind];
-    for (int i = f->num_results - 1; i >= 0; i--) sums->num_metric += f->result[i].batched ? (int)f->result[i].count : 0;
+    for (int i = 0; i < model->num_metrics && kind < MIRT__PREDICT; i++) sums->num_metric += mirt__sums_of(f, i);
     memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
@@ -37955,6 +38493,19 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
     }
+}
+
+/* What a metric counts in the batch, whose labels are still there. */
+static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r, double *out) {
+    const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
+    mirt__counted c;
+    c.rows = f->rows;
+    c.n = r->count;
+    c.x = (const mirt__real *)(const void *)r->data;
+    c.labels = f->io[field];
+    c.dtype = f->spec.field[field].dtype;
+    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
+    use->cls->count(use, &c, out);
 }
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
@@ -37982,9 +38533,11 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
         if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->result[next++], &sums->output_loss[i]);
     }
     double *metric = sums->metric;
-    for (int m = 0; m < model->num_metrics; m++, next++) {
-        mirt__add_rows(&f->result[next], f->rows, metric);
-        metric += f->result[next].count;
+    for (int m = 0; m < model->num_metrics; m++) {
+        const mirt__result *r = &f->result[f->metric_result[m]];
+        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
+        else mirt__add_rows(r, f->rows, metric);
+        metric += mirt__sums_of(f, m);
     }
     sums->count += f->rows;
     return loss;
@@ -38000,20 +38553,19 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
     const double *metric = sums->metric;
-    int next = 1;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
     for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
         if (!mirt__output_has_loss(model, i)) continue;
         mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
-        next++;
     }
-    for (int m = 0; m < model->num_metrics; m++, next++) {
+    for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        int own = (int)f->result[next].count;
-        bool custom = !use->cls && use->custom.result;
+        int own = mirt__sums_of(f, m);
+        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
         mirt__hold((mirt_model *)model);
         double value = 0;
-        for (int i = 0; i < own && !custom; i++) value += metric[i] / count / own;
+        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
+        if (counted) value = use->cls->result(use, metric, sums->count);
         if (custom) value = use->custom.result(metric, own, sums->count, use->custom.user);
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
@@ -38598,6 +39150,64 @@ MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float 
     mirt_dataset *dataset = mirt_arrays_of(&data);
     mirt_status status = dataset ? mirt_predict(model, dataset, out, capacity) : mirt_last_status();
     mirt_dataset_destroy(dataset);
+    return status;
+}
+
+/* >>confusion */
+
+/* The class that a row of `n` numbers says, or of one number whether it is above `middle`. */
+static int64_t mirt__said_class(const mirt__real *x, int64_t n, double middle) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
+    return n > 1 ? best : (double)x[0] > middle;
+}
+
+/* The class of a label: of `n` numbers, or one; -1: there is none such. */
+static int64_t mirt__label_class(const void *data, mirt_dtype dtype, int64_t row, int64_t n, int classes) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < n; j++) best = mirt__element(data, dtype, row * n + j) > mirt__element(data, dtype, row * n + best) ? j : best;
+    const double label = n > 1 ? (double)best : mirt__element(data, dtype, row);
+    return label >= 0 && label < classes && label == floor(label) ? (int64_t)label : -1;
+}
+
+static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
+    mirt_function *f = model->trainer->function[MIRT__PREDICT];
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    const mirt__data_field *y = &spec->field[spec->num_x];
+    const int64_t n = f->result[0].count, width = mirt__shape_count(&y->shape);
+    const double middle = model->compiled && model->config.from_logits ? 0 : 0.5;
+    mirt__batch batch;
+    mirt__hold(model);
+    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    while (status == MIRT_OK) {
+        status = mirt__dataset_next(dataset, &batch);
+        if (status != MIRT_OK || batch.rows == 0) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        const mirt__real *x = (const mirt__real *)(const void *)f->result[0].data;
+        for (int64_t r = 0; status == MIRT_OK && r < batch.rows; r++) {
+            const int64_t is = mirt__label_class(batch.field[spec->num_x], y->dtype, r, width, classes);
+            if (is < 0) status = mirt__fail(MIRT_E_INVALID, "the label of sample %lld is not one of the classes 0 to %d", (long long)(batch.index ? batch.index[r] : r), classes - 1);
+            else counts[is * classes + mirt__said_class(x + r * n, n, middle)]++;
+        }
+    }
+    mirt__let_go(model);
+    return status;
+}
+
+MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
+    mirt_dataset *view = NULL;
+    if (mirt__need_recorded(model, "mirt_confusion_matrix") != MIRT_OK) return mirt_last_status();
+    if (!counts) return mirt__fail_missing("mirt_confusion_matrix", "place for the counts");
+    const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
+    if (model->num_outputs != 1) return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name, model->num_outputs);
+    if (classes != want) return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name, (long long)want, classes);
+    if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
+    const mirt__data_spec *spec = mirt__dataset_spec(dataset);
+    const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
+    memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
+    mirt_status status = width == 1 || width == n ? mirt__confusion_pass(model, dataset, counts, classes)
+                         : mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs", model->name);
+    mirt_dataset_destroy(view);
     return status;
 }
 

@@ -245,7 +245,7 @@ static const lie lies[] = {
     {COMPILE, "\"epsilon\":", "\"epsilon\":null,\"x\":", MIRT_E_FORMAT, "\"epsilon\" is null"},
     {COMPILE, "\"sparse_categorical_crossentropy\"", "\"categorical_cross\"", MIRT_E_FORMAT, "loss is \"categorical_cross\""},
     {COMPILE, "\"sum_over_batch_size\"", "\"median\"", MIRT_E_FORMAT, "reduction is \"median\""},
-    {COMPILE, "[\"accuracy\"]", "[\"auc\"]", MIRT_E_FORMAT, "metric \"auc\" is not known"},
+    {COMPILE, "[\"accuracy\"]", "[\"hinge\"]", MIRT_E_FORMAT, "metric \"hinge\" is not known"},
     {COMPILE, "[\"accuracy\"]", "[0]", MIRT_E_FORMAT, "a metric is not a name"},
     {COMPILE, "[\"accuracy\"]", "[0,0,0,0,0,0,0,0,0]", MIRT_E_FORMAT, "more than 8 metrics"},
     {COMPILE, "\"from_logits\":true", "\"from_logits\":\"yes\"", MIRT_E_FORMAT, "\"from_logits\" is a string"},

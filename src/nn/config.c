@@ -8,6 +8,7 @@ static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "n
 static const char *const mirt__interpolation_names[] = {"bilinear", "nearest"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
+static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
     "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
@@ -162,6 +163,7 @@ static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
 
 static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
     if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
+    if (field->kind == MIRT__FIELD_INT) return *(const int *)at == 0;
     return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
 }
 
@@ -183,6 +185,28 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__text_add(out, "}");
 }
 
+/* A name, or where there are options {"class_name", "config"}. */
+static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
+    const char *name = mirt__metric_class_get(metric)->name;
+    int count, written = 0;
+    const mirt__field *field = mirt__metric_fields(&count);
+    bool plain = !o->name && o->curve == MIRT_ROC;
+    for (int i = 0; i < count; i++) plain = plain && mirt__field_is_zero(&field[i], (const char *)o + field[i].offset);
+    if (plain) {
+        mirt__json_write_string(out, name);
+        return;
+    }
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", name, true);
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < count; i++) {
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
+    }
+    if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
+    if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
+    mirt__text_add(out, "}}");
+}
+
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     const mirt_compile_desc *c = &model->config;
     mirt__text_add(out, "{\"optimizer\":");
@@ -195,7 +219,7 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"metrics\":[");
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
         mirt__text_add(out, i ? "," : "");
-        mirt__json_write_string(out, mirt__metric_class_get(c->metrics[i])->name);
+        mirt__write_metric(out, c->metrics[i], &c->metric_options[i]);
     }
     mirt__text_add(out, "]}");
 }
@@ -483,15 +507,36 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     return mirt__schedule_read(json, &o->decay);
 }
 
-static mirt_status mirt__metrics_read(const mirt__json *array, mirt_metric *out) {
+static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metric_options *o) {
+    int count, curve;
+    const mirt__field *field = mirt__metric_fields(&count);
+    for (int i = 0; i < count; i++) {
+        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+    }
+    if (mirt__json_member(config, "curve")) {
+        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK) return mirt_last_status();
+        o->curve = (mirt_curve)curve;
+    }
+    if (!mirt__json_member(config, "name")) return MIRT_OK;
+    const mirt__json *name = mirt__json_get(config, "name", MIRT__JSON_STRING);
+    if (name) o->name = name->string; /* until mirt_compile copies it */
+    return name ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
     char label[MIRT__JSON_LABEL];
     if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
     for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *name = array->item[i], *config = NULL;
         int m = 1;
-        if (array->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
-        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, array->item[i]->string) != 0) m++;
-        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(array->item[i]->string, label));
-        out[i] = (mirt_metric)m;
+        if (name->type == MIRT__JSON_OBJECT) {
+            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) || !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING))) return mirt_last_status();
+        }
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
+        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(name->string, label));
+        out->metrics[i] = (mirt_metric)m;
+        if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -557,7 +602,7 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
     }
     out->loss = (mirt_loss)loss;
     out->reduction = (mirt_reduction)reduction;
-    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out->metrics) != MIRT_OK ||
+    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
         mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
         return mirt_last_status();
     }

@@ -1,40 +1,6 @@
 #include "../ops/ops.h"
 #include "model.h"
 
-/* Keras's choice for "accuracy": by the shapes of labels and predictions. */
-static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
-    const mirt__loss_class *loss = mirt__output_loss(model, output);
-    if (loss && loss->sparse) return MIRT__ACCURACY_SPARSE;
-    return mirt__last_dim(model->output[output]) == 1 ? MIRT__ACCURACY_BINARY : MIRT__ACCURACY_CATEGORICAL;
-}
-
-static mirt_status mirt__accuracy_check(const mirt_model *model, int output) {
-    char text[96];
-    if (model->output[output]->shape.rank == 2 || mirt__accuracy_kind_of(model, output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, output),
-                      mirt__shape_text(&model->output[output]->shape, text));
-}
-
-static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
-    mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
-    mirt_shape shape = output->shape;
-    /* A loss of the user's does not say what labels are: one a sample is a class number. */
-    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1) kind = MIRT__ACCURACY_SPARSE;
-    if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
-    labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
-    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);
-    return mirt__accuracy_op(kind, output, labels);
-}
-
-static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
-    {NULL, NULL, NULL},
-    {"accuracy", mirt__accuracy_check, mirt__accuracy_record},
-};
-
-MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
-    return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
-}
-
 /* The layer that made an output, or NULL. */
 static const mirt__layer *mirt__output_layer(const mirt_model *model, int output) {
     for (int i = model->num_layers - 1; i >= 0; i--) {
@@ -63,33 +29,72 @@ static const char *mirt__log_name(mirt_model *model, int output, const char *bef
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-static mirt_status mirt__metric_use_add(mirt_model *model, int output, const mirt__metric_class *cls, const mirt_custom_metric *custom) {
+/* "auc", or "auc_1" where the output has one already. */
+static const char *mirt__metric_name(mirt_model *model, int output, const char *name, char *text, size_t size) {
+    int same = 0;
+    snprintf(text, size, "%s", name);
+    for (int i = 0; i < model->num_metrics; i++) {
+        if (model->metric[i].output != output || strcmp(model->metric[i].own_name, text) != 0) continue;
+        snprintf(text, size, "%.380s_%d", name, ++same);
+        i = -1;
+    }
+    return mirt__pool_strdup(&model->graph.pool, text);
+}
+
+/* False with the error set. */
+static bool mirt__options_take(mirt_model *model, const mirt__metric_class *cls, mirt_metric_options *o) {
+    if (o->k < 0) mirt__fail(MIRT_E_INVALID, "%s: k is %d; it must be at least 1", cls->name, o->k);
+    else if (!isfinite(o->threshold)) mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be a number", cls->name, (double)o->threshold);
+    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000)) mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; 2 to 100000 are possible", cls->name, o->num_thresholds);
+    else if ((int)o->curve < 0 || o->curve > MIRT_PR) mirt__fail(MIRT_E_INVALID, "%s: there is no curve number %d", cls->name, (int)o->curve);
+    else if (o->name && !(*o->name && mirt__custom_named(o->name))) mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
+    else return !o->name || (o->name = mirt__pool_strdup(&model->graph.pool, o->name)) != NULL;
+    return false;
+}
+
+static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric, const mirt_metric_options *options, const mirt_custom_metric *custom) {
+    char text[400];
     if (model->num_metrics == MIRT__MAX_METRIC_USES) return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
     mirt__metric_use *use = &model->metric[model->num_metrics];
     memset(use, 0, sizeof *use);
     use->output = output;
-    use->cls = cls;
+    use->elements = mirt__shape_count(&model->output[output]->shape);
+    use->metric = metric;
+    use->cls = mirt__metric_class_get(metric);
     if (custom) use->custom = *custom;
-    use->name = mirt__log_name(model, output, "", cls ? cls->name : custom->name);
-    use->val_name = mirt__log_name(model, output, "val_", cls ? cls->name : custom->name);
+    else use->options = *options;
+    if (!use->options.k) use->options.k = 5;
+    if (use->options.threshold == 0) use->options.threshold = 0.5f;
+    if (!use->options.num_thresholds) use->options.num_thresholds = 200;
+    use->own_name = mirt__metric_name(model, output, custom ? custom->name : use->options.name ? use->options.name : use->cls->name, text, sizeof text);
+    if (!use->own_name) return mirt_last_status();
+    use->name = mirt__log_name(model, output, "", use->own_name);
+    use->val_name = mirt__log_name(model, output, "val_", use->own_name);
     if (!use->name || !use->val_name) return mirt_last_status();
     model->num_metrics++;
-    return cls ? cls->check(model, output) : MIRT_OK;
+    return use->cls ? use->cls->check(model, use) : MIRT_OK;
 }
 
 static mirt_status mirt__output_metrics(mirt_model *model, int output) {
-    const mirt_compile_desc *c = &model->config;
+    mirt_compile_desc *c = &model->config;
     if (!(model->loss_name[output] = mirt__log_name(model, output, "", "loss")) ||
         !(model->val_loss_name[output] = mirt__log_name(model, output, "val_", "loss"))) {
         return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
-        const mirt__metric_class *cls = mirt__metric_class_get(c->metrics[i]);
-        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)c->metrics[i]);
-        if (mirt__metric_use_add(model, output, cls, NULL) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK) return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (mirt__metric_use_add(model, output, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__metrics_take(mirt_model *model) {
+    for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
+        const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
+        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)model->config.metrics[i]);
+        if (!mirt__options_take(model, cls, &model->config.metric_options[i])) return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -105,18 +110,66 @@ static mirt_status mirt__custom_metrics_take(mirt_model *model) {
 
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     model->num_metrics = 0;
-    if (mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
+    if (mirt__metrics_take(model) != MIRT_OK || mirt__custom_metrics_take(model) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__output_has_loss(model, i) && mirt__output_metrics(model, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
 
-MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
-    return use->cls == &mirt__metric_table[MIRT_ACCURACY] && mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY;
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count) {
+    mirt__metric_use before[MIRT__MAX_METRIC_USES];
+    if (!model) return mirt__fail_missing("mirt_set_metrics", "model");
+    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_metrics has to wait until that call returns", model->name);
+    if (count < 0 || count > MIRT_MAX_METRICS || (count && !metrics)) return mirt__fail(MIRT_E_INVALID, "mirt_set_metrics: %d metrics; at most %d are possible", count, MIRT_MAX_METRICS);
+    const mirt_compile_desc config = model->config;
+    const int num = model->num_metrics;
+    memcpy(before, model->metric, sizeof before);
+    memset(model->config.metrics, 0, sizeof model->config.metrics);
+    memset(model->config.metric_options, 0, sizeof model->config.metric_options);
+    for (int i = 0; i < count; i++) {
+        model->config.metrics[i] = metrics[i];
+        if (options) model->config.metric_options[i] = options[i];
+    }
+    if (mirt__metrics_collect(model) == MIRT_OK) {
+        mirt__trainer_free(model);
+        return MIRT_OK;
+    }
+    model->config = config;
+    model->num_metrics = num;
+    memcpy(model->metric, before, sizeof before);
+    return mirt_last_status();
+}
+
+static const mirt__field mirt__option_fields[] = {{"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
+                                                  {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
+                                                  {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
+                                                  {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)}};
+
+MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
+    *count = MIRT__COUNT(mirt__option_fields);
+    return mirt__option_fields;
+}
+
+MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b) {
+    return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output && a->options.from_logits == b->options.from_logits;
+}
+
+/* What a counting metric counts: predictions, with the labels as they are in the data. */
+static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, const mirt_tensor *labels) {
+    const int64_t have = mirt__shape_count(&labels->shape);
+    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
+        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
+                          (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
+    }
+    if (!use->options.from_logits) return output;
+    return loss && loss->undo == MIRT_SOFTMAX ? mirt_softmax(output) : mirt__activation_op(MIRT_SIGMOID, output);
 }
 
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
+    if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
     if (use->cls) return use->cls->record(model, use->output, output, labels);
     mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
     return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");

@@ -105,22 +105,39 @@ typedef struct mirt__loss_class {
     mirt_activation_kind undo;  /* behind this activation the loss is computed from what went into it */
 } mirt__loss_class;
 
+/* A batch on its way into a metric's sums. */
+typedef struct mirt__counted {
+    int64_t rows, n;
+    const mirt__real *x; /* predictions [rows, n] */
+    const void *labels;  /* [rows, n], or (sparse) [rows] */
+    mirt_dtype dtype;
+    bool sparse;
+} mirt__counted;
+
 /* A metric's row. */
+typedef struct mirt__metric_use mirt__metric_use;
 typedef struct mirt__metric_class {
     const char *name;
-    mirt_status (*check)(const mirt_model *model, int output); /* whether an output of the compiled model can have it */
-    /* Records its value for each sample, [rows]; the metric is their mean. */
+    mirt_status (*check)(const mirt_model *model, const mirt__metric_use *use); /* whether an output of the compiled model can have it */
+    /* Either records a value for each sample, [rows], whose mean is the metric, */
     mirt_tensor *(*record)(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels);
+    /* or counts: `sums` (0: two a threshold) numbers, what a batch adds to them, and what they come to. */
+    int sums;
+    void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
+    double (*result)(const mirt__metric_use *use, const double *sums, int64_t samples);
 } mirt__metric_class;
 
 /* A metric of the compiled model. */
 #define MIRT__MAX_METRIC_USES 24
-typedef struct mirt__metric_use {
-    const char *name, *val_name;
+struct mirt__metric_use {
+    const char *own_name, *name, *val_name; /* "auc", and in logs */
     int output;
+    int64_t elements; /* of a sample's output */
+    mirt_metric metric;
+    mirt_metric_options options; /* defaults filled in */
     const mirt__metric_class *cls; /* or, when NULL: */
     mirt_custom_metric custom;
-} mirt__metric_use;
+};
 
 typedef struct mirt__trainer mirt__trainer;
 
@@ -289,15 +306,25 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss);
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
-/* --- metrics.c --- */
+/* --- metrics_table.c --- */
+/* Element i of an array of uint8, int32 or float32. */
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
-/* Makes the list of the compiled model's metrics, and the names for logs. */
-MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
-MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
-
+/* How many sums it counts; 0: it is recorded. */
+MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
 MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use);
+
+/* --- metrics.c --- */
+/* Makes the list of the compiled model's metrics, and the names for logs. */
+MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+/* Its value for each sample, or what it counts. */
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
+/* Whether two count the same predictions. */
+MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b);
+/* Fields of mirt_metric_options in files, beside curve and name. */
+MIRT__LIB const mirt__field *mirt__metric_fields(int *count);
 
 /* --- custom_op.c --- */
 /* NULL when none of this name is registered. */

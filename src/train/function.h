@@ -74,6 +74,7 @@ struct mirt_function {
     mirt__result result[MIRT__MAX_RESULTS];
     int num_results;
     int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
+    int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
     mirt__state *state;
     int num_states;
     size_t state_bytes; /* per replica */

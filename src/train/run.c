@@ -396,18 +396,13 @@ static void mirt__device_step(void *arg, int device) {
 
 /* >>on the caller's thread */
 
-static double mirt__class_at(const void *data, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
-    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
-}
-
 /* Class numbers have to be whole, and of a class. */
 static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
     const mirt__data_field *spec = &f->spec.field[field];
     int64_t per_row = mirt__shape_count(&spec->shape), count = batch->rows * per_row;
     int classes = f->classes[field];
     for (int64_t i = 0; i < count; i++) {
-        double label = mirt__class_at(batch->field[field], spec->dtype, i);
+        double label = mirt__element(batch->field[field], spec->dtype, i);
         if (label >= 0 && label < (double)classes && label == floor(label)) continue;
         long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
         if (label >= 0 && label < (double)classes) return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);

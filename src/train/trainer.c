@@ -70,7 +70,7 @@ typedef struct mirt__fit_body {
     mirt__program_kind kind;
     const float *class_weights;
     int num_class_weights;
-    int terms_result;
+    int terms_result, metric_result[MIRT__MAX_METRIC_USES];
 } mirt__fit_body;
 
 /* The outputs of the model called on the batch, or on features. */
@@ -183,8 +183,12 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
     }
     for (int i = 0; i < model->num_metrics; i++) {
         const mirt__metric_use *use = &model->metric[i];
+        int same = 0;
+        while (same < i && !mirt__metric_shares(&model->metric[same], use)) same++;
         mirt_tensor *value = mirt__metric_record(model, use, output[use->output], labels[use->output]);
-        if (!value || mirt__result_add(f, use->name, value) != MIRT_OK) return false;
+        if (!value) return false;
+        body->metric_result[i] = same < i ? body->metric_result[same] : f->num_results;
+        if (same == i && mirt__result_add(f, use->name, value) != MIRT_OK) return false;
     }
     body->terms_result = total.samples && total.numbers ? f->num_results : -1;
     return body->terms_result < 0 || mirt__result_add(f, "terms", total.numbers) == MIRT_OK;
@@ -239,11 +243,17 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
     return mirt__trainer_record(model, spec, most, &body);
 }
 
+/* How many sums a metric keeps. */
+static int mirt__sums_of(const mirt_function *f, int metric) {
+    const int counted = mirt__metric_sums(&f->model->metric[metric]);
+    return counted ? counted : (int)f->result[f->metric_result[metric]].count;
+}
+
 /* Sums for what the function's metrics leave. */
 static mirt_status mirt__trainer_sums(mirt__trainer *t, const mirt_function *f, mirt__program_kind kind) {
-    int64_t count = 1;
+    int count = 1;
     if (kind >= MIRT__PREDICT) return MIRT_OK;
-    for (int i = 0; i < f->num_results; i++) count += f->result[i].batched ? f->result[i].count : 0;
+    for (int i = 0; i < f->model->num_metrics; i++) count += mirt__sums_of(f, i);
     double *sums = (double *)mirt__calloc((size_t)count, sizeof *sums);
     if (!sums) return mirt_last_status();
     mirt__free(t->metric[kind]);
@@ -277,13 +287,14 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
         mirt__function_free(f);
         return NULL;
     }
+    f->terms_result = body.terms_result;
+    memcpy(f->metric_result, body.metric_result, sizeof f->metric_result);
     mirt__function_free(t->function[kind]); /* its sums and class weights go too */
     t->function[kind] = NULL;
     if (mirt__trainer_sums(t, f, kind) != MIRT_OK || mirt__trainer_class_weights(t, &body) != MIRT_OK) {
         mirt__function_free(f);
         return NULL;
     }
-    f->terms_result = body.terms_result;
     return t->function[kind] = f;
 }
 
@@ -305,7 +316,7 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
     memset(sums, 0, sizeof *sums);
     sums->kind = kind;
     sums->metric = model->trainer->metric[kind];
-    for (int i = f->num_results - 1; i >= 0; i--) sums->num_metric += f->result[i].batched ? (int)f->result[i].count : 0;
+    for (int i = 0; i < model->num_metrics && kind < MIRT__PREDICT; i++) sums->num_metric += mirt__sums_of(f, i);
     memset(sums->metric, 0, (size_t)sums->num_metric * sizeof *sums->metric);
 }
 
@@ -315,6 +326,19 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < r->count; j++) out[j] += (double)value[i * r->count + j];
     }
+}
+
+/* What a metric counts in the batch, whose labels are still there. */
+static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r, double *out) {
+    const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
+    mirt__counted c;
+    c.rows = f->rows;
+    c.n = r->count;
+    c.x = (const mirt__real *)(const void *)r->data;
+    c.labels = f->io[field];
+    c.dtype = f->spec.field[field].dtype;
+    c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
+    use->cls->count(use, &c, out);
 }
 
 /* Adds a loss to a sum over samples; returns the batch's own. What is one number for the batch (a sum over it, or terms
@@ -342,9 +366,11 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
         if (mirt__output_has_loss(model, i)) mirt__add_loss(f, &f->result[next++], &sums->output_loss[i]);
     }
     double *metric = sums->metric;
-    for (int m = 0; m < model->num_metrics; m++, next++) {
-        mirt__add_rows(&f->result[next], f->rows, metric);
-        metric += f->result[next].count;
+    for (int m = 0; m < model->num_metrics; m++) {
+        const mirt__result *r = &f->result[f->metric_result[m]];
+        if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
+        else mirt__add_rows(r, f->rows, metric);
+        metric += mirt__sums_of(f, m);
     }
     sums->count += f->rows;
     return loss;
@@ -360,20 +386,19 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     const mirt_function *f = model->trainer->function[sums->kind];
     double count = sums->count ? (double)sums->count : 1;
     const double *metric = sums->metric;
-    int next = 1;
     mirt__logs_add(logs, validation ? "val_loss" : "loss", sums->loss / count);
     for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
         if (!mirt__output_has_loss(model, i)) continue;
         mirt__logs_add(logs, validation ? model->val_loss_name[i] : model->loss_name[i], sums->output_loss[i] / count);
-        next++;
     }
-    for (int m = 0; m < model->num_metrics; m++, next++) {
+    for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        int own = (int)f->result[next].count;
-        bool custom = !use->cls && use->custom.result;
+        int own = mirt__sums_of(f, m);
+        bool counted = mirt__metric_sums(use) > 0, custom = !use->cls && use->custom.result;
         mirt__hold((mirt_model *)model);
         double value = 0;
-        for (int i = 0; i < own && !custom; i++) value += metric[i] / count / own;
+        for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
+        if (counted) value = use->cls->result(use, metric, sums->count);
         if (custom) value = use->custom.result(metric, own, sums->count, use->custom.user);
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);

@@ -1,0 +1,250 @@
+/* Metrics against Keras, over any split of the samples; confusion matrices and their pictures. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "golden/metrics.h"
+#include "mirror_util.h"
+#include "tap.h"
+
+#include <unistd.h>
+
+enum { MOST = 9 };
+static float p_values[METRIC_ROWS * MOST], one_hot[METRIC_ROWS * MOST];
+static int32_t classes_of[METRIC_ROWS];
+
+/* The predictions and labels of make_metrics.py. */
+static void draw(unsigned seed, int n) {
+    for (int r = 0; r < METRIC_ROWS; r++) {
+        int best = 0;
+        float largest = -9;
+        for (int j = 0; j < n; j++) {
+            const uint32_t i = (uint32_t)(r * n + j);
+            float *p = &p_values[i];
+            *p = golden_uniform(seed, i) / 2 + 0.5f;
+            if (r % 8 == 0) *p = floorf(*p * 4) / 4;
+            const float score = golden_uniform(seed + 1, i) + *p;
+            if (score > largest) best = j;
+            if (score > largest) largest = score;
+        }
+        const uint32_t word = golden_word(seed + 1, (uint32_t)r);
+        classes_of[r] = n > 1 ? best : ((double)(word >> 16) < 65536.0 * (double)p_values[r]) ^ (word % 4 == 0);
+        for (int j = 0; j < n; j++) one_hot[r * n + j] = n > 1 ? j == best : (float)classes_of[r];
+    }
+}
+
+static mirt_dataset *metric_data(int n, bool sparse, int64_t batch) {
+    mirt_array x = mirt_make_array(p_values, MIRT_FLOAT32, MIRT_SHAPE(METRIC_ROWS, n));
+    mirt_array y = sparse ? mirt_make_array(classes_of, MIRT_INT32, MIRT_SHAPE(METRIC_ROWS)) : mirt_make_array(one_hot, MIRT_FLOAT32, MIRT_SHAPE(METRIC_ROWS, n));
+    return mirt_batch(mirt_arrays(x, y), batch);
+}
+
+/* A model whose outputs are its inputs. */
+static mirt_model *identity(mirt_strategy *s, int n, bool sparse, mirt_activation_kind activation) {
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.loss = n == 1 ? MIRT_BINARY_CROSSENTROPY : sparse ? MIRT_SPARSE_CATEGORICAL_CROSSENTROPY : n == 4 ? MIRT_MEAN_SQUARED_ERROR : MIRT_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = activation == MIRT_LINEAR;
+    mirt_model *m = mirt_model_create(s, "identity");
+    mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(n)), activation));
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+static mirt_metric metric_named(const char *name) {
+    for (int i = 1; i < MIRT__METRIC_COUNT; i++) {
+        if (strcmp(mirt__metric_class_get((mirt_metric)i)->name, name) == 0) return (mirt_metric)i;
+    }
+    return MIRT_METRIC_NONE;
+}
+
+static double evaluated(mirt_model *m, mirt_metric metric, const mirt_metric_options *o, int n, bool sparse, int64_t batch) {
+    mirt_logs logs;
+    mirt_dataset *data = metric_data(n, sparse, batch);
+    bool good = mirt_set_metrics(m, &metric, o, 1) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK;
+    mirt_dataset_destroy(data);
+    return good ? mirt_logs_value(&logs, o->name ? o->name : mirt__metric_class_get(metric)->name) : (double)NAN;
+}
+
+static void check_golden(const golden_metric *c) {
+    static const int splits[][2] = {{1, 211}, {1, 1}, {3, 50}, {5, 64}, {8, 7}};
+    double value = 0, spread = 0;
+    mirt_metric_options o;
+    memset(&o, 0, sizeof o);
+    o.k = c->k;
+    o.threshold = (float)c->threshold;
+    o.num_thresholds = c->thresholds;
+    o.curve = strcmp(c->curve, "PR") == 0 ? MIRT_PR : MIRT_ROC;
+    draw(c->seed, c->n);
+    for (int i = 0; i < MIRT__COUNT(splits); i++) {
+        mirt_strategy *s = strategy_of(1 + i % 2, splits[i][0] + i % 2, 1);
+        mirt_model *m = identity(s, c->n, c->sparse != 0, MIRT_LINEAR);
+        double own = m ? evaluated(m, metric_named(c->name), &o, c->n, c->sparse != 0, splits[i][1]) : (double)NAN;
+        if (i) spread = worse(spread, fabs(own - value));
+        else value = own;
+        mirt_strategy_destroy(s);
+    }
+    ok(fabs(value - c->value) < 1e-6 && spread == 0, "%s of %d, %s%s: %.9g, Keras %.9g; splits and batches differ by %g", c->name, c->n, c->sparse ? "class numbers" : "one-hot",
+       o.curve ? ", PR" : "", value, c->value, spread);
+}
+
+/* Logits, told to be some, count as the probabilities they stand for. */
+static void check_from_logits(int n, bool sparse) {
+    static const mirt_metric kinds[] = {MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC};
+    mirt_strategy *s = strategy_of(1, 2, 1);
+    mirt_model *logits = identity(s, n, sparse, MIRT_LINEAR), *probabilities = identity(s, n, sparse, n > 1 ? MIRT_SOFTMAX : MIRT_SIGMOID);
+    mirt_metric_options plain, told;
+    memset(&plain, 0, sizeof plain);
+    draw(7, n);
+    for (int i = 0; i < METRIC_ROWS * n; i++) p_values[i] = 4 * p_values[i] - 2;
+    told = plain;
+    told.from_logits = true;
+    for (int i = 0; i < MIRT__COUNT(kinds); i++) {
+        double a = evaluated(logits, kinds[i], &told, n, sparse, 32), b = evaluated(probabilities, kinds[i], &plain, n, sparse, 32), c = evaluated(logits, kinds[i], &plain, n, sparse, 32);
+        ok(a == b && a != c, "%s of %d logits: %g, as of their probabilities", mirt__metric_class_get(kinds[i])->name, n, a);
+    }
+    mirt_strategy_destroy(s);
+}
+
+/* Names, several at a time, in training, with options that are saved. */
+static void check_in_training(void) {
+    static const char *const names[] = {"accuracy", "sparse_top_k_categorical_accuracy", "top2", "auc", "auc_1", "precision"};
+    char path[300];
+    mirt_fit_desc fit;
+    mirt_logs before, after;
+    bool good = true;
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    fit.epochs = 2;
+    mirt_strategy *s = strategy_of(2, 3, 1);
+    mirt_compile_desc c = image_compile(mirt_adam(1e-2f));
+    c.metrics[1] = c.metrics[2] = MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY;
+    c.metrics[3] = c.metrics[4] = MIRT_AUC;
+    c.metrics[5] = MIRT_PRECISION;
+    c.metric_options[2].k = 2;
+    c.metric_options[2].name = "top2";
+    c.metric_options[3].from_logits = c.metric_options[4].from_logits = c.metric_options[5].from_logits = true;
+    c.metric_options[4].curve = MIRT_PR;
+    c.metric_options[4].num_thresholds = 50;
+    c.metric_options[5].threshold = 0.25f;
+    mirt_model *m = image_net(s, 0);
+    mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), 40), *test = mirt_batch(mirt_arrays(images_x(0, 100), images_y(0, 100)), 31);
+    fit.validation = test;
+    mirt_history *h = mirt_compile(m, &c) == MIRT_OK ? mirt_fit(m, data, &fit) : NULL;
+    for (int i = 0; h && i < MIRT__COUNT(names); i++) {
+        char val[64];
+        snprintf(val, sizeof val, "val_%s", names[i]);
+        double value = mirt_history_last(h, names[i]), other = mirt_history_last(h, val);
+        good = good && value > 0.2 && value <= 1 && other > 0.2 && other <= 1;
+    }
+    double accuracy = mirt_history_last(h, "accuracy"), top2 = mirt_history_last(h, "top2"), all = mirt_history_last(h, "sparse_top_k_categorical_accuracy");
+    ok(h && good && accuracy < top2 && top2 < 1 && all == 1, "in training: accuracy %g, of the first two %g, of the first five of five %g%s%s", accuracy, top2, all, h ? "" : ": ",
+       h ? "" : mirt_last_error());
+    snprintf(path, sizeof path, "%s/metrics.safetensors", work_directory());
+    mirt_model *loaded = h && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK ? mirt_load(s, path) : NULL;
+    good = loaded && mirt_evaluate(m, test, &before) == MIRT_OK && mirt_evaluate(loaded, test, &after) == MIRT_OK && before.count == 7 && after.count == 7;
+    for (int i = 0; good && i < 7; i++) good = strcmp(before.name[i], after.name[i]) == 0 && before.value[i] == after.value[i];
+    ok(good, "metrics with their options are saved and loaded%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
+    unlink(path);
+    mirt_dataset_destroy(data);
+    mirt_dataset_destroy(test);
+    mirt_strategy_destroy(s);
+}
+
+static void refused(mirt_model *m, mirt_metric metric, const mirt_metric_options *o, const char *words) {
+    mirt_status status = mirt_set_metrics(m, &metric, o, 1);
+    ok(status != MIRT_OK && strstr(mirt_last_error(), words), "refused: %s", status == MIRT_OK ? words : mirt_last_error());
+}
+
+static void check_bad(void) {
+    mirt_metric_options o;
+    memset(&o, 0, sizeof o);
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *sparse = identity(s, 5, true, MIRT_LINEAR), *dense = identity(s, 5, false, MIRT_LINEAR), *one = identity(s, 1, false, MIRT_LINEAR);
+    refused(sparse, MIRT_TOP_K_CATEGORICAL_ACCURACY, NULL, "takes one-hot labels; sparse_categorical_crossentropy of");
+    refused(dense, MIRT_SPARSE_CATEGORICAL_ACCURACY, NULL, "takes class numbers; categorical_crossentropy of");
+    refused(one, MIRT_CATEGORICAL_ACCURACY, NULL, "(rows, classes)");
+    refused(sparse, MIRT_MSE, NULL, "numbers with numbers");
+    refused(sparse, (mirt_metric)99, NULL, "no metric number 99");
+    o.k = -2;
+    refused(sparse, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY, &o, "k is -2");
+    o.k = 0;
+    o.num_thresholds = 1;
+    refused(one, MIRT_AUC, &o, "1 thresholds");
+    o.num_thresholds = 0;
+    o.threshold = (float)NAN;
+    refused(one, MIRT_PRECISION, &o, "threshold is");
+    o.threshold = 0;
+    o.name = "";
+    refused(one, MIRT_PRECISION, &o, "its name in logs");
+    memset(&o, 0, sizeof o);
+    ok(evaluated(one, MIRT_RECALL, &o, 1, false, 10) >= 0, "what was refused left the model as it was");
+    mirt_strategy_destroy(s);
+}
+
+/* >>confusion */
+
+static void check_confusion(int n, bool sparse) {
+    enum { MOST_CLASSES = 9 };
+    int64_t counts[MOST_CLASSES * MOST_CLASSES], want[MOST_CLASSES * MOST_CLASSES];
+    const int classes = n == 1 ? 2 : n;
+    memset(want, 0, sizeof want);
+    draw(3, n);
+    for (int r = 0; r < METRIC_ROWS; r++) {
+        int best = n == 1 && p_values[r] > 0.5f;
+        for (int j = 1; j < n; j++) best = p_values[r * n + j] > p_values[r * n + best] ? j : best;
+        want[classes_of[r] * classes + best]++;
+    }
+    for (int devices = 1; devices < 4; devices++) {
+        mirt_strategy *s = strategy_of(devices, 3, 1);
+        mirt_model *m = mirt_model_create(s, "identity");
+        mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(n)), MIRT_LINEAR));
+        mirt_dataset *data = metric_data(n, sparse, 17);
+        mirt_status status = mirt_confusion_matrix(m, data, counts, classes);
+        ok(status == MIRT_OK && memcmp(counts, want, sizeof *counts * (size_t)(classes * classes)) == 0, "%d classes, %d devices: every sample is where it belongs%s%s", classes, devices,
+           status ? ": " : "", status ? mirt_last_error() : "");
+        if (devices == 3) {
+            ok(mirt_confusion_matrix(m, data, counts, classes + 1) == MIRT_E_SHAPE, "refused: %s", mirt_last_error());
+            classes_of[5] = 77;
+            if (sparse) ok(mirt_confusion_matrix(m, data, counts, classes) == MIRT_E_INVALID && strstr(mirt_last_error(), "sample 5"), "refused: %s", mirt_last_error());
+        }
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+}
+
+/* A picture can be read again, and is as large as its classes need. */
+static void check_picture(int classes, const char *const *names) {
+    char path[300];
+    int64_t *counts = (int64_t *)calloc((size_t)classes * (size_t)classes, sizeof *counts);
+    for (int i = 0; i < classes; i++) {
+        for (int j = 0; j < classes; j++) counts[i * classes + j] = i == j ? 970 + i : (i * 7 + j * 3) % 11 > 7 ? 13 * (i + 1) : 0;
+    }
+    snprintf(path, sizeof path, "%s/confusion.png", work_directory());
+    mirt_status status = mirt_save_confusion_png(path, counts, classes, names);
+    mirt_image info;
+    memset(&info, 0, sizeof info);
+    bool good = status == MIRT_OK && mirt_read_image(path, MIRT_RGB, NULL, &info) == MIRT_OK;
+    ok(good && info.width > classes && info.height > classes, "a picture of %d classes: %d by %d pixels%s%s", classes, (int)info.width, (int)info.height, good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_image_free(&info);
+    unlink(path);
+    free(counts);
+}
+
+int main(void) {
+    static const char *const animals[] = {"cat", "dog"};
+    static const char *const long_names[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "a name of many letters", "Stra\xc3\x9f" "e"};
+    draw_images();
+    for (int i = 0; i < MIRT__COUNT(golden_metrics); i++) check_golden(&golden_metrics[i]);
+    check_from_logits(1, false);
+    check_from_logits(5, true);
+    check_in_training();
+    check_bad();
+    check_confusion(1, false);
+    check_confusion(5, true);
+    check_confusion(9, false);
+    check_picture(2, animals);
+    check_picture(11, long_names);
+    check_picture(25, NULL);
+    check_picture(300, NULL);
+    const int64_t counts[4] = {1, 2, 3, 4};
+    ok(mirt_save_confusion_png("/nowhere/at/all.png", counts, 2, NULL) != MIRT_OK, "refused: %s", mirt_last_error());
+    done_testing();
+}
