@@ -478,23 +478,28 @@ static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where
 
 /* ---- optimizers: three or four roundings a number, and one for each part */
 
-enum { U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_NESTEROV };
+enum { U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_MORE, U_SHAPED };
 static const int32_t update_shapes[][MAX_NUMBERS] = {
-    {1, 1, 1, 0, 0}, {33, 2, 1, 0, 0}, {100, 1, 2, 1, 0}, {65, 3, 2, 1, 1}, {1000, 5, 3, 1, 0},
-    {70003, 4, 1, 1, 1}, {15, 7, 1, 0, 0}, {0, 1, 1, 1, 0}, {SHAPE_END}};
+    {1, 1, 1, 0, 0, 0}, {33, 2, 1, 0, 0, 1}, {100, 1, 2, 1, 0, 2}, {65, 3, 2, 1, 1, 0}, {1000, 5, 3, 1, 0, 1},
+    {70003, 4, 1, 1, 1, 2}, {15, 7, 1, 0, 1, 1}, {0, 1, 1, 1, 0, 1}, {SHAPE_END}};
+enum { U_SLOT = 1, U_POSITIVE, U_POSITIVE_TOO, U_AVERAGE, U_COPY }; /* buffers behind a weight's */
+static void update_buffer(job *j, fill how) {
+    j->buffer[add_buffer(j, INOUT, MIRT_FLOAT32, how, 1, j->rows)].roundings = j->s[U_PARTS] + 12;
+}
 static void update_plan(job *j) {
     j->rows = j->s[U_COUNT];
     j->ranged = true;
-    for (int i = 0; i < 3; i++) {
-        add_buffer(j, INOUT, MIRT_FLOAT32, i == 2 ? POSITIVE : UNIT, 1, j->rows); /* a weight, and two slots */
-        j->buffer[i].roundings = j->s[U_PARTS] + 8;
-    }
+    for (int i = 0; i < U_COPY; i++) update_buffer(j, i == U_POSITIVE || i == U_POSITIVE_TOO ? POSITIVE : UNIT);
     for (int copy = 1; copy < j->s[U_COPIES]; copy++) {
-        add_buffer(j, INOUT, MIRT_FLOAT32, UNIT, 1, j->rows);
-        memcpy(j->buffer[2 + copy].initial, j->buffer[0].initial, (size_t)j->rows * sizeof(float));
-        j->buffer[2 + copy].roundings = j->s[U_PARTS] + 8;
+        update_buffer(j, UNIT);
+        memcpy(j->buffer[U_COPY + copy - 1].initial, j->buffer[0].initial, (size_t)j->rows * sizeof(float));
     }
     input(j, UNIT, j->rows * j->s[U_PARTS]);
+}
+/* The square of the mean gradient stays well below the mean square, as it does in training. */
+static void rmsprop_plan(job *j) {
+    update_plan(j);
+    for (int64_t i = 0; i < j->rows; i++) ((float *)j->buffer[U_SLOT].initial)[i] *= 0.05f;
 }
 static void update_args(const job *j, mirt__update *u) {
     const int32_t *s = j->s;
@@ -503,7 +508,7 @@ static void update_args(const job *j, mirt__update *u) {
     u->begin = j->first;
     u->end = j->first + j->count;
     u->parts = s[U_PARTS];
-    for (int p = 0; p < u->parts; p++) u->part[p] = (const float *)j->at[2 + s[U_COPIES]] + p * j->rows;
+    for (int p = 0; p < u->parts; p++) u->part[p] = (const float *)j->at[U_COPY - 1 + s[U_COPIES]] + p * j->rows;
     for (int step = 1; step < u->parts; step *= 2) {
         for (int p = 0; p + step < u->parts; p += 2 * step) {
             u->tree[additions].into = p;
@@ -511,26 +516,44 @@ static void update_args(const job *j, mirt__update *u) {
         }
     }
     u->copies = s[U_COPIES];
-    for (int copy = 0; copy < u->copies; copy++) u->weight[copy] = out_at(j, copy ? 2 + copy : 0);
+    for (int copy = 0; copy < u->copies; copy++) u->weight[copy] = out_at(j, copy ? U_COPY + copy - 1 : 0);
     u->learning_rate = 0.01f;
     u->new_1 = 0.1f;
     u->new_2 = 0.001f;
     u->epsilon = 1e-7f;
     u->momentum = 0.9f;
-    u->nesterov = s[U_NESTEROV] != 0;
+    u->nesterov = s[U_MORE] != 0;
+    if (!s[U_SHAPED]) return;
+    u->shaped = true;
+    u->scale = 0.7f;
+    u->clip = s[U_SHAPED] == 1 ? 0.2f : 0;
+    u->decay = 0.003f;
+    u->average = out_at(j, U_AVERAGE);
+    u->keep = 0.99f;
+    u->fresh = 0.01f;
+    u->overwrite = s[U_SHAPED] == 2;
 }
 static void sgd_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__update u;
     update_args(j, &u);
-    u.slot[0] = j->s[U_MOMENTUM] ? out_at(j, 1) : NULL;
+    u.slot[0] = j->s[U_MOMENTUM] ? out_at(j, U_SLOT) : NULL;
     k->sgd(&u, where);
 }
 static void adam_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__update u;
     update_args(j, &u);
-    u.slot[0] = out_at(j, 1);
-    u.slot[1] = out_at(j, 2);
+    u.slot[0] = out_at(j, U_SLOT);
+    u.slot[1] = out_at(j, U_POSITIVE);
+    u.slot[2] = j->s[U_MORE] ? out_at(j, U_POSITIVE_TOO) : NULL;
     k->adam(&u, where);
+}
+static void rmsprop_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__update u;
+    update_args(j, &u);
+    u.slot[0] = out_at(j, U_POSITIVE);
+    u.slot[1] = j->s[U_MOMENTUM] ? out_at(j, U_POSITIVE_TOO) : NULL;
+    u.slot[2] = j->s[U_MORE] ? out_at(j, U_SLOT) : NULL;
+    k->rmsprop(&u, where);
 }
 
 static const kernel_case kernel_cases[] = {
@@ -570,6 +593,7 @@ static const kernel_case kernel_cases[] = {
     {"accumulate", accumulate_plan, accumulate_run, accumulate_shapes},
     {"sgd", update_plan, sgd_run, update_shapes},
     {"adam", update_plan, adam_run, update_shapes},
+    {"rmsprop", rmsprop_plan, rmsprop_run, update_shapes},
 };
 
 #endif
