@@ -9,6 +9,7 @@
 # make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change
+# make kill-test    a run is killed at KILLS random moments and goes on
 # make fuzz          damaged files, of each kind for FUZZ_SECONDS or FUZZ_RUNS, and FUZZ_SEQUENCES of random calls; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
@@ -32,6 +33,7 @@ FUZZ_CC = clang
 FUZZ_RUNS =
 FUZZ_SECONDS = $(if $(FUZZ_RUNS),0,60)
 FUZZ_SEQUENCES = 10000
+KILLS = 200
 PREFIX = /usr/local
 
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror
@@ -49,7 +51,7 @@ TSAN_TESTS = $(filter-out test_base test_half test_strips test_models test_profi
 	test_graphs test_hooks test_hostile test_images test_image_faults test_augment_faults test_json test_augment test_functional test_kernels test_layer_faults test_layers test_misuse test_mnist_parity test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree test_augment,$(TESTS))
 TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
-CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/photos.c cli/predict.c cli/images.c cli/show.c cli/doctor.c cli/bench.c cli/report.c cli/report_log.c cli/report_draw.c cli/report_predict.c
+CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/run.c cli/photos.c cli/predict.c cli/images.c cli/show.c cli/doctor.c cli/bench.c cli/report.c cli/report_log.c cli/report_draw.c cli/report_predict.c
 
 all: build/mirrortrain
 
@@ -132,6 +134,9 @@ test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh $(LONG_TESTS:%=build/tests/%)
 
+kill-test: build/mirrortrain
+	@python3 tests/test_kill.py $(KILLS)
+
 # MIRT_TEST_SMALL asks the tests for small shapes only.
 sanitize:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) build/asan/fuzz_model build/asan/fuzz_image $(TSAN_TESTS:%=build/tsan/%)
@@ -185,4 +190,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test smoke-test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all header check-header test kill-test smoke-test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean

@@ -39744,7 +39744,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->run.first_pass = fit->model->epoch;
     if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);

@@ -45,6 +45,9 @@ typedef struct options {
     batches batch_list; /* of bench */
     int64_t steps, seconds; /* of bench; 0: its defaults */
     uint64_t memory; /* of summary: bytes a device; 0: what there is */
+    const char *run; /* the directory of a run, and what is written there */
+    int64_t checkpoint_every, keep, early_stopping; /* 0: none */
+    bool resume;
     bool no_top, no_shuffle, no_cache, winograd, log_steps, forward, profile, help;
 } options;
 
@@ -115,6 +118,17 @@ mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status);
 mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int *status);
 /* Complains with the library's sentence about a model and returns NULL, with the exit status in *status. */
 mirt_model *complain_of_model(int *status);
+/* Callbacks that flags ask for. */
+typedef struct run_callbacks {
+    mirt_callback *list[MIRT_MAX_CALLBACKS];
+    int count;
+} run_callbacks;
+/* Whether the flags of --run go together and its directory, made if it is not there, can be written in. False after complaining, with
+   the exit status in *status. */
+bool check_run(const options *o, int *status);
+/* Makes what --run and --early-stopping ask for, and lists it in `desc`. False after complaining. */
+bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks);
+void close_run(run_callbacks *callbacks);
 /* What fit trains, and on what. */
 typedef struct training_job {
     mirt_strategy *strategy;

@@ -96,6 +96,7 @@ static void tell_of_time(mirt_model *model, const mirt_history *history, const o
 static int train(const training_job *j, const options *o) {
     mirt_callback steps;
     mirt_fit_desc desc;
+    run_callbacks callbacks;
     memset(&steps, 0, sizeof steps);
     memset(&desc, 0, sizeof desc);
     steps.batch_end = print_step;
@@ -110,8 +111,11 @@ static int train(const training_job *j, const options *o) {
     }
     if (o->profile && mirt_profile_begin(j->model) != MIRT_OK) return complain_of_library();
     if (o->trace && mirt_trace_begin(j->strategy, o->trace, 0) != MIRT_OK) return complain_of_library();
+    if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
-    if (!history) return is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
+    const int failed = history ? EXIT_OK : is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
+    close_run(&callbacks);
+    if (failed) return failed;
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
     tell_of_corrupt(o);
     tell_of_time(j->model, history, o);
@@ -133,7 +137,7 @@ int run_fit(const options *given) {
     int status = EXIT_FAILED;
     memset(&j, 0, sizeof j);
     own.batch = batch_of(o);
-    if (o->save && !can_save(o->save)) return EXIT_FAILED;
+    if ((o->save && !can_save(o->save)) || !check_run(o, &status)) return status;
     mirt_strategy *strategy = j.strategy = open_strategy(o, false, &status);
     bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
     if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();

@@ -7,6 +7,7 @@ def ok(good, text):
     count += 1
     failures += not good
     print("%sok %d - %s" % ("" if good else "not ", count, text), flush=True)
+    return good
 
 
 def skip(text):

@@ -1,0 +1,116 @@
+/* The directory of a run: checkpoints, logs, and going on from there. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+/* Makes DIR and the directories above it. */
+static bool make_directories(const char *path) {
+    char part[4096];
+    struct stat info;
+    if (strlen(path) >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    strcpy(part, path);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(part, 0777); /* whatever is wrong is wrong with the last one too */
+        *slash = '/';
+    }
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))) return true;
+    if (errno == EEXIST) errno = ENOTDIR;
+    return false;
+}
+
+/* A flag that means nothing without --run, or NULL. */
+static const char *flag_of_runs(const options *o) {
+    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : NULL;
+}
+
+bool check_run(const options *o, int *status) {
+    char probe[4200];
+    if (!o->run && flag_of_runs(o)) {
+        complain("--%s wants the directory of a run: --run DIR", flag_of_runs(o));
+        *status = EXIT_USAGE;
+        return false;
+    }
+    if (!o->run) return true;
+    if (!make_directories(o->run)) {
+        complain("--run %s: the directory cannot be made: %s", o->run, strerror(errno));
+        return false;
+    }
+    snprintf(probe, sizeof probe, "%s/.probe-%ld", o->run, (long)getpid());
+    FILE *file = fopen(probe, "wb");
+    /* A full disk often has room for the name of a file, and for nothing in it. */
+    bool good = file && fwrite(probe, 1, sizeof probe, file) == sizeof probe && fflush(file) == 0;
+    int code = errno;
+    if (file) fclose(file);
+    if (file) remove(probe);
+    if (!good) complain("--run %s: nothing can be written there: %s", o->run, strerror(code));
+    return good;
+}
+
+static bool add_callback(run_callbacks *callbacks, mirt_fit_desc *desc, mirt_callback *callback) {
+    int at = 0;
+    if (!callback) return complain_of_library(), false;
+    while (desc->callbacks[at]) at++;
+    desc->callbacks[at] = callbacks->list[callbacks->count++] = callback;
+    return true;
+}
+
+static mirt_callback *run_checkpoints(const options *o) {
+    mirt_model_checkpoint_desc d;
+    char path[2 * 4096 + 32];
+    size_t used = 0;
+    memset(&d, 0, sizeof d);
+    for (const char *at = o->run; *at && used < 2 * 4096; at++) { /* braces have a meaning in patterns */
+        path[used++] = *at;
+        if (*at == '{' || *at == '}') path[used++] = *at;
+    }
+    snprintf(path + used, sizeof path - used, "/ckpt_{step:08d}.safetensors");
+    d.path = path;
+    d.every_steps = o->checkpoint_every;
+    d.keep = o->keep ? (int)o->keep : 3;
+    d.at_end = true;
+    return mirt_model_checkpoint(&d);
+}
+
+static mirt_callback *run_log(const options *o) {
+    mirt_json_logger_desc d;
+    char path[4200];
+    memset(&d, 0, sizeof d);
+    snprintf(path, sizeof path, "%s/log.jsonl", o->run);
+    d.path = path;
+    return mirt_json_logger(&d);
+}
+
+static mirt_callback *run_early_stopping(const options *o) {
+    mirt_early_stopping_desc d;
+    memset(&d, 0, sizeof d);
+    d.patience = (int)o->early_stopping;
+    d.restore_best_weights = true;
+    return mirt_early_stopping(&d);
+}
+
+bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
+    char newest[4200];
+    memset(callbacks, 0, sizeof *callbacks);
+    bool good = !o->early_stopping || add_callback(callbacks, desc, run_early_stopping(o));
+    if (o->run) good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
+    if (o->run && o->resume) desc->resume = o->run;
+    else if (o->run && good && mirt_latest_checkpoint(NULL, o->run, newest, sizeof newest) == MIRT_OK) {
+        fprintf(stderr, "%s is of an earlier run; this one begins anew, --resume would go on from there\n", newest);
+    }
+    if (!good) close_run(callbacks);
+    return good;
+}
+
+void close_run(run_callbacks *callbacks) {
+    while (callbacks->count) mirt_callback_destroy(callbacks->list[--callbacks->count]);
+}
