@@ -20115,6 +20115,8 @@ MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
 /* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
+/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to pass. */
+MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 
@@ -21898,6 +21900,11 @@ MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass
     return repeats;
 }
 
+MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
+    uint64_t pass;
+    dataset->varies = mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+}
+
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!dataset) return NULL;
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
@@ -22005,7 +22012,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
-    stage->varies = 1;
+    mirt__dataset_vary(stage);
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
@@ -22135,7 +22142,7 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
     mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
     mirt__data_spec spec = dataset->spec;
     mirt_shape *shape = &spec.field[0].shape;
-    uint64_t key = mirt__hash("augment"), identity = dataset->identity, pass;
+    uint64_t key = mirt__hash("augment"), identity = dataset->identity;
     char text[96];
     for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage->release == mirt__augment_release;
     if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
@@ -22154,7 +22161,7 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
     }
     d->room = mirt__augment_room(d->list, count, spec.field[0].dtype, spec.field[0].dtype);
     dataset->identity = identity;
-    dataset->varies = mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+    mirt__dataset_vary(dataset);
     dataset->shuffles++;
     return mirt__dataset_set_spec(dataset, &spec);
 }
@@ -22169,7 +22176,6 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
-    stage->varies = 1;
     stage->cost = "augmentation";
     return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }

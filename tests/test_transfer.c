@@ -160,7 +160,7 @@ static mirt_status compile_net(mirt_model *m, bool frozen) {
 }
 
 /* What a case trains on, and how. */
-typedef enum wares { PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, AUGMENTED, REPEATED_MAP, STREAM, BATCH_VIEW, WEIGHTED } wares;
+typedef enum wares { PLAIN, SHUFFLED, TAKEN, ACCUMULATED, WINDOW, MAPPED, MAPPED_CACHED, AUGMENTED, REPEATED_MAP, MAPPED_REPEAT, AUGMENTED_REPEAT, STREAM, BATCH_VIEW, WEIGHTED } wares;
 typedef struct feature_case {
     const char *name;
     wares data;
@@ -174,6 +174,15 @@ typedef struct feature_case {
 static int invert(const void *const *in, void *const *out, int64_t index, void *user) {
     (void)index, (void)user;
     for (int i = 0; i < IMAGE; i++) ((uint8_t *)out[0])[i] = (uint8_t)(255 - ((const uint8_t *)in[0])[i]);
+    return 0;
+}
+
+/* Other pixels at every call. */
+static int fade_calls;
+static int fade(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)index, (void)user;
+    fade_calls++;
+    for (int i = 0; i < IMAGE; i++) ((uint8_t *)out[0])[i] = (uint8_t)(((const uint8_t *)in[0])[i] * (fade_calls % 7) / 6);
     return 0;
 }
 
@@ -200,6 +209,11 @@ static mirt_dataset *wares_of(wares kind) {
     case MAPPED_CACHED: return mirt_batch(mirt_shuffle(mirt_cache(mirt_map(d, &map)), 100), 16);
     case AUGMENTED: return mirt_batch(mirt_augment(mirt_shuffle(mirt_cache(d), 100), &flip, 1), 16);
     case REPEATED_MAP: return mirt_batch(mirt_cache(mirt_repeat(mirt_map(mirt_take(d, 40), &map), 2)), 16);
+    case MAPPED_REPEAT:
+        map.fn = fade;
+        fade_calls = 0;
+        return mirt_batch(mirt_cache(mirt_map(mirt_repeat(mirt_take(d, 40), 2), &map)), 16);
+    case AUGMENTED_REPEAT: return mirt_batch(mirt_cache(mirt_augment(mirt_repeat(mirt_take(d, 40), 2), &flip, 1)), 16);
     case STREAM: return mirt_batch(mirt_repeat(d, 2), 16);
     case BATCH_VIEW: return d;
     default: return mirt_batch(d, 16);
@@ -261,6 +275,8 @@ static void check_features(void) {
         {"mapped and cached", MAPPED_CACHED, true, 0, true, 0, false, false, false},
         {"augmented", AUGMENTED, false, 0, true, 0, false, false, false},
         {"repeated over what may change", REPEATED_MAP, false, 0, false, 0, false, false, false},
+        {"mapped over what is repeated, and cached", MAPPED_REPEAT, false, 0, false, 0, false, false, false},
+        {"augmented over what is repeated, and cached", AUGMENTED_REPEAT, false, 0, false, 0, false, false, false},
         {"a stream", STREAM, false, 0, false, 0, false, false, false},
         {"not in batches", BATCH_VIEW, true, 0, true, 0, false, false, false},
         {"with weights", WEIGHTED, true, 0, false, 0, false, false, false},

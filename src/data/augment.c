@@ -74,7 +74,7 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
     mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
     mirt__data_spec spec = dataset->spec;
     mirt_shape *shape = &spec.field[0].shape;
-    uint64_t key = mirt__hash("augment"), identity = dataset->identity, pass;
+    uint64_t key = mirt__hash("augment"), identity = dataset->identity;
     char text[96];
     for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage->release == mirt__augment_release;
     if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
@@ -93,7 +93,7 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
     }
     d->room = mirt__augment_room(d->list, count, spec.field[0].dtype, spec.field[0].dtype);
     dataset->identity = identity;
-    dataset->varies = mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+    mirt__dataset_vary(dataset);
     dataset->shuffles++;
     return mirt__dataset_set_spec(dataset, &spec);
 }
@@ -108,7 +108,6 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
-    stage->varies = 1;
     stage->cost = "augmentation";
     return mirt__augment_set(stage, list, count) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }

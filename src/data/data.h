@@ -182,6 +182,8 @@ MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
 /* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
+/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to pass. */
+MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 

@@ -193,6 +193,11 @@ MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass
     return repeats;
 }
 
+MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
+    uint64_t pass;
+    dataset->varies = mirt__dataset_repeats(dataset->source, &pass) ? 2 : 1;
+}
+
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     if (!dataset) return NULL;
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
@@ -300,7 +305,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
-    stage->varies = 1;
+    mirt__dataset_vary(stage);
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 

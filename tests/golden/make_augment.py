@@ -121,6 +121,7 @@ CASES += [
     ([rotation(0.08), center_crop(4, 5)], (7, 9, 3)),
     ([resizing(8, 11), rotation(-0.06), center_crop(7, 9)], (5, 7, 3)),
     ([zoom(0.3, -0.3, fill="nearest"), resizing(4, 4)], (5, 7, 3)),
+    ([translation(0.95, -0.97, fill="wrap")], (7, 4, 4)),
 ]
 
 
