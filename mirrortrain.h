@@ -316,7 +316,9 @@ extern "C" {
     X(MIRT_E_DEVICE, "no such device") \
     X(MIRT_E_STATE, "called at the wrong time") \
     X(MIRT_E_THREAD, "threads could not be started") \
-    X(MIRT_E_CALLBACK, "code of the caller failed")
+    X(MIRT_E_CALLBACK, "code of the caller failed") \
+    X(MIRT_E_TIMEOUT, "no progress within the time limit") \
+    X(MIRT_E_DRIFT, "copies of the weights differ")
 
 typedef enum mirt_status {
 #define MIRT__STATUS_ENUM(code, text) code,
@@ -335,6 +337,17 @@ MIRT_API const char *mirt_status_text(mirt_status status);
    culprit; "" before the first failure. Valid until that thread's next failed call. */
 MIRT_API const char *mirt_last_error(void);
 MIRT_API mirt_status mirt_last_status(void);
+
+/* Where a failure comes from, and so who can do something about it: data and files that are read; the machine and what surrounds the
+   program; what was asked for, which does not go together; memory, disk or threads that ran out; a mistake in the program, or in
+   code that it gave to the library, or in the library. */
+typedef enum mirt_cause {
+    MIRT_CAUSE_NONE = 0, MIRT_CAUSE_INPUT, MIRT_CAUSE_ENVIRONMENT, MIRT_CAUSE_CONFIGURATION, MIRT_CAUSE_RESOURCES, MIRT_CAUSE_BUG, MIRT__CAUSE_COUNT
+} mirt_cause;
+/* Of the calling thread's last failed call; MIRT_CAUSE_NONE before the first. */
+MIRT_API mirt_cause mirt_last_cause(void);
+/* "input", "environment", "configuration", "resources", "bug"; "none". */
+MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
@@ -407,6 +420,12 @@ typedef struct mirt_strategy_desc {
     void *log_user;
     bool silent;         /* no log at all */
     mirt_strategy_kind kind;
+    double timeout_seconds; /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
+                            MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every
+                            call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
+                            it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
+                            single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
+                            a number: exactly; negative: none */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
                             faster (it takes up to half the time): float32, with other roundings */
 } mirt_strategy_desc;
@@ -2051,6 +2070,16 @@ typedef float mirt__real;
 
 /* Errors: record the sentence for mirt_last_error() and return `status`. */
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
+/* The same failure, of another cause than its status has: `return mirt__because(MIRT_CAUSE_INPUT, mirt__fail(...))`. */
+MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status);
+/* A thread's last error, for work that goes on in another one. */
+typedef struct mirt__error {
+    char text[512];
+    mirt_status status;
+    mirt_cause cause;
+} mirt__error;
+MIRT__LIB void mirt__error_get(mirt__error *out);
+MIRT__LIB void mirt__error_set(const mirt__error *error);
 /* Puts "prefix: " before the sentence of the current error. */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
 /* For a call that was given NULL: says that `what` is missing, and the thread's last failure, which
@@ -2155,16 +2184,28 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
 /* 1 for NULL: a NULL team is the caller alone. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);
-/* Runs fn once on every member and returns when all have. */
-MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
+/* Runs fn once on every member and returns when all have; false: the caller gave up waiting for them (mirt__team_look). */
+MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
 /* Runs fn for every task in [0, tasks), claimed dynamically: which member runs a task must not
    matter to the result. */
 MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg);
-/* All members of a running mirt__team_run wait here for each other. */
-MIRT__LIB void mirt__team_barrier(mirt__team *team);
+/* All members of a running mirt__team_run wait here for each other; false: as above. */
+MIRT__LIB bool mirt__team_barrier(mirt__team *team);
+/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team is then of no
+   use any more, and is not to be destroyed. look NULL, or another thread: it waits. */
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds);
+/* A member whose thread has ended in the middle of a job; 0: none. */
+MIRT__LIB int mirt__team_ended(const mirt__team *team);
 
 /* Of this machine, or as many as the environment variable MIRT_CORES says; 0 (MIRT_E_DEVICE): it says none. */
 MIRT__LIB int mirt__cpu_cores(void);
+
+#ifndef MIRRORTRAIN_NO_THREADS
+#include <pthread.h>
+/* Conditions with which one can wait for at most so many seconds. */
+MIRT__LIB int mirt__cond_create(pthread_cond_t *cond);
+MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
+#endif
 
 #endif
 
@@ -2358,16 +2399,39 @@ MIRT_API const char *mirt_status_text(mirt_status status) {
 
 #define MIRT__ERROR_SIZE 512
 
-/* The library's only writable globals; per thread, so that different strategies may fail at once. */
-static __thread char mirt__error_text[MIRT__ERROR_SIZE];
-static __thread mirt_status mirt__error_status;
+/* The library's only writable global; per thread, so that different strategies may fail at once. */
+static __thread mirt__error mirt__last_error;
 
-MIRT_API const char *mirt_last_error(void) {
-    return mirt__error_text;
+MIRT_API const char *mirt_last_error(void) { return mirt__last_error.text; }
+MIRT_API mirt_status mirt_last_status(void) { return mirt__last_error.status; }
+MIRT_API mirt_cause mirt_last_cause(void) { return mirt__last_error.cause; }
+MIRT__LIB void mirt__error_get(mirt__error *out) { *out = mirt__last_error; }
+MIRT__LIB void mirt__error_set(const mirt__error *error) { mirt__last_error = *error; }
+
+MIRT_API const char *mirt_cause_text(mirt_cause cause) {
+    static const char *const texts[MIRT__CAUSE_COUNT] = {"none", "input", "environment", "configuration", "resources", "bug"};
+    return (int)cause >= 0 && cause < MIRT__CAUSE_COUNT ? texts[cause] : "unknown cause";
 }
 
-MIRT_API mirt_status mirt_last_status(void) {
-    return mirt__error_status;
+static mirt_cause mirt__cause_of(mirt_status status) {
+    switch (status) {
+    case MIRT_OK: return MIRT_CAUSE_NONE;
+    case MIRT_E_FORMAT: return MIRT_CAUSE_INPUT;
+    case MIRT_E_IO:
+    case MIRT_E_DEVICE:
+    case MIRT_E_TIMEOUT:
+    case MIRT_E_DRIFT: return MIRT_CAUSE_ENVIRONMENT;
+    case MIRT_E_NOMEM:
+    case MIRT_E_THREAD: return MIRT_CAUSE_RESOURCES;
+    case MIRT_E_STATE:
+    case MIRT_E_CALLBACK: return MIRT_CAUSE_BUG;
+    default: return MIRT_CAUSE_CONFIGURATION;
+    }
+}
+
+MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status) {
+    mirt__last_error.cause = cause;
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
@@ -2377,8 +2441,9 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(mirt__error_text, text, strlen(text) + 1);
-    mirt__error_status = status;
+    memcpy(mirt__last_error.text, text, strlen(text) + 1);
+    mirt__last_error.status = status;
+    mirt__last_error.cause = mirt__cause_of(status);
     return status;
 }
 
@@ -2389,20 +2454,20 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     vsnprintf(text, MIRT__ERROR_SIZE, format, args);
     va_end(args);
     size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", mirt__error_text);
+    snprintf(text + used, sizeof text - used, ": %s", mirt__last_error.text);
     text[MIRT__ERROR_SIZE - 1] = 0;
-    memcpy(mirt__error_text, text, strlen(text) + 1);
-    return mirt__error_status;
+    memcpy(mirt__last_error.text, text, strlen(text) + 1);
+    return mirt__last_error.status;
 }
 
 static const char mirt__error_before[] = "; the failure before it: ";
 
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__error_status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__last_error.status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
     char cause[MIRT__ERROR_SIZE];
-    const char *last = strstr(mirt__error_text, mirt__error_before);
-    snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__error_text);
-    return mirt__fail(mirt__error_status, "%s: no %s%s%s", caller, what, mirt__error_before, cause);
+    const char *last = strstr(mirt__last_error.text, mirt__error_before);
+    snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__last_error.text);
+    return mirt__fail(mirt__last_error.status, "%s: no %s%s%s", caller, what, mirt__error_before, cause);
 }
 
 #undef MIRT__ERROR_SIZE
@@ -3545,14 +3610,15 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
 }
 
-MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
     (void)team;
     fn(arg, 0);
+    return true;
 }
 
-MIRT__LIB void mirt__team_barrier(mirt__team *team) {
-    (void)team;
-}
+MIRT__LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) { (void)team, (void)look, (void)arg, (void)seconds; }
+MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
 
 #else
 
@@ -3571,6 +3637,14 @@ typedef struct mirt__gate {
     bool ready; /* mutex and condition exist */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__gate;
 
+/* Who looks at the clock while it waits. */
+typedef struct mirt__team_looker {
+    bool (*look)(void *arg);
+    void *arg;
+    double seconds;
+    pthread_t thread;
+} mirt__team_looker;
+
 typedef struct mirt__team_member {
     mirt__team *team;
     int number;
@@ -3586,15 +3660,45 @@ struct mirt__team {
     void *arg;
     int size, started;
     bool spin, quit;
+    mirt__team_looker looker;
+    int ended; /* atomic */
     int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
     int arrived __attribute__((aligned(MIRT__ALIGN)));    /* atomic: members at the barrier */
     mirt__team_member *members;
 };
 
+/* Conditions whose waits may end by the monotonic clock, where the system has them. */
+MIRT__LIB int mirt__cond_create(pthread_cond_t *cond) {
+#if defined(__APPLE__)
+    return pthread_cond_init(cond, NULL);
+#else
+    pthread_condattr_t how;
+    int code = pthread_condattr_init(&how);
+    if (code) return code;
+    code = pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    if (!code) code = pthread_cond_init(cond, &how);
+    pthread_condattr_destroy(&how);
+    return code;
+#endif
+}
+
+MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds) {
+    struct timespec until;
+#if defined(__APPLE__)
+    clock_gettime(CLOCK_REALTIME, &until);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &until);
+#endif
+    const double nanoseconds = (double)until.tv_nsec + (seconds - floor(seconds)) * 1e9;
+    until.tv_sec += (time_t)floor(seconds) + (nanoseconds >= 1e9);
+    until.tv_nsec = (long)(nanoseconds >= 1e9 ? nanoseconds - 1e9 : nanoseconds);
+    pthread_cond_timedwait(cond, mutex, &until);
+}
+
 static bool mirt__gate_create(mirt__gate *gate) {
     int code = pthread_mutex_init(&gate->mutex, NULL);
     if (code == 0) {
-        code = pthread_cond_init(&gate->moved, NULL);
+        code = mirt__cond_create(&gate->moved);
         if (code != 0) pthread_mutex_destroy(&gate->mutex);
     }
     gate->ready = code == 0;
@@ -3643,25 +3747,47 @@ static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
     }
 }
 
-/* Returns once the gate's value is not `old`. */
-static void mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin) {
-    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return;
+/* Returns once the gate's value is not `old`; false: the looker, if that is the calling thread, gave up before. */
+static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin, const mirt__team_looker *looker) {
+    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return true;
+    const bool looks = looker && looker->look && pthread_equal(looker->thread, pthread_self());
+    bool gave_up = false;
     pthread_mutex_lock(&gate->mutex);
     __atomic_fetch_add(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) pthread_cond_wait(&gate->moved, &gate->mutex);
+    while (!gave_up && __atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) {
+        if (!looks) {
+            pthread_cond_wait(&gate->moved, &gate->mutex);
+            continue;
+        }
+        mirt__cond_wait(&gate->moved, &gate->mutex, looker->seconds);
+        if (__atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) gave_up = looker->look(looker->arg);
+    }
     __atomic_fetch_sub(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&gate->mutex);
+    return !gave_up;
 }
 
-static void *mirt__team_worker(void *arg) {
-    mirt__team_member *self = (mirt__team_member *)arg;
+static void mirt__team_work(mirt__team_member *self) {
     mirt__team *team = self->team;
     for (uint32_t job = 0;; job++) {
-        mirt__gate_wait(&team->work, job, team->spin);
-        if (team->quit) return NULL;
+        mirt__gate_wait(&team->work, job, team->spin, NULL);
+        if (team->quit) return;
         team->fn(team->arg, self->number);
         if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
     }
+}
+
+static void mirt__team_note_end(void *arg) {
+    const mirt__team_member *self = (const mirt__team_member *)arg;
+    pthread_detach(pthread_self()); /* nobody will join it */
+    __atomic_store_n(&self->team->ended, self->number, __ATOMIC_RELEASE);
+}
+
+static void *mirt__team_worker(void *arg) {
+    pthread_cleanup_push(mirt__team_note_end, arg); /* code of the user may end the thread */
+    mirt__team_work((mirt__team_member *)arg);
+    pthread_cleanup_pop(0);
+    return NULL;
 }
 
 MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
@@ -3712,30 +3838,35 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
 }
 
-MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
-    if (mirt__team_size(team) == 1) {
-        fn(arg, 0);
-        return;
-    }
+MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    if (mirt__team_size(team) == 1) return fn(arg, 0), true;
     uint32_t done = mirt__gate_value(&team->done);
     team->fn = fn;
     team->arg = arg;
     __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
     mirt__gate_move(&team->work);
     fn(arg, 0);
-    mirt__gate_wait(&team->done, done, team->spin);
+    return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
 }
 
-MIRT__LIB void mirt__team_barrier(mirt__team *team) {
-    if (mirt__team_size(team) == 1) return;
+MIRT__LIB bool mirt__team_barrier(mirt__team *team) {
+    if (mirt__team_size(team) == 1) return true;
     uint32_t old = mirt__gate_value(&team->barrier);
-    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) == team->size) {
-        __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
-        mirt__gate_move(&team->barrier);
-    } else {
-        mirt__gate_wait(&team->barrier, old, team->spin);
-    }
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size) return mirt__gate_wait(&team->barrier, old, team->spin, &team->looker);
+    __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
+    mirt__gate_move(&team->barrier);
+    return true;
 }
+
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) {
+    if (!team) return;
+    team->looker.look = look;
+    team->looker.arg = arg;
+    team->looker.seconds = seconds;
+    team->looker.thread = pthread_self();
+}
+
+MIRT__LIB int mirt__team_ended(const mirt__team *team) { return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0; }
 
 #undef MIRT__SPIN_SECONDS
 
@@ -20003,6 +20134,9 @@ typedef struct mirt__work mirt__work;
 typedef struct mirt__crew mirt__crew; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
+/* The data set's own, made when first asked for; false with the error set. */
+MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
+MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source);
 /* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
    NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
@@ -20027,10 +20161,19 @@ typedef struct mirt__stage {
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
+/* A sample that some thread is at, and the stage that makes it; name NULL: none. Both atomic. */
+typedef struct mirt__at {
+    const char *name;
+    int64_t index;
+} mirt__at;
+
 /* The first member of every stage's own struct. */
 struct mirt_dataset {
     const mirt__stage *stage;
     mirt_dataset *source; /* the stage before, or NULL */
+    mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
+    uint64_t made;        /* atomic: grows with samples, or now and then loses one */
+    bool lost;            /* threads were given up that still have it: nothing of it may be freed */
     bool borrows;         /* source is not ours to destroy */
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
@@ -20065,6 +20208,13 @@ struct mirt_dataset {
 /* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
    set, `source` then being destroyed unless borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
+/* Around what may take for ever: code of users, files. `work` may be NULL. */
+MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
+MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
+/* A sample that some thread of this stage is at, the least of them; none: *out is left as it is. */
+MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out);
+/* Marks all stages as lost. */
+MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
 /* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
 /* The next field of a spec under way. */
@@ -20178,6 +20328,7 @@ MIRT__LIB void mirt__crew_drop(mirt__crew *crew);
 /* Samples [first, first + count) are wanted in `slot`, whose memory stays until this is finished or dropped. False: too much is
    asked for already. `ahead`: the one who asks does not wait for it yet. */
 MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t first, int64_t count, bool ahead);
+MIRT__LIB void mirt__crew_at(mirt__crew *crew, mirt__at *out);
 MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew);
 /* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places, the
    index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
@@ -20201,6 +20352,7 @@ typedef struct mirt__room {
 } mirt__room;
 
 struct mirt__work {
+    mirt__at at;
     mirt__room *room;
     int rooms;
 };
@@ -20232,6 +20384,49 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
     room->block = block;
     room->bytes = bytes;
     return block;
+}
+
+MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index) {
+    mirt__at *at = work ? &work->at : &dataset->at;
+    __atomic_store_n(&at->index, index, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->name, name, __ATOMIC_RELEASE);
+}
+
+MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work) {
+    __atomic_store_n(work ? &work->at.name : &dataset->at.name, (const char *)NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&dataset->made, __atomic_load_n(&dataset->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset) {
+    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+    return dataset->work != NULL;
+}
+
+MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source) {
+    if (!dataset->crew) __atomic_store_n(&dataset->crew, mirt__crew_create(source), __ATOMIC_RELEASE);
+    return dataset->crew != NULL;
+}
+
+/* The lesser of two. */
+static void mirt__at_least(mirt__at *at, mirt__at *out) {
+    const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
+    int64_t index = __atomic_load_n(&at->index, __ATOMIC_RELAXED);
+    if (!name || (out->name && out->index <= index)) return;
+    out->name = name;
+    out->index = index;
+}
+
+MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out) {
+    mirt_dataset *d = (mirt_dataset *)dataset;
+    mirt__work *work = __atomic_load_n(&d->work, __ATOMIC_ACQUIRE);
+    mirt__crew *crew = __atomic_load_n(&d->crew, __ATOMIC_ACQUIRE);
+    mirt__at_least(&d->at, out);
+    if (work) mirt__at_least(&work->at, out);
+    if (crew) mirt__crew_at(crew, out);
+}
+
+MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
+    for (; dataset; dataset = dataset->source) dataset->lost = true;
 }
 
 /* >>the crew */
@@ -20472,6 +20667,13 @@ MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew) {
     return status;
 }
 
+MIRT__LIB void mirt__crew_at(mirt__crew *crew, mirt__at *out) {
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    mirt__at_least(&crew->work->at, out);
+    MIRT__CREW_CALL(for (int i = 0; i < crew->threads; i++) mirt__at_least(&crew->thread[i].work->at, out));
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+}
+
 MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew) {
     return crew->asked > crew->finished;
 }
@@ -20560,6 +20762,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 }
 
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
     dataset->position = 0;
     return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
 }
@@ -20584,6 +20787,7 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 }
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
+    if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; it cannot be destroyed before mirt_fit returns");
         return;
@@ -20828,7 +21032,7 @@ MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt_status status = MIRT__SKIPPED;
     out->rows = 0;
-    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
         status = dataset->stage->make(dataset, dataset->position++, dataset->work, out->field, out->index);
     out->rows = status == MIRT_OK;
@@ -21072,7 +21276,7 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
 static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
     mirt_dataset *source = cache->source;
     if (source->stage->make && !source->run) {
-        if (!cache->crew && !(cache->crew = mirt__crew_create(source))) return mirt_last_status();
+        if (!mirt__dataset_crew(cache, source)) return mirt_last_status();
         if (mirt__crew_begin(cache->crew) != MIRT_OK) return mirt_last_status();
     }
     return mirt__dataset_begin(source, seed, epoch);
@@ -21275,26 +21479,29 @@ typedef struct mirt__generator_dataset {
 static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
     generator->ended = false;
+    mirt__at_begin(dataset, NULL, generator->name, -1);
     int code = generator->desc.begin ? generator->desc.begin(epoch, generator->desc.user) : 0;
+    mirt__at_end(dataset, NULL);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
 /* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
-static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, void *const *field, bool *end) {
+static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, bool *end) {
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
+    mirt__at_begin(dataset, work, generator->name, i);
     int code = generator->desc.fn(field, i, generator->desc.user);
+    mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
     return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
 }
 
 static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
-    (void)work;
     *index = i;
-    return field ? mirt__generator_write(dataset, i, field, NULL) : MIRT_OK;
+    return field ? mirt__generator_write(dataset, i, work, field, NULL) : MIRT_OK;
 }
 
 static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) {
@@ -21302,7 +21509,7 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
     out->rows = 0;
     if (*end || (dataset->spec.samples >= 0 && dataset->position >= dataset->spec.samples)) return MIRT_OK;
     out->index[0] = dataset->position;
-    mirt_status status = mirt__generator_write(dataset, dataset->position, out->field, end);
+    mirt_status status = mirt__generator_write(dataset, dataset->position, NULL, out->field, end);
     if (status != MIRT_OK || *end) return status;
     dataset->position++;
     out->rows = 1;
@@ -21653,7 +21860,7 @@ static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
 
 static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->source->stage->make) {
-        if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
+        if (!mirt__dataset_crew(dataset, dataset->source)) return mirt_last_status();
         mirt_status status = mirt__crew_begin(dataset->crew);
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;
@@ -21938,12 +22145,14 @@ typedef struct mirt__map_dataset {
     bool keeps_x; /* x[0] has the shape and type it had */
 } mirt__map_dataset;
 
-static mirt_status mirt__map_apply(const mirt__map_dataset *map, const void *const *in, int64_t index, void *const *out) {
+static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work, void *const *out) {
     const mirt__data_spec *from = &map->base.source->spec;
     const float one = 1;
     for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
     if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    mirt__at_begin(&map->base, work, map->name, index);
     int code = map->fn(in, out, index, map->user);
+    mirt__at_end(&map->base, work);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
 }
@@ -21954,7 +22163,7 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt_status status = mirt__dataset_next(dataset->source, &in);
     if (status != MIRT_OK || in.rows == 0) return status;
     out->index[0] = in.index[0];
-    status = mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index[0], out->field);
+    status = mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index[0], NULL, out->field);
     if (status == MIRT_OK) out->rows = 1;
     return status;
 }
@@ -21965,7 +22174,7 @@ static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
     if (status != MIRT_OK) return status;
     *index = in.index;
-    return mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index, field);
+    return mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index, work, field);
 }
 
 static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
@@ -22119,7 +22328,7 @@ static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch batch;
     mirt__sample in;
     out->rows = 0;
-    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     mirt_status status = mirt__dataset_next(dataset->source, &batch);
     if (status != MIRT_OK || batch.rows == 0) return status;
     memcpy(in.field, batch.field, sizeof in.field);
@@ -24157,7 +24366,9 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
     *index = i;
     if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
+    mirt__at_begin(dataset, work, images->list.path[i], i);
     mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
+    mirt__at_end(dataset, work);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
     if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
     if (images->desc.corrupt == MIRT_CORRUPT_SKIP) return MIRT__SKIPPED;
@@ -30988,6 +31199,9 @@ MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out)
 /* V logical replicas on P <= V physical devices. A replica owns a slice of every global batch; a
    device runs its contiguous block of replicas one after another. */
 
+struct mirt__program;
+typedef struct mirt__watch mirt__watch;
+
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MAX_REPLICAS 4096
 
@@ -31023,6 +31237,10 @@ struct mirt_strategy {
     const void *in_memory;          /* whose gradients lie in it */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
+    mirt__watch *watch;      /* NULL: there is no time limit */
+    bool limit_asked;               /* it is not the usual one */
+    const char *death;              /* why it is of no use any more, or NULL */
+    const struct mirt__program *program; /* under way on the devices */
     const mirt_model *timed;        /* that did so last */
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
@@ -31044,10 +31262,17 @@ MIRT__LIB void mirt__trace_drop(mirt_strategy *strategy);
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */
 MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy);
-/* Runs fn for every device, each on its own thread, and returns when all are done. */
-MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
-/* Inside mirt__on_devices: waits for the other devices. */
-MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy);
+
+/* --- watch.c --- */
+/* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given up. */
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
+/* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at once. */
+MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
+/* MIRT_E_TIMEOUT: the strategy is dead. */
+MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
+/* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
+MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
+/* --- strategy.c --- */
 
 /* Blocks of weights in memory: one a device, or one that all devices read. */
 MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
@@ -31103,6 +31328,37 @@ MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__re
 /* Mean and biased variance of all rows from those of each replica's. */
 MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
                                      mirt__real *mean_out, mirt__real *variance_out);
+
+#endif
+
+/* >>section mirror/watch.h */
+
+#ifndef MIRT__WATCH_H
+#define MIRT__WATCH_H
+/* The time limit of a strategy. What may hang runs in sections: devices at work, a wait for samples. A thread that only waits
+   looks whether what is under way gets on. When it does not, the section is given up: the strategy is dead, its memory
+   and its threads are left to themselves, and whoever comes back from a section of the dead parks for good.
+
+   Loops over batches run on a thread of the strategy's own, the pilot, so that the caller is there to look: also after
+   the first device, and after samples. Code of the user that wants the caller's thread is sent back to it. Single steps
+   would pay for the way there and back: they go it only where a time limit was asked for, otherwise the caller is the first
+   device and looks after the others while it waits for them. */
+
+typedef struct mirt__section {
+    uint32_t code; /* of its kind */
+    mirt_dataset *data;
+} mirt__section;
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *strategy, double seconds);
+/* Not of a dead strategy. */
+MIRT__LIB void mirt__watch_destroy(mirt_strategy *strategy);
+/* Runs fn(arg) on the pilot; the error is the caller's as if it had run here. MIRT_E_TIMEOUT: it was given up. */
+MIRT__LIB mirt_status mirt__watched(mirt_strategy *strategy, mirt_status (*fn)(void *arg), void *arg);
+/* On the thread that called: from the pilot by way of it, otherwise at once. */
+MIRT__LIB void mirt__on_caller(const mirt_strategy *strategy, void (*fn)(void *arg), void *arg);
+/* A wait for samples, ended with what it returned; false: it was given up. */
+MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *strategy, mirt_dataset *dataset);
+MIRT__LIB bool mirt__watch_leave(mirt_strategy *strategy, mirt__section before);
 
 #endif
 
@@ -31387,6 +31643,444 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
     s->in_memory = NULL;
 }
 
+/* >>section mirror/watch.c */
+
+/* Who notices that nothing gets on any more. */
+
+#include <unistd.h>
+
+MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
+    return s->death ? mirt__fail(MIRT_E_TIMEOUT, "this strategy cannot be used any more: %s", s->death) : MIRT_OK;
+}
+
+#ifdef MIRRORTRAIN_NO_THREADS
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { return (void)s, (void)seconds, MIRT_OK; }
+MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
+MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) { return (void)s, fn(arg); }
+MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) { (void)s, fn(arg); }
+MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
+MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) { (void)s, (void)device; }
+MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
+
+MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) {
+    mirt__section none;
+    memset(&none, 0, sizeof none);
+    return (void)s, (void)dataset, none;
+}
+
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) { return (void)s, fn(arg, 0), MIRT_OK; }
+
+#else
+
+/* A state is its code and, above that, a number that no two sections share. */
+enum { MIRT__SECTION_NONE, MIRT__SECTION_DEVICES, MIRT__SECTION_INPUT, MIRT__SECTION_DEAD, MIRT__SECTION_CODES };
+enum { MIRT__TURN_NOBODY, MIRT__TURN_JOB, MIRT__TURN_DONE, MIRT__TURN_CALL, MIRT__TURN_BACK };
+
+typedef struct mirt__device_watch {
+    uint32_t meetings; /* atomic: of this round, at which it has arrived */
+    uint32_t done;     /* atomic: with this round */
+} __attribute__((aligned(MIRT__ALIGN))) mirt__device_watch;
+
+/* How far somebody was when last looked at, */
+typedef struct mirt__last_seen {
+    uint64_t at;
+    double since; /* and since when he has been there */
+} mirt__last_seen;
+
+struct mirt__watch {
+    double limit, period;
+    uint32_t state;                 /* atomic */
+    uint32_t serial;                /* of the last section */
+    mirt_dataset *data;             /* atomic: of a wait for samples */
+    mirt__device_watch device[MIRT__MAX_DEVICES];
+    void (*round)(void *arg, int device);
+    void *round_arg;
+    /* the one who looks */
+    uint32_t seen_state;
+    mirt__last_seen seen[MIRT__MAX_DEVICES];
+    char death[512];
+    /* the pilot; the mutex guards the rest */
+    pthread_t pilot;
+    bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
+    int ended; /* atomic: the pilot's thread has */
+    pthread_mutex_t mutex;
+    pthread_cond_t to_pilot, to_caller;
+    int turn;
+    mirt_status (*job)(void *arg);
+    void *job_arg;
+    mirt_status status; /* of the job */
+    void (*call)(void *arg);
+    void *call_arg;
+    mirt__error error;  /* travels with the turn */
+};
+
+/* >>sections */
+
+static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot, pthread_self()); }
+
+static bool mirt__given_up(const mirt_strategy *s) {
+    return s->watch && __atomic_load_n(&s->watch->state, __ATOMIC_RELAXED) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
+}
+
+static void mirt__park(void) {
+    for (;;) pause();
+}
+
+MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) {
+    if (mirt__given_up(s) && (device || mirt__is_pilot(s))) mirt__park();
+}
+
+/* From the pilot there is no way back out of what was given up. */
+static bool mirt__watch_change(mirt_strategy *s, uint32_t from, uint32_t code, mirt_dataset *data) {
+    mirt__watch *w = s->watch;
+    uint32_t next = ++w->serial * MIRT__SECTION_CODES + code;
+    __atomic_store_n(&w->data, data, __ATOMIC_RELAXED);
+    if (from % MIRT__SECTION_CODES != MIRT__SECTION_DEAD &&
+        __atomic_compare_exchange_n(&w->state, &from, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
+    if (mirt__is_pilot(s)) mirt__park();
+    return false;
+}
+
+static mirt__section mirt__watch_enter(mirt_strategy *s, uint32_t code, mirt_dataset *data) {
+    mirt__watch *w = s->watch;
+    mirt__section before;
+    memset(&before, 0, sizeof before);
+    if (!w) return before;
+    uint32_t now = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+    before.code = now % MIRT__SECTION_CODES;
+    before.data = w->data;
+    mirt__watch_change(s, now, code, data);
+    return before;
+}
+
+MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) {
+    mirt__watch *w = s->watch;
+    if (!w) return true;
+    return mirt__watch_change(s, w->serial * MIRT__SECTION_CODES + (w->data ? MIRT__SECTION_INPUT : MIRT__SECTION_DEVICES), before.code, before.data);
+}
+
+MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) { return mirt__watch_enter(s, MIRT__SECTION_INPUT, dataset); }
+
+/* >>looking */
+
+/* Whether nothing has changed for longer than the limit. */
+static bool mirt__seen_too_long(const mirt__watch *w, mirt__last_seen *seen, uint64_t at, bool fresh, double now) {
+    if (fresh || at != seen->at) seen->since = now;
+    seen->at = at;
+    return now - seen->since >= w->limit;
+}
+
+static bool mirt__device_ended(const mirt_strategy *s, int device) {
+    if (device == 0 && __atomic_load_n(&s->watch->ended, __ATOMIC_ACQUIRE)) return true;
+    return (device && mirt__team_ended(s->leaders) == device) || mirt__team_ended(s->device[device].team);
+}
+
+/* The device that holds up the others: one of those that have met the others least often. -1: they get on. */
+static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
+    mirt__watch *w = s->watch;
+    uint32_t least = UINT32_MAX;
+    int worst = -1;
+    for (int d = 0; d < s->num_devices; d++) {
+        uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
+        if (!__atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) && meetings < least) least = meetings;
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        const mirt__lane *lane = &s->lane[d];
+        uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
+        bool waits = __atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) || meetings != least;
+        uint64_t at = ((uint64_t)__atomic_load_n(&lane->events, __ATOMIC_RELAXED) << 32 | meetings) ^ (uint64_t)__atomic_load_n(&lane->node, __ATOMIC_RELAXED) << 16;
+        bool slow = mirt__seen_too_long(w, &w->seen[d], at, fresh || waits, now);
+        if (waits || !(slow || mirt__device_ended(s, d))) continue;
+        if (worst < 0 || w->seen[d].since < w->seen[worst].since || mirt__device_ended(s, d)) worst = d;
+    }
+    return worst;
+}
+
+static uint64_t mirt__samples_made(const mirt_dataset *d) {
+    uint64_t made = 0;
+    for (; d; d = d->source) made += __atomic_load_n(&d->made, __ATOMIC_RELAXED);
+    return made;
+}
+
+/* "conv2d_1 (conv2d)", or "" */
+static const char *mirt__node_label(const mirt_strategy *s, int number, char out[96]) {
+    const mirt__node *node = s->program && number >= 0 && number < s->program->graph.count ? s->program->graph.node[number] : NULL;
+    out[0] = 0;
+    if (node && node->name) snprintf(out, 96, ", %.48s (%.32s)", node->name, node->op->name);
+    else if (node) snprintf(out, 96, ", %.48s", node->op->name);
+    return out;
+}
+
+static void mirt__describe_device(const mirt_strategy *s, int device, double waited, char *out, size_t size) {
+    const mirt__lane *lane = &s->lane[device];
+    const mirt__device *own = &s->device[device];
+    char node[96], replica[48], limit[64] = "its thread has ended";
+    int at = __atomic_load_n(&lane->replica, __ATOMIC_RELAXED);
+    if (at >= 0 || own->num_replicas == 1) snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
+    else snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
+    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED),
+             mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
+             mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
+}
+
+static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
+    mirt__at at;
+    at.name = NULL;
+    for (const mirt_dataset *d = data; d; d = d->source) mirt__dataset_at(d, &at);
+    if (at.name) snprintf(out, size, "waited %.3g s for sample %lld of %.200s", waited, (long long)at.index, at.name);
+    else snprintf(out, size, "waited %.3g s for samples", waited);
+}
+
+/* What the device did last, the newest event at the end. */
+static void mirt__log_events(const mirt_strategy *s, int device, double now) {
+    const mirt__lane *lane = &s->lane[device];
+    const uint32_t end = __atomic_load_n(&lane->events, __ATOMIC_ACQUIRE);
+    mirt__log(s, MIRT_LOG_ERROR, "the last events of %s:", s->device[device].name);
+    for (uint32_t i = end > MIRT__LANE_EVENTS ? end - MIRT__LANE_EVENTS : 0; i != end; i++) {
+        const mirt__lane_event *e = &lane->event[i % MIRT__LANE_EVENTS];
+        char node[96], replica[32] = "";
+        double time;
+        int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
+        __atomic_load(&e->time, &time, __ATOMIC_RELAXED);
+        if (of >= 0) snprintf(replica, sizeof replica, ", replica %d", of);
+        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED),
+                  mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica, mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
+    }
+}
+
+static void mirt__log_death(const mirt_strategy *s, int device, double now) {
+    mirt__log(s, MIRT_LOG_ERROR, "%s", s->death);
+    for (int d = 0; d < s->num_devices; d++) {
+        char text[256];
+        if (d == device) continue;
+        mirt__describe_device(s, d, now - s->watch->seen[d].since, text, sizeof text);
+        mirt__log(s, MIRT_LOG_ERROR, "at the same time: %s%s", text, __atomic_load_n(&s->watch->device[d].done, __ATOMIC_RELAXED) ? " (done)" : "");
+    }
+    if (device >= 0) mirt__log_events(s, device, now);
+}
+
+/* Asked now and then by the thread that waits; true: the strategy is dead. */
+static bool mirt__watch_look(void *arg) {
+    mirt_strategy *s = (mirt_strategy *)arg;
+    mirt__watch *w = s->watch;
+    const double now = mirt__now();
+    uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
+    const bool fresh = state != w->seen_state;
+    int device = -1;
+    bool late = false;
+    w->seen_state = state;
+    if (code == MIRT__SECTION_DEAD) return true;
+    if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
+    if (code == MIRT__SECTION_INPUT) {
+        late = mirt__seen_too_long(w, &w->seen[0], mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
+        late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
+    }
+    if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;
+    const double waited = now - w->seen[device < 0 ? 0 : device].since;
+    if (device >= 0) mirt__describe_device(s, device, waited, w->death, sizeof w->death);
+    else mirt__describe_input(w->data, waited, w->death, sizeof w->death);
+    s->death = w->death;
+    s->timing = NULL;
+    mirt__log_death(s, device, now);
+    mirt__fail(MIRT_E_TIMEOUT, "%s; this strategy cannot be used any more", s->death);
+    if (device < 0) mirt__because(MIRT_CAUSE_INPUT, MIRT_E_TIMEOUT);
+    return true;
+}
+
+/* >>the pilot */
+
+/* What the caller or the pilot itself hands over is run; returns when a call of the pilot is back, or at the end. */
+static void mirt__pilot_serve(mirt__watch *w) {
+    pthread_mutex_lock(&w->mutex);
+    while (!w->quit && w->turn != MIRT__TURN_BACK) {
+        if (w->turn != MIRT__TURN_JOB) {
+            pthread_cond_wait(&w->to_pilot, &w->mutex);
+            continue;
+        }
+        mirt_status (*job)(void *) = w->job;
+        void *arg = w->job_arg;
+        w->turn = MIRT__TURN_NOBODY;
+        pthread_mutex_unlock(&w->mutex);
+        mirt__error_set(&w->error);
+        mirt_status status = job(arg);
+        mirt__error_get(&w->error);
+        pthread_mutex_lock(&w->mutex);
+        w->status = status;
+        w->turn = MIRT__TURN_DONE;
+        pthread_cond_signal(&w->to_caller);
+    }
+    w->turn = MIRT__TURN_NOBODY;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void mirt__pilot_note_end(void *arg) {
+    pthread_detach(pthread_self());
+    __atomic_store_n(&((mirt__watch *)arg)->ended, 1, __ATOMIC_RELEASE);
+}
+
+static void *mirt__pilot_main(void *arg) {
+    pthread_cleanup_push(mirt__pilot_note_end, arg);
+    mirt__pilot_serve((mirt__watch *)arg);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) {
+    mirt__watch *w = s->watch;
+    if (!mirt__is_pilot(s)) {
+        fn(arg);
+        return;
+    }
+    mirt__error_get(&w->error);
+    pthread_mutex_lock(&w->mutex);
+    w->call = fn;
+    w->call_arg = arg;
+    w->turn = MIRT__TURN_CALL;
+    pthread_cond_signal(&w->to_caller);
+    pthread_mutex_unlock(&w->mutex);
+    mirt__pilot_serve(w);
+    mirt__error_set(&w->error);
+}
+
+/* The pilot's turn is over; false: the strategy is dead. With the mutex locked. */
+static bool mirt__await_pilot(mirt_strategy *s) {
+    mirt__watch *w = s->watch;
+    while (w->turn != MIRT__TURN_DONE && w->turn != MIRT__TURN_CALL) {
+        mirt__cond_wait(&w->to_caller, &w->mutex, w->period);
+        if (w->turn == MIRT__TURN_DONE || w->turn == MIRT__TURN_CALL) break;
+        pthread_mutex_unlock(&w->mutex); /* the log is code of the user */
+        bool dead = mirt__watch_look(s);
+        pthread_mutex_lock(&w->mutex);
+        if (dead) return false;
+    }
+    return true;
+}
+
+static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
+    mirt__watch *w = s->watch;
+    mirt__error_get(&w->error);
+    pthread_mutex_lock(&w->mutex);
+    w->job = fn;
+    w->job_arg = arg;
+    for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
+        pthread_cond_signal(&w->to_pilot);
+        bool alive = mirt__await_pilot(s);
+        if (!alive || w->turn == MIRT__TURN_DONE) {
+            mirt_status status = alive ? w->status : MIRT_E_TIMEOUT;
+            w->turn = MIRT__TURN_NOBODY;
+            pthread_mutex_unlock(&w->mutex);
+            if (alive) mirt__error_set(&w->error);
+            return status;
+        }
+        void (*call)(void *) = w->call;
+        void *call_arg = w->call_arg;
+        w->turn = MIRT__TURN_NOBODY;
+        pthread_mutex_unlock(&w->mutex);
+        mirt__error_set(&w->error);
+        call(call_arg);
+        if (s->death) return mirt__usable(s); /* in a call of the call's */
+        mirt__error_get(&w->error);
+        pthread_mutex_lock(&w->mutex);
+        w->turn = MIRT__TURN_BACK;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
+    mirt__watch *w = s->watch;
+    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (!w || mirt__is_pilot(s)) return fn(arg);
+    if (!w->has_pilot) {
+        int code = pthread_create(&w->pilot, NULL, mirt__pilot_main, w);
+        if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
+        w->has_pilot = true;
+    }
+    return mirt__hand_over(s, fn, arg);
+}
+
+/* >>devices */
+
+static void mirt__round_device(void *arg, int device) {
+    mirt__watch *w = ((mirt_strategy *)arg)->watch;
+    w->round(w->round_arg, device);
+    __atomic_store_n(&w->device[device].done, 1, __ATOMIC_RELAXED);
+}
+
+static mirt_status mirt__round_run(void *arg) {
+    mirt_strategy *s = (mirt_strategy *)arg;
+    const bool looks = !mirt__is_pilot(s);
+    for (int d = 0; d < s->num_devices; d++) {
+        __atomic_store_n(&s->watch->device[d].meetings, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&s->watch->device[d].done, 0, __ATOMIC_RELAXED);
+    }
+    mirt__team_look(s->leaders, looks ? mirt__watch_look : NULL, s, s->watch->period);
+    mirt__team_look(s->device[0].team, looks ? mirt__watch_look : NULL, s, s->watch->period);
+    mirt__section before = mirt__watch_enter(s, MIRT__SECTION_DEVICES, NULL);
+    mirt__team_run(s->leaders, mirt__round_device, s);
+    return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (!s->watch) return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+    s->watch->round = fn;
+    s->watch->round_arg = arg;
+    return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
+}
+
+MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
+    if (s->watch) __atomic_store_n(&s->watch->device[device].meetings, s->watch->device[device].meetings + 1, __ATOMIC_RELAXED);
+    bool met = mirt__team_barrier(s->leaders);
+    if (met) mirt__park_if_given_up(s, device);
+    return met && !mirt__given_up(s);
+}
+
+/* >>making it */
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
+    const double usual = 60, longest = 0.25, shortest = 1e-3;
+    if (seconds != seconds || seconds > 1e9) return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none", seconds);
+    if (seconds < 0) return MIRT_OK;
+    mirt__watch *w = (mirt__watch *)mirt__aligned_alloc(sizeof *w);
+    if (!(s->watch = w)) return mirt_last_status();
+    memset(w, 0, sizeof *w);
+    s->limit_asked = seconds > 0;
+    w->limit = seconds > 0 ? seconds : usual;
+    w->period = w->limit / 16 < shortest ? shortest : w->limit / 16 > longest ? longest : w->limit / 16;
+    int code = pthread_mutex_init(&w->mutex, NULL);
+    w->has_mutex = code == 0;
+    if (!code) {
+        code = mirt__cond_create(&w->to_pilot);
+        w->has_to_pilot = code == 0;
+    }
+    if (!code) {
+        code = mirt__cond_create(&w->to_caller);
+        w->has_to_caller = code == 0;
+    }
+    return code ? mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code)) : MIRT_OK;
+}
+
+MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
+    mirt__watch *w = s->watch;
+    if (!w) return;
+    if (w->has_pilot) {
+        pthread_mutex_lock(&w->mutex);
+        w->quit = true;
+        pthread_cond_signal(&w->to_pilot);
+        pthread_mutex_unlock(&w->mutex);
+        pthread_join(w->pilot, NULL);
+    }
+    if (w->has_to_caller) pthread_cond_destroy(&w->to_caller);
+    if (w->has_to_pilot) pthread_cond_destroy(&w->to_pilot);
+    if (w->has_mutex) pthread_mutex_destroy(&w->mutex);
+    mirt__aligned_free(w);
+    s->watch = NULL;
+}
+
+#endif
+
 /* >>section mirror/strategy.c */
 
 #include <unistd.h>
@@ -31398,14 +32092,28 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
 
 MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy) { return strategy->log == mirt__log_stderr && isatty(2); }
 
-MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
+typedef struct mirt__log_line {
+    const mirt_strategy *strategy;
+    mirt_log_level level;
     char text[512];
+} mirt__log_line;
+
+static void mirt__log_write(void *arg) {
+    const mirt__log_line *line = (const mirt__log_line *)arg;
+    line->strategy->log(line->level, line->text, line->strategy->log_user);
+}
+
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
+    mirt__log_line line;
     va_list args;
     if (!strategy->log) return;
+    line.strategy = strategy;
+    line.level = level;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(line.text, sizeof line.text, format, args);
     va_end(args);
-    strategy->log(level, text, strategy->log_user);
+    if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
+    else mirt__on_caller(strategy, mirt__log_write, &line);
 }
 
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) {
@@ -31413,12 +32121,6 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log = fn;
     strategy->log_user = user;
 }
-
-MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg) {
-    mirt__team_run(strategy->leaders, fn, arg);
-}
-
-MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barrier(strategy->leaders); }
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
@@ -31548,7 +32250,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
-    if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK)
+        return mirt_last_status();
     const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
@@ -31580,12 +32283,13 @@ MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strat
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
-    if (!strategy) return;
+    if (!strategy || strategy->death) return; /* its threads may still be at work */
     if (strategy->held) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
     mirt__models_destroy(strategy);
+    mirt__watch_destroy(strategy);
     mirt__trace_drop(strategy);
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
@@ -34212,7 +34916,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
         model = in[i]->node->graph->model;
         if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
-    if (!model || model->graph.status != MIRT_OK) return NULL;
+    if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
     if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
         return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
     }
@@ -34484,6 +35188,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
         mirt__fail_missing("mirt_model_create", "strategy");
         return NULL;
     }
+    if (mirt__usable(strategy) != MIRT_OK) return NULL;
     if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
@@ -34542,7 +35247,7 @@ static void mirt__orphan_parts(mirt_model *model, bool weights) {
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
-    if (!model) return;
+    if (!model || model->strategy->death) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
         mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
@@ -34694,6 +35399,7 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     if (!model) return mirt__fail_missing("mirt_compile", "model");
+    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
@@ -34860,6 +35566,7 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
@@ -35117,6 +35824,7 @@ MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { retu
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
 static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count, const char *caller) {
     if (!model) return mirt__fail_missing(caller, "model"), -1;
+    if (mirt__usable(model->strategy) != MIRT_OK) return -1;
     if (!name) return mirt__fail(MIRT_E_INVALID, "%s: no weight name", caller), -1;
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;
@@ -37517,6 +38225,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
 
 MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
+    if (s->death) return;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
     s->timed_wall += mirt__now() - s->timed_since;
     s->timing = NULL;
@@ -37592,6 +38301,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
     MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
+    mirt__park_if_given_up(model->strategy, device);
     if (run.clock && segment == 0) {
         f->clocks->replays++;
         f->clocks->replayed += rows;
@@ -37669,14 +38379,14 @@ static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int dev
     }
 }
 
-/* Waits for the other devices; the seconds count as `phase`. */
-static void mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
+/* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
+static bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
     mirt__mark(f, device, phase, -1, node);
     MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
-    mirt__devices_barrier(f->model->strategy);
+    return mirt__devices_barrier(f->model->strategy, device);
 }
 
-static void mirt__device_replay(void *arg, int device) {
+static bool mirt__device_segments(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
     mirt__counter counter;
@@ -37694,13 +38404,16 @@ static void mirt__device_replay(void *arg, int device) {
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
         if (segment == cuts) break;
-        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment]);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment])) return false;
         mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, f->program.cut[segment]);
         MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
         mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
-        mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment]);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment])) return false;
     }
+    return true;
 }
+
+static void mirt__device_replay(void *arg, int device) { mirt__device_segments(arg, device); }
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
 static void mirt__device_rows(void *arg, int device) {
@@ -37813,19 +38526,19 @@ static void mirt__squares_task(void *arg, int64_t task, int member) {
 }
 
 /* The sums of all pieces' squares, of which each device makes its share: the gradients are summed first. */
-static void mirt__device_norms(mirt_function *f, int device) {
+static bool mirt__device_norms(mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__squares_job job;
     int64_t first;
     if (f->stage != MIRT__REDUCED) {
         mirt__device_all_reduce(f, device);
-        mirt__devices_barrier(f->model->strategy);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1)) return false;
     }
     const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
     job.piece = f->model->piece + first;
     job.gradient = mirt__gradient_at(f, device, 0);
     mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
-    mirt__devices_barrier(f->model->strategy);
+    return mirt__device_meets(f, device, MIRT_PHASE_UPDATE, -1);
 }
 
 /* Of the variable, or (-1) of all of them. */
@@ -37878,7 +38591,7 @@ static void mirt__device_update(void *arg, int device) {
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     mirt__device_states(f, device);
-    if (norms) mirt__device_norms(f, device);
+    if (norms && !mirt__device_norms(f, device)) return;
     if (norms || f->stage == MIRT__REDUCED) {
         u.parts = 1;
         u.part[0] = mirt__gradient_at(f, device, 0);
@@ -37910,9 +38623,9 @@ static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
-    mirt__device_replay(arg, device);
+    if (!mirt__device_segments(arg, device)) return;
     if (f->num_ranges || f->num_states) {
-        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
         if (!mirt__step_failed(f)) mirt__device_update(arg, device);
     }
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
@@ -37944,6 +38657,7 @@ static void mirt__take_memory(mirt_function *f) {
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
+    if (mirt__usable(f->model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     f->stage = MIRT__IDLE;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
@@ -37976,15 +38690,17 @@ static mirt_status mirt__take_rate(mirt_function *f) {
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     mirt__hold(f->model);
     mirt__lanes_begin(f);
     s->running = true;
-    mirt__on_devices(s, fn, f);
+    s->program = &f->program;
+    const mirt_status status = mirt__on_devices(s, fn, f);
     s->running = false;
-    mirt__lanes_end(f);
+    if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
@@ -37996,7 +38712,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
-    mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
+    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows) != MIRT_OK) return mirt_last_status();
     if (f->clocks) {
         f->clocks->step += mirt__now() - begin;
         f->clocks->steps++;
@@ -38008,21 +38724,21 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
 }
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    mirt__run_devices(f, mirt__device_replay);
-    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
-    mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f);
+    f->model->strategy->program = NULL;
+    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
-    mirt__on_devices(f->model->strategy, mirt__device_update, f);
+    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK) return mirt_last_status();
     f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;
@@ -38104,6 +38820,11 @@ MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t se
 MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- evaluate.c --- */
+/* The data set's, or instead the features', with an eye on the time they take. */
+MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch);
+MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out);
+/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
@@ -38162,7 +38883,7 @@ typedef struct mirt__fit {
     bool stop, warned;
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
-    char failure[512];     /* and its sentence */
+    mirt__error failure;   /* and its error */
 } mirt__fit;
 
 /* --- fit.c --- */
@@ -38271,6 +38992,7 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
 /* >>section train/trainer.c */
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->compiled) return MIRT_OK;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
@@ -38279,6 +39001,7 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
 }
 
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
@@ -38771,6 +39494,7 @@ static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
 
 static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
     if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
+    if (mirt__usable(model->strategy) != MIRT_OK) return NULL;
     mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     if (f && f->stage == stage && model->strategy->in_memory == f && !model->strategy->running) return f;
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
@@ -38826,6 +39550,7 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     bool reduced = f && f->stage == MIRT__REDUCED;
     if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
@@ -39141,19 +39866,61 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
 
 /* >>section train/evaluate.c */
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch) {
+    mirt_strategy *s = model->strategy;
+    mirt__section before = mirt__watch_input(s, dataset);
+    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
+    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out) {
+    mirt__section before = mirt__watch_input(model->strategy, dataset);
+    mirt_status status = features ? mirt__features_next(features, out) : mirt__dataset_next(dataset, out);
+    return mirt__watch_leave(model->strategy, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
+    mirt_status status = mirt__watched(model->strategy, fn, arg);
+    if (model->strategy->death) mirt__dataset_lose(dataset);
+    return status;
+}
+
+typedef struct mirt__pass {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features;
+    int64_t steps;
+    mirt__sums *sums;
+    float *const *out;
+} mirt__pass;
+
+static mirt_status mirt__evaluate_batches(void *arg) {
+    const mirt__pass *pass = (const mirt__pass *)arg;
+    mirt_model *model = pass->model;
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
+    mirt__sums *sums = pass->sums;
     mirt__batch batch;
     mirt__hold(model);
-    mirt_status status = features ? mirt__features_begin(features, model->strategy->seed, 0) : mirt__dataset_begin(dataset, model->strategy->seed, 0);
-    for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
-        status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
+    mirt_status status = mirt__input_begin(model, pass->dataset, pass->features, 0);
+    for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
+        status = mirt__input_next(model, pass->dataset, pass->features, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
     mirt__let_go(model);
     return status;
+}
+
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+    mirt__pass pass;
+    memset(&pass, 0, sizeof pass);
+    pass.model = model;
+    pass.dataset = dataset;
+    pass.features = features;
+    pass.steps = steps;
+    pass.sums = sums;
+    return mirt__watched_pass(model, dataset, mirt__evaluate_batches, &pass);
 }
 
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
@@ -39203,22 +39970,33 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
     return status;
 }
 
-static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+static mirt_status mirt__predict_batches(void *arg) {
+    const mirt__pass *pass = (const mirt__pass *)arg;
+    mirt_model *model = pass->model;
     mirt_function *f = model->trainer->function[MIRT__PREDICT];
     mirt__batch batch;
     int64_t done = 0;
-    if (mirt__check_room(f, mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
     mirt__hold(model);
-    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    mirt_status status = mirt__input_begin(model, pass->dataset, NULL, 0);
     while (status == MIRT_OK) {
-        status = mirt__dataset_next(dataset, &batch);
+        status = mirt__input_next(model, pass->dataset, NULL, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
-        mirt__copy_predictions(f, done, out);
+        mirt__copy_predictions(f, done, pass->out);
         done += batch.rows;
     }
     mirt__let_go(model);
     return status;
+}
+
+static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+    mirt__pass pass;
+    if (mirt__check_room(model->trainer->function[MIRT__PREDICT], mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
+    memset(&pass, 0, sizeof pass);
+    pass.model = model;
+    pass.dataset = dataset;
+    pass.out = out;
+    return mirt__watched_pass(model, dataset, mirt__predict_batches, &pass);
 }
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
@@ -39554,7 +40332,7 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
 static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
     if (fit->status != MIRT_OK || status == MIRT_OK) return;
     fit->status = status;
-    snprintf(fit->failure, sizeof fit->failure, "%s", mirt_last_error());
+    mirt__error_get(&fit->failure);
 }
 
 static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int code) {
@@ -39566,6 +40344,29 @@ static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int
     mirt__fit_keep_error(fit, status);
 }
 
+typedef struct mirt__telling {
+    mirt__callback_fn fn;
+    const mirt_event *event;
+    void *user;
+    int code;
+} mirt__telling;
+
+static void mirt__tell_user(void *arg) {
+    mirt__telling *telling = (mirt__telling *)arg;
+    telling->code = telling->fn(telling->event, telling->user);
+}
+
+/* Callbacks of the library run on any thread, those of the user on his own. */
+static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
+    mirt__telling telling;
+    telling.fn = fn;
+    telling.event = &fit->event;
+    telling.user = callback->user;
+    if (mirt__ready_of(callback)) mirt__tell_user(&telling);
+    else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
+    return telling.code;
+}
+
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
     mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
@@ -39574,7 +40375,7 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
         mirt__callback_fn fn = mirt__callback_at(callback, moment);
-        if (fn) mirt__take_answer(fit, callback, fn(&fit->event, callback->user));
+        if (fn) mirt__take_answer(fit, callback, mirt__tell_one(fit, callback, fn));
     }
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
@@ -39695,7 +40496,7 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
         if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
-        mirt_status status = fit->features[0] ? mirt__features_next(fit->features[0], batch) : mirt__dataset_next(fit->train, batch);
+        mirt_status status = mirt__input_next(fit->model, fit->train, fit->features[0], batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
         fit->run.begun = 0;
@@ -39738,7 +40539,8 @@ static void mirt__fit_start_sums(mirt__fit *fit) {
     fit->sums_loaded = NULL;
 }
 
-static mirt_status mirt__train_epoch(mirt__fit *fit) {
+static mirt_status mirt__train_batches(void *arg) {
+    mirt__fit *fit = (mirt__fit *)arg;
     mirt_model *model = fit->model;
     mirt__batch batch;
     double loss = 0;
@@ -39774,6 +40576,16 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     model->history.input_seconds += fit->event.input_seconds;
     fit->run.images += fit->sums.count;
     return status;
+}
+
+/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
+static mirt_status mirt__train_epoch(mirt__fit *fit) {
+    bool back = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        back = back || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
+    }
+    return back && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
 /* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
@@ -39851,10 +40663,11 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
-    if (fit->status != MIRT_OK) fit->event.failure = fit->failure;
+    if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
     if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
-    return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
+    if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
+    return fit->status;
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
@@ -39907,9 +40720,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     }
     model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    if (model->strategy->death) mirt__dataset_lose(fit.train);
     model->fit = NULL;
     mirt__free(fit.sums_loaded);
-    for (int i = 0; i < 2; i++) mirt__features_close(fit.features[i]);
+    for (int i = 0; i < 2 && !model->strategy->death; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);
     mirt_dataset_destroy(view[0]);
@@ -43597,7 +44411,7 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 }
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
-    if (!function) return;
+    if (!function || function->model->strategy->death) return;
     if (function->recording) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;

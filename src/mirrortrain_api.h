@@ -62,7 +62,9 @@ extern "C" {
     X(MIRT_E_DEVICE, "no such device") \
     X(MIRT_E_STATE, "called at the wrong time") \
     X(MIRT_E_THREAD, "threads could not be started") \
-    X(MIRT_E_CALLBACK, "code of the caller failed")
+    X(MIRT_E_CALLBACK, "code of the caller failed") \
+    X(MIRT_E_TIMEOUT, "no progress within the time limit") \
+    X(MIRT_E_DRIFT, "copies of the weights differ")
 
 typedef enum mirt_status {
 #define MIRT__STATUS_ENUM(code, text) code,
@@ -81,6 +83,17 @@ MIRT_API const char *mirt_status_text(mirt_status status);
    culprit; "" before the first failure. Valid until that thread's next failed call. */
 MIRT_API const char *mirt_last_error(void);
 MIRT_API mirt_status mirt_last_status(void);
+
+/* Where a failure comes from, and so who can do something about it: data and files that are read; the machine and what surrounds the
+   program; what was asked for, which does not go together; memory, disk or threads that ran out; a mistake in the program, or in
+   code that it gave to the library, or in the library. */
+typedef enum mirt_cause {
+    MIRT_CAUSE_NONE = 0, MIRT_CAUSE_INPUT, MIRT_CAUSE_ENVIRONMENT, MIRT_CAUSE_CONFIGURATION, MIRT_CAUSE_RESOURCES, MIRT_CAUSE_BUG, MIRT__CAUSE_COUNT
+} mirt_cause;
+/* Of the calling thread's last failed call; MIRT_CAUSE_NONE before the first. */
+MIRT_API mirt_cause mirt_last_cause(void);
+/* "input", "environment", "configuration", "resources", "bug"; "none". */
+MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
@@ -153,6 +166,12 @@ typedef struct mirt_strategy_desc {
     void *log_user;
     bool silent;         /* no log at all */
     mirt_strategy_kind kind;
+    double timeout_seconds; /* a device, or a wait for samples, that gets on with nothing for so long is given up: the call returns
+                            MIRT_E_TIMEOUT, which names it, the log has what it did last, and the strategy is of no use any more: every
+                            call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
+                            it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
+                            single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
+                            a number: exactly; negative: none */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
                             faster (it takes up to half the time): float32, with other roundings */
 } mirt_strategy_desc;

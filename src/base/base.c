@@ -18,16 +18,39 @@ MIRT_API const char *mirt_status_text(mirt_status status) {
 
 #define MIRT__ERROR_SIZE 512
 
-/* The library's only writable globals; per thread, so that different strategies may fail at once. */
-static __thread char mirt__error_text[MIRT__ERROR_SIZE];
-static __thread mirt_status mirt__error_status;
+/* The library's only writable global; per thread, so that different strategies may fail at once. */
+static __thread mirt__error mirt__last_error;
 
-MIRT_API const char *mirt_last_error(void) {
-    return mirt__error_text;
+MIRT_API const char *mirt_last_error(void) { return mirt__last_error.text; }
+MIRT_API mirt_status mirt_last_status(void) { return mirt__last_error.status; }
+MIRT_API mirt_cause mirt_last_cause(void) { return mirt__last_error.cause; }
+MIRT__LIB void mirt__error_get(mirt__error *out) { *out = mirt__last_error; }
+MIRT__LIB void mirt__error_set(const mirt__error *error) { mirt__last_error = *error; }
+
+MIRT_API const char *mirt_cause_text(mirt_cause cause) {
+    static const char *const texts[MIRT__CAUSE_COUNT] = {"none", "input", "environment", "configuration", "resources", "bug"};
+    return (int)cause >= 0 && cause < MIRT__CAUSE_COUNT ? texts[cause] : "unknown cause";
 }
 
-MIRT_API mirt_status mirt_last_status(void) {
-    return mirt__error_status;
+static mirt_cause mirt__cause_of(mirt_status status) {
+    switch (status) {
+    case MIRT_OK: return MIRT_CAUSE_NONE;
+    case MIRT_E_FORMAT: return MIRT_CAUSE_INPUT;
+    case MIRT_E_IO:
+    case MIRT_E_DEVICE:
+    case MIRT_E_TIMEOUT:
+    case MIRT_E_DRIFT: return MIRT_CAUSE_ENVIRONMENT;
+    case MIRT_E_NOMEM:
+    case MIRT_E_THREAD: return MIRT_CAUSE_RESOURCES;
+    case MIRT_E_STATE:
+    case MIRT_E_CALLBACK: return MIRT_CAUSE_BUG;
+    default: return MIRT_CAUSE_CONFIGURATION;
+    }
+}
+
+MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status) {
+    mirt__last_error.cause = cause;
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
@@ -37,8 +60,9 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(mirt__error_text, text, strlen(text) + 1);
-    mirt__error_status = status;
+    memcpy(mirt__last_error.text, text, strlen(text) + 1);
+    mirt__last_error.status = status;
+    mirt__last_error.cause = mirt__cause_of(status);
     return status;
 }
 
@@ -49,20 +73,20 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     vsnprintf(text, MIRT__ERROR_SIZE, format, args);
     va_end(args);
     size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ": %s", mirt__error_text);
+    snprintf(text + used, sizeof text - used, ": %s", mirt__last_error.text);
     text[MIRT__ERROR_SIZE - 1] = 0;
-    memcpy(mirt__error_text, text, strlen(text) + 1);
-    return mirt__error_status;
+    memcpy(mirt__last_error.text, text, strlen(text) + 1);
+    return mirt__last_error.status;
 }
 
 static const char mirt__error_before[] = "; the failure before it: ";
 
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__error_status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__last_error.status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
     char cause[MIRT__ERROR_SIZE];
-    const char *last = strstr(mirt__error_text, mirt__error_before);
-    snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__error_text);
-    return mirt__fail(mirt__error_status, "%s: no %s%s%s", caller, what, mirt__error_before, cause);
+    const char *last = strstr(mirt__last_error.text, mirt__error_before);
+    snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__last_error.text);
+    return mirt__fail(mirt__last_error.status, "%s: no %s%s%s", caller, what, mirt__error_before, cause);
 }
 
 #undef MIRT__ERROR_SIZE

@@ -63,6 +63,16 @@ typedef float mirt__real;
 
 /* Errors: record the sentence for mirt_last_error() and return `status`. */
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
+/* The same failure, of another cause than its status has: `return mirt__because(MIRT_CAUSE_INPUT, mirt__fail(...))`. */
+MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status);
+/* A thread's last error, for work that goes on in another one. */
+typedef struct mirt__error {
+    char text[512];
+    mirt_status status;
+    mirt_cause cause;
+} mirt__error;
+MIRT__LIB void mirt__error_get(mirt__error *out);
+MIRT__LIB void mirt__error_set(const mirt__error *error);
 /* Puts "prefix: " before the sentence of the current error. */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
 /* For a call that was given NULL: says that `what` is missing, and the thread's last failure, which

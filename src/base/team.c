@@ -79,14 +79,15 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
 }
 
-MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
     (void)team;
     fn(arg, 0);
+    return true;
 }
 
-MIRT__LIB void mirt__team_barrier(mirt__team *team) {
-    (void)team;
-}
+MIRT__LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) { (void)team, (void)look, (void)arg, (void)seconds; }
+MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
 
 #else
 
@@ -105,6 +106,14 @@ typedef struct mirt__gate {
     bool ready; /* mutex and condition exist */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__gate;
 
+/* Who looks at the clock while it waits. */
+typedef struct mirt__team_looker {
+    bool (*look)(void *arg);
+    void *arg;
+    double seconds;
+    pthread_t thread;
+} mirt__team_looker;
+
 typedef struct mirt__team_member {
     mirt__team *team;
     int number;
@@ -120,15 +129,45 @@ struct mirt__team {
     void *arg;
     int size, started;
     bool spin, quit;
+    mirt__team_looker looker;
+    int ended; /* atomic */
     int unfinished __attribute__((aligned(MIRT__ALIGN))); /* atomic: workers still in the job */
     int arrived __attribute__((aligned(MIRT__ALIGN)));    /* atomic: members at the barrier */
     mirt__team_member *members;
 };
 
+/* Conditions whose waits may end by the monotonic clock, where the system has them. */
+MIRT__LIB int mirt__cond_create(pthread_cond_t *cond) {
+#if defined(__APPLE__)
+    return pthread_cond_init(cond, NULL);
+#else
+    pthread_condattr_t how;
+    int code = pthread_condattr_init(&how);
+    if (code) return code;
+    code = pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+    if (!code) code = pthread_cond_init(cond, &how);
+    pthread_condattr_destroy(&how);
+    return code;
+#endif
+}
+
+MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds) {
+    struct timespec until;
+#if defined(__APPLE__)
+    clock_gettime(CLOCK_REALTIME, &until);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &until);
+#endif
+    const double nanoseconds = (double)until.tv_nsec + (seconds - floor(seconds)) * 1e9;
+    until.tv_sec += (time_t)floor(seconds) + (nanoseconds >= 1e9);
+    until.tv_nsec = (long)(nanoseconds >= 1e9 ? nanoseconds - 1e9 : nanoseconds);
+    pthread_cond_timedwait(cond, mutex, &until);
+}
+
 static bool mirt__gate_create(mirt__gate *gate) {
     int code = pthread_mutex_init(&gate->mutex, NULL);
     if (code == 0) {
-        code = pthread_cond_init(&gate->moved, NULL);
+        code = mirt__cond_create(&gate->moved);
         if (code != 0) pthread_mutex_destroy(&gate->mutex);
     }
     gate->ready = code == 0;
@@ -177,25 +216,47 @@ static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
     }
 }
 
-/* Returns once the gate's value is not `old`. */
-static void mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin) {
-    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return;
+/* Returns once the gate's value is not `old`; false: the looker, if that is the calling thread, gave up before. */
+static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin, const mirt__team_looker *looker) {
+    if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return true;
+    const bool looks = looker && looker->look && pthread_equal(looker->thread, pthread_self());
+    bool gave_up = false;
     pthread_mutex_lock(&gate->mutex);
     __atomic_fetch_add(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
-    while (__atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) pthread_cond_wait(&gate->moved, &gate->mutex);
+    while (!gave_up && __atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) {
+        if (!looks) {
+            pthread_cond_wait(&gate->moved, &gate->mutex);
+            continue;
+        }
+        mirt__cond_wait(&gate->moved, &gate->mutex, looker->seconds);
+        if (__atomic_load_n(&gate->value, __ATOMIC_SEQ_CST) == old) gave_up = looker->look(looker->arg);
+    }
     __atomic_fetch_sub(&gate->sleepers, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&gate->mutex);
+    return !gave_up;
 }
 
-static void *mirt__team_worker(void *arg) {
-    mirt__team_member *self = (mirt__team_member *)arg;
+static void mirt__team_work(mirt__team_member *self) {
     mirt__team *team = self->team;
     for (uint32_t job = 0;; job++) {
-        mirt__gate_wait(&team->work, job, team->spin);
-        if (team->quit) return NULL;
+        mirt__gate_wait(&team->work, job, team->spin, NULL);
+        if (team->quit) return;
         team->fn(team->arg, self->number);
         if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
     }
+}
+
+static void mirt__team_note_end(void *arg) {
+    const mirt__team_member *self = (const mirt__team_member *)arg;
+    pthread_detach(pthread_self()); /* nobody will join it */
+    __atomic_store_n(&self->team->ended, self->number, __ATOMIC_RELEASE);
+}
+
+static void *mirt__team_worker(void *arg) {
+    pthread_cleanup_push(mirt__team_note_end, arg); /* code of the user may end the thread */
+    mirt__team_work((mirt__team_member *)arg);
+    pthread_cleanup_pop(0);
+    return NULL;
 }
 
 MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
@@ -246,30 +307,35 @@ MIRT__LIB int mirt__team_size(const mirt__team *team) {
     return team ? team->size : 1;
 }
 
-MIRT__LIB void mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
-    if (mirt__team_size(team) == 1) {
-        fn(arg, 0);
-        return;
-    }
+MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg) {
+    if (mirt__team_size(team) == 1) return fn(arg, 0), true;
     uint32_t done = mirt__gate_value(&team->done);
     team->fn = fn;
     team->arg = arg;
     __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
     mirt__gate_move(&team->work);
     fn(arg, 0);
-    mirt__gate_wait(&team->done, done, team->spin);
+    return mirt__gate_wait(&team->done, done, team->spin, &team->looker);
 }
 
-MIRT__LIB void mirt__team_barrier(mirt__team *team) {
-    if (mirt__team_size(team) == 1) return;
+MIRT__LIB bool mirt__team_barrier(mirt__team *team) {
+    if (mirt__team_size(team) == 1) return true;
     uint32_t old = mirt__gate_value(&team->barrier);
-    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) == team->size) {
-        __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
-        mirt__gate_move(&team->barrier);
-    } else {
-        mirt__gate_wait(&team->barrier, old, team->spin);
-    }
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size) return mirt__gate_wait(&team->barrier, old, team->spin, &team->looker);
+    __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
+    mirt__gate_move(&team->barrier);
+    return true;
 }
+
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) {
+    if (!team) return;
+    team->looker.look = look;
+    team->looker.arg = arg;
+    team->looker.seconds = seconds;
+    team->looker.thread = pthread_self();
+}
+
+MIRT__LIB int mirt__team_ended(const mirt__team *team) { return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0; }
 
 #undef MIRT__SPIN_SECONDS
 

@@ -51,7 +51,7 @@ static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch batch;
     mirt__sample in;
     out->rows = 0;
-    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     mirt_status status = mirt__dataset_next(dataset->source, &batch);
     if (status != MIRT_OK || batch.rows == 0) return status;
     memcpy(in.field, batch.field, sizeof in.field);

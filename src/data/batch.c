@@ -146,7 +146,7 @@ static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
 
 static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->source->stage->make) {
-        if (!dataset->crew && !(dataset->crew = mirt__crew_create(dataset->source))) return mirt_last_status();
+        if (!mirt__dataset_crew(dataset, dataset->source)) return mirt_last_status();
         mirt_status status = mirt__crew_begin(dataset->crew);
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;

@@ -72,7 +72,7 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
 static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
     mirt_dataset *source = cache->source;
     if (source->stage->make && !source->run) {
-        if (!cache->crew && !(cache->crew = mirt__crew_create(source))) return mirt_last_status();
+        if (!mirt__dataset_crew(cache, source)) return mirt_last_status();
         if (mirt__crew_begin(cache->crew) != MIRT_OK) return mirt_last_status();
     }
     return mirt__dataset_begin(source, seed, epoch);

@@ -70,6 +70,9 @@ typedef struct mirt__work mirt__work;
 typedef struct mirt__crew mirt__crew; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
+/* The data set's own, made when first asked for; false with the error set. */
+MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
+MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source);
 /* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
    NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
@@ -94,10 +97,19 @@ typedef struct mirt__stage {
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
+/* A sample that some thread is at, and the stage that makes it; name NULL: none. Both atomic. */
+typedef struct mirt__at {
+    const char *name;
+    int64_t index;
+} mirt__at;
+
 /* The first member of every stage's own struct. */
 struct mirt_dataset {
     const mirt__stage *stage;
     mirt_dataset *source; /* the stage before, or NULL */
+    mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
+    uint64_t made;        /* atomic: grows with samples, or now and then loses one */
+    bool lost;            /* threads were given up that still have it: nothing of it may be freed */
     bool borrows;         /* source is not ours to destroy */
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
@@ -132,6 +144,13 @@ struct mirt_dataset {
 /* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
    set, `source` then being destroyed unless borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
+/* Around what may take for ever: code of users, files. `work` may be NULL. */
+MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
+MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
+/* A sample that some thread of this stage is at, the least of them; none: *out is left as it is. */
+MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out);
+/* Marks all stages as lost. */
+MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
 /* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
 /* The next field of a spec under way. */

@@ -7,6 +7,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 }
 
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
     dataset->position = 0;
     return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
 }
@@ -31,6 +32,7 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 }
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
+    if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; it cannot be destroyed before mirt_fit returns");
         return;
@@ -275,7 +277,7 @@ MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt_status status = MIRT__SKIPPED;
     out->rows = 0;
-    if (!dataset->work && !(dataset->work = mirt__work_create())) return MIRT_E_NOMEM;
+    if (!mirt__dataset_work(dataset)) return MIRT_E_NOMEM;
     while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
         status = dataset->stage->make(dataset, dataset->position++, dataset->work, out->field, out->index);
     out->rows = status == MIRT_OK;

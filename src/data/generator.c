@@ -12,26 +12,29 @@ typedef struct mirt__generator_dataset {
 static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
     generator->ended = false;
+    mirt__at_begin(dataset, NULL, generator->name, -1);
     int code = generator->desc.begin ? generator->desc.begin(epoch, generator->desc.user) : 0;
+    mirt__at_end(dataset, NULL);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
 /* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
-static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, void *const *field, bool *end) {
+static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, bool *end) {
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
+    mirt__at_begin(dataset, work, generator->name, i);
     int code = generator->desc.fn(field, i, generator->desc.user);
+    mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
     return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
 }
 
 static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
-    (void)work;
     *index = i;
-    return field ? mirt__generator_write(dataset, i, field, NULL) : MIRT_OK;
+    return field ? mirt__generator_write(dataset, i, work, field, NULL) : MIRT_OK;
 }
 
 static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) {
@@ -39,7 +42,7 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
     out->rows = 0;
     if (*end || (dataset->spec.samples >= 0 && dataset->position >= dataset->spec.samples)) return MIRT_OK;
     out->index[0] = dataset->position;
-    mirt_status status = mirt__generator_write(dataset, dataset->position, out->field, end);
+    mirt_status status = mirt__generator_write(dataset, dataset->position, NULL, out->field, end);
     if (status != MIRT_OK || *end) return status;
     dataset->position++;
     out->rows = 1;

@@ -93,7 +93,9 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
     *index = i;
     if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
+    mirt__at_begin(dataset, work, images->list.path[i], i);
     mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
+    mirt__at_end(dataset, work);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
     if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
     if (images->desc.corrupt == MIRT_CORRUPT_SKIP) return MIRT__SKIPPED;

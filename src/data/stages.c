@@ -231,12 +231,14 @@ typedef struct mirt__map_dataset {
     bool keeps_x; /* x[0] has the shape and type it had */
 } mirt__map_dataset;
 
-static mirt_status mirt__map_apply(const mirt__map_dataset *map, const void *const *in, int64_t index, void *const *out) {
+static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work, void *const *out) {
     const mirt__data_spec *from = &map->base.source->spec;
     const float one = 1;
     for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
     if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
+    mirt__at_begin(&map->base, work, map->name, index);
     int code = map->fn(in, out, index, map->user);
+    mirt__at_end(&map->base, work);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
 }
@@ -247,7 +249,7 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
     mirt_status status = mirt__dataset_next(dataset->source, &in);
     if (status != MIRT_OK || in.rows == 0) return status;
     out->index[0] = in.index[0];
-    status = mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index[0], out->field);
+    status = mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index[0], NULL, out->field);
     if (status == MIRT_OK) out->rows = 1;
     return status;
 }
@@ -258,7 +260,7 @@ static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
     if (status != MIRT_OK) return status;
     *index = in.index;
-    return mirt__map_apply((const mirt__map_dataset *)dataset, in.field, in.index, field);
+    return mirt__map_apply((mirt__map_dataset *)dataset, in.field, in.index, work, field);
 }
 
 static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }

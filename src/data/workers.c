@@ -12,6 +12,7 @@ typedef struct mirt__room {
 } mirt__room;
 
 struct mirt__work {
+    mirt__at at;
     mirt__room *room;
     int rooms;
 };
@@ -43,6 +44,49 @@ MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, siz
     room->block = block;
     room->bytes = bytes;
     return block;
+}
+
+MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index) {
+    mirt__at *at = work ? &work->at : &dataset->at;
+    __atomic_store_n(&at->index, index, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->name, name, __ATOMIC_RELEASE);
+}
+
+MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work) {
+    __atomic_store_n(work ? &work->at.name : &dataset->at.name, (const char *)NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&dataset->made, __atomic_load_n(&dataset->made, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
+}
+
+MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset) {
+    if (!dataset->work) __atomic_store_n(&dataset->work, mirt__work_create(), __ATOMIC_RELEASE);
+    return dataset->work != NULL;
+}
+
+MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source) {
+    if (!dataset->crew) __atomic_store_n(&dataset->crew, mirt__crew_create(source), __ATOMIC_RELEASE);
+    return dataset->crew != NULL;
+}
+
+/* The lesser of two. */
+static void mirt__at_least(mirt__at *at, mirt__at *out) {
+    const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
+    int64_t index = __atomic_load_n(&at->index, __ATOMIC_RELAXED);
+    if (!name || (out->name && out->index <= index)) return;
+    out->name = name;
+    out->index = index;
+}
+
+MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out) {
+    mirt_dataset *d = (mirt_dataset *)dataset;
+    mirt__work *work = __atomic_load_n(&d->work, __ATOMIC_ACQUIRE);
+    mirt__crew *crew = __atomic_load_n(&d->crew, __ATOMIC_ACQUIRE);
+    mirt__at_least(&d->at, out);
+    if (work) mirt__at_least(&work->at, out);
+    if (crew) mirt__crew_at(crew, out);
+}
+
+MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
+    for (; dataset; dataset = dataset->source) dataset->lost = true;
 }
 
 /* >>the crew */
@@ -281,6 +325,13 @@ MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew) {
     mirt_status status = mirt__crew_hire(crew, workers);
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
     return status;
+}
+
+MIRT__LIB void mirt__crew_at(mirt__crew *crew, mirt__at *out) {
+    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+    mirt__at_least(&crew->work->at, out);
+    MIRT__CREW_CALL(for (int i = 0; i < crew->threads; i++) mirt__at_least(&crew->thread[i].work->at, out));
+    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
 }
 
 MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew) {

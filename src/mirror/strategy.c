@@ -1,4 +1,5 @@
 #include "memory.h"
+#include "watch.h"
 
 #include <unistd.h>
 
@@ -9,14 +10,28 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
 
 MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy) { return strategy->log == mirt__log_stderr && isatty(2); }
 
-MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
+typedef struct mirt__log_line {
+    const mirt_strategy *strategy;
+    mirt_log_level level;
     char text[512];
+} mirt__log_line;
+
+static void mirt__log_write(void *arg) {
+    const mirt__log_line *line = (const mirt__log_line *)arg;
+    line->strategy->log(line->level, line->text, line->strategy->log_user);
+}
+
+MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) {
+    mirt__log_line line;
     va_list args;
     if (!strategy->log) return;
+    line.strategy = strategy;
+    line.level = level;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(line.text, sizeof line.text, format, args);
     va_end(args);
-    strategy->log(level, text, strategy->log_user);
+    if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
+    else mirt__on_caller(strategy, mirt__log_write, &line);
 }
 
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) {
@@ -24,12 +39,6 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log = fn;
     strategy->log_user = user;
 }
-
-MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg) {
-    mirt__team_run(strategy->leaders, fn, arg);
-}
-
-MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy) { mirt__team_barrier(strategy->leaders); }
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     int cores = mirt__cpu_cores();
@@ -159,7 +168,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
-    if (mirt__check_strategy(s) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK) return mirt_last_status();
+    if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK)
+        return mirt_last_status();
     const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
@@ -191,12 +201,13 @@ MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strat
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
-    if (!strategy) return;
+    if (!strategy || strategy->death) return; /* its threads may still be at work */
     if (strategy->held) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
     mirt__models_destroy(strategy);
+    mirt__watch_destroy(strategy);
     mirt__trace_drop(strategy);
     mirt__memory_free(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);

@@ -6,6 +6,9 @@
 #include "../base/timeline.h"
 #include "../kernels/kernels.h"
 
+struct mirt__program;
+typedef struct mirt__watch mirt__watch;
+
 #define MIRT__MAX_DEVICES 32
 #define MIRT__MAX_REPLICAS 4096
 
@@ -41,6 +44,10 @@ struct mirt_strategy {
     const void *in_memory;          /* whose gradients lie in it */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
+    mirt__watch *watch;      /* NULL: there is no time limit */
+    bool limit_asked;               /* it is not the usual one */
+    const char *death;              /* why it is of no use any more, or NULL */
+    const struct mirt__program *program; /* under way on the devices */
     const mirt_model *timed;        /* that did so last */
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
@@ -62,10 +69,17 @@ MIRT__LIB void mirt__trace_drop(mirt_strategy *strategy);
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */
 MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy);
-/* Runs fn for every device, each on its own thread, and returns when all are done. */
-MIRT__LIB void mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
-/* Inside mirt__on_devices: waits for the other devices. */
-MIRT__LIB void mirt__devices_barrier(mirt_strategy *strategy);
+
+/* --- watch.c --- */
+/* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given up. */
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *strategy, void (*fn)(void *arg, int device), void *arg);
+/* Inside mirt__on_devices: waits for the other devices; false: they were given up, and this one is to return at once. */
+MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
+/* MIRT_E_TIMEOUT: the strategy is dead. */
+MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
+/* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
+MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
+/* --- strategy.c --- */
 
 /* Blocks of weights in memory: one a device, or one that all devices read. */
 MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);

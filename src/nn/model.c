@@ -7,6 +7,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
         mirt__fail_missing("mirt_model_create", "strategy");
         return NULL;
     }
+    if (mirt__usable(strategy) != MIRT_OK) return NULL;
     if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
@@ -65,7 +66,7 @@ static void mirt__orphan_parts(mirt_model *model, bool weights) {
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
-    if (!model) return;
+    if (!model || model->strategy->death) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
         mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
@@ -217,6 +218,7 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     if (!model) return mirt__fail_missing("mirt_compile", "model");
+    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;

@@ -130,6 +130,7 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
+    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
@@ -387,6 +388,7 @@ MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name) { retu
 /* The index of a weight whose values can be read or set, or -1 with the error set. */
 static int mirt__variable_checked(mirt_model *model, const char *name, int device, size_t count, const char *caller) {
     if (!model) return mirt__fail_missing(caller, "model"), -1;
+    if (mirt__usable(model->strategy) != MIRT_OK) return -1;
     if (!name) return mirt__fail(MIRT_E_INVALID, "%s: no weight name", caller), -1;
     int index = mirt__variable_find(model, name);
     if (index < 0) return -1;

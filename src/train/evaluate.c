@@ -1,18 +1,61 @@
+#include "../mirror/watch.h"
 #include "trainer.h"
 
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch) {
+    mirt_strategy *s = model->strategy;
+    mirt__section before = mirt__watch_input(s, dataset);
+    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
+    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out) {
+    mirt__section before = mirt__watch_input(model->strategy, dataset);
+    mirt_status status = features ? mirt__features_next(features, out) : mirt__dataset_next(dataset, out);
+    return mirt__watch_leave(model->strategy, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
+    mirt_status status = mirt__watched(model->strategy, fn, arg);
+    if (model->strategy->death) mirt__dataset_lose(dataset);
+    return status;
+}
+
+typedef struct mirt__pass {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features;
+    int64_t steps;
+    mirt__sums *sums;
+    float *const *out;
+} mirt__pass;
+
+static mirt_status mirt__evaluate_batches(void *arg) {
+    const mirt__pass *pass = (const mirt__pass *)arg;
+    mirt_model *model = pass->model;
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
+    mirt__sums *sums = pass->sums;
     mirt__batch batch;
     mirt__hold(model);
-    mirt_status status = features ? mirt__features_begin(features, model->strategy->seed, 0) : mirt__dataset_begin(dataset, model->strategy->seed, 0);
-    for (int64_t i = 0; status == MIRT_OK && (steps == 0 || i < steps); i++) {
-        status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
+    mirt_status status = mirt__input_begin(model, pass->dataset, pass->features, 0);
+    for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
+        status = mirt__input_next(model, pass->dataset, pass->features, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
     mirt__let_go(model);
     return status;
+}
+
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums) {
+    mirt__pass pass;
+    memset(&pass, 0, sizeof pass);
+    pass.model = model;
+    pass.dataset = dataset;
+    pass.features = features;
+    pass.steps = steps;
+    pass.sums = sums;
+    return mirt__watched_pass(model, dataset, mirt__evaluate_batches, &pass);
 }
 
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view) {
@@ -62,22 +105,33 @@ MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_
     return status;
 }
 
-static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+static mirt_status mirt__predict_batches(void *arg) {
+    const mirt__pass *pass = (const mirt__pass *)arg;
+    mirt_model *model = pass->model;
     mirt_function *f = model->trainer->function[MIRT__PREDICT];
     mirt__batch batch;
     int64_t done = 0;
-    if (mirt__check_room(f, mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
     mirt__hold(model);
-    mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
+    mirt_status status = mirt__input_begin(model, pass->dataset, NULL, 0);
     while (status == MIRT_OK) {
-        status = mirt__dataset_next(dataset, &batch);
+        status = mirt__input_next(model, pass->dataset, NULL, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
-        mirt__copy_predictions(f, done, out);
+        mirt__copy_predictions(f, done, pass->out);
         done += batch.rows;
     }
     mirt__let_go(model);
     return status;
+}
+
+static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+    mirt__pass pass;
+    if (mirt__check_room(model->trainer->function[MIRT__PREDICT], mirt__dataset_spec(dataset)->samples, out, capacity) != MIRT_OK) return mirt_last_status();
+    memset(&pass, 0, sizeof pass);
+    pass.model = model;
+    pass.dataset = dataset;
+    pass.out = out;
+    return mirt__watched_pass(model, dataset, mirt__predict_batches, &pass);
 }
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {

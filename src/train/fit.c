@@ -1,4 +1,5 @@
 #include "../callbacks/callbacks.h"
+#include "../mirror/watch.h"
 #include "../ops/ops.h"
 #include "timeline.h"
 
@@ -22,7 +23,7 @@ static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment 
 static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
     if (fit->status != MIRT_OK || status == MIRT_OK) return;
     fit->status = status;
-    snprintf(fit->failure, sizeof fit->failure, "%s", mirt_last_error());
+    mirt__error_get(&fit->failure);
 }
 
 static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int code) {
@@ -34,6 +35,29 @@ static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int
     mirt__fit_keep_error(fit, status);
 }
 
+typedef struct mirt__telling {
+    mirt__callback_fn fn;
+    const mirt_event *event;
+    void *user;
+    int code;
+} mirt__telling;
+
+static void mirt__tell_user(void *arg) {
+    mirt__telling *telling = (mirt__telling *)arg;
+    telling->code = telling->fn(telling->event, telling->user);
+}
+
+/* Callbacks of the library run on any thread, those of the user on his own. */
+static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
+    mirt__telling telling;
+    telling.fn = fn;
+    telling.event = &fit->event;
+    telling.user = callback->user;
+    if (mirt__ready_of(callback)) mirt__tell_user(&telling);
+    else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
+    return telling.code;
+}
+
 static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
     if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
     mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
@@ -42,7 +66,7 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
         mirt__callback_fn fn = mirt__callback_at(callback, moment);
-        if (fn) mirt__take_answer(fit, callback, fn(&fit->event, callback->user));
+        if (fn) mirt__take_answer(fit, callback, mirt__tell_one(fit, callback, fn));
     }
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
@@ -163,7 +187,7 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
         if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
-        mirt_status status = fit->features[0] ? mirt__features_next(fit->features[0], batch) : mirt__dataset_next(fit->train, batch);
+        mirt_status status = mirt__input_next(fit->model, fit->train, fit->features[0], batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
         fit->run.begun = 0;
@@ -206,7 +230,8 @@ static void mirt__fit_start_sums(mirt__fit *fit) {
     fit->sums_loaded = NULL;
 }
 
-static mirt_status mirt__train_epoch(mirt__fit *fit) {
+static mirt_status mirt__train_batches(void *arg) {
+    mirt__fit *fit = (mirt__fit *)arg;
     mirt_model *model = fit->model;
     mirt__batch batch;
     double loss = 0;
@@ -242,6 +267,16 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     model->history.input_seconds += fit->event.input_seconds;
     fit->run.images += fit->sums.count;
     return status;
+}
+
+/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
+static mirt_status mirt__train_epoch(mirt__fit *fit) {
+    bool back = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        back = back || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
+    }
+    return back && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
 /* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
@@ -319,10 +354,11 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     }
     if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
-    if (fit->status != MIRT_OK) fit->event.failure = fit->failure;
+    if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
     if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
-    return fit->status == MIRT_OK ? MIRT_OK : mirt__fail(fit->status, "%s", fit->failure);
+    if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
+    return fit->status;
 }
 
 /* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
@@ -375,9 +411,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     }
     model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    if (model->strategy->death) mirt__dataset_lose(fit.train);
     model->fit = NULL;
     mirt__free(fit.sums_loaded);
-    for (int i = 0; i < 2; i++) mirt__features_close(fit.features[i]);
+    for (int i = 0; i < 2 && !model->strategy->death; i++) mirt__features_close(fit.features[i]);
     dataset->busy = false;
     mirt__let_go(model);
     mirt_dataset_destroy(view[0]);

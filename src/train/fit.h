@@ -39,7 +39,7 @@ typedef struct mirt__fit {
     bool stop, warned;
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
-    char failure[512];     /* and its sentence */
+    mirt__error failure;   /* and its error */
 } mirt__fit;
 
 /* --- fit.c --- */

@@ -109,7 +109,7 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 }
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
-    if (!function) return;
+    if (!function || function->model->strategy->death) return;
     if (function->recording) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;

@@ -68,6 +68,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
     MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
+    mirt__park_if_given_up(model->strategy, device);
     if (run.clock && segment == 0) {
         f->clocks->replays++;
         f->clocks->replayed += rows;
@@ -145,14 +146,14 @@ static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int dev
     }
 }
 
-/* Waits for the other devices; the seconds count as `phase`. */
-static void mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
+/* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
+static bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
     mirt__mark(f, device, phase, -1, node);
     MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
-    mirt__devices_barrier(f->model->strategy);
+    return mirt__devices_barrier(f->model->strategy, device);
 }
 
-static void mirt__device_replay(void *arg, int device) {
+static bool mirt__device_segments(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
     mirt__counter counter;
@@ -170,13 +171,16 @@ static void mirt__device_replay(void *arg, int device) {
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
         if (segment == cuts) break;
-        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment]);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment])) return false;
         mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, f->program.cut[segment]);
         MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
         mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
-        mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment]);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment])) return false;
     }
+    return true;
 }
+
+static void mirt__device_replay(void *arg, int device) { mirt__device_segments(arg, device); }
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
 static void mirt__device_rows(void *arg, int device) {
@@ -289,19 +293,19 @@ static void mirt__squares_task(void *arg, int64_t task, int member) {
 }
 
 /* The sums of all pieces' squares, of which each device makes its share: the gradients are summed first. */
-static void mirt__device_norms(mirt_function *f, int device) {
+static bool mirt__device_norms(mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__squares_job job;
     int64_t first;
     if (f->stage != MIRT__REDUCED) {
         mirt__device_all_reduce(f, device);
-        mirt__devices_barrier(f->model->strategy);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1)) return false;
     }
     const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
     job.piece = f->model->piece + first;
     job.gradient = mirt__gradient_at(f, device, 0);
     mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
-    mirt__devices_barrier(f->model->strategy);
+    return mirt__device_meets(f, device, MIRT_PHASE_UPDATE, -1);
 }
 
 /* Of the variable, or (-1) of all of them. */
@@ -354,7 +358,7 @@ static void mirt__device_update(void *arg, int device) {
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     mirt__device_states(f, device);
-    if (norms) mirt__device_norms(f, device);
+    if (norms && !mirt__device_norms(f, device)) return;
     if (norms || f->stage == MIRT__REDUCED) {
         u.parts = 1;
         u.part[0] = mirt__gradient_at(f, device, 0);
@@ -386,9 +390,9 @@ static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
-    mirt__device_replay(arg, device);
+    if (!mirt__device_segments(arg, device)) return;
     if (f->num_ranges || f->num_states) {
-        mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1);
+        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
         if (!mirt__step_failed(f)) mirt__device_update(arg, device);
     }
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
@@ -420,6 +424,7 @@ static void mirt__take_memory(mirt_function *f) {
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
+    if (mirt__usable(f->model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     f->stage = MIRT__IDLE;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
@@ -452,15 +457,17 @@ static mirt_status mirt__take_rate(mirt_function *f) {
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static void mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     mirt__hold(f->model);
     mirt__lanes_begin(f);
     s->running = true;
-    mirt__on_devices(s, fn, f);
+    s->program = &f->program;
+    const mirt_status status = mirt__on_devices(s, fn, f);
     s->running = false;
-    mirt__lanes_end(f);
+    if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
@@ -472,7 +479,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
-    mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows);
+    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows) != MIRT_OK) return mirt_last_status();
     if (f->clocks) {
         f->clocks->step += mirt__now() - begin;
         f->clocks->steps++;
@@ -484,21 +491,21 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
 }
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
-    mirt__run_devices(f, mirt__device_replay);
-    if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
-    mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f);
+    f->model->strategy->program = NULL;
+    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
-    mirt__on_devices(f->model->strategy, mirt__device_update, f);
+    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK) return mirt_last_status();
     f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;

@@ -65,6 +65,7 @@ static mirt_data mirt__data_of(mirt_array x, mirt_array y) {
 
 static mirt_function *mirt__need_stage(const mirt_model *model, mirt__step_stage stage, const char *caller, const char *before) {
     if (!model) return mirt__fail_missing(caller, "model"), (mirt_function *)NULL;
+    if (mirt__usable(model->strategy) != MIRT_OK) return NULL;
     mirt_function *f = model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     if (f && f->stage == stage && model->strategy->in_memory == f && !model->strategy->running) return f;
     return mirt__fail(MIRT_E_STATE, "%s: call %s first", caller, before), (mirt_function *)NULL;
@@ -120,6 +121,7 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     bool reduced = f && f->stage == MIRT__REDUCED;
     if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {

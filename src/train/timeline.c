@@ -140,6 +140,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
 
 MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
+    if (s->death) return;
     mirt__timing_phase(model, MIRT_PHASE_LAUNCH);
     s->timed_wall += mirt__now() - s->timed_since;
     s->timing = NULL;

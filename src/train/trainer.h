@@ -73,6 +73,11 @@ MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t se
 MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
 /* --- evaluate.c --- */
+/* The data set's, or instead the features', with an eye on the time they take. */
+MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch);
+MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out);
+/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
    *view, to be destroyed after use. */
 MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);

@@ -1,0 +1,439 @@
+/* Who notices that nothing gets on any more. */
+
+#include "watch.h"
+
+#include "../data/workers.h"
+
+#include <unistd.h>
+
+MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
+    return s->death ? mirt__fail(MIRT_E_TIMEOUT, "this strategy cannot be used any more: %s", s->death) : MIRT_OK;
+}
+
+#ifdef MIRRORTRAIN_NO_THREADS
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { return (void)s, (void)seconds, MIRT_OK; }
+MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
+MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) { return (void)s, fn(arg); }
+MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) { (void)s, fn(arg); }
+MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
+MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) { (void)s, (void)device; }
+MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
+
+MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) {
+    mirt__section none;
+    memset(&none, 0, sizeof none);
+    return (void)s, (void)dataset, none;
+}
+
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) { return (void)s, fn(arg, 0), MIRT_OK; }
+
+#else
+
+/* A state is its code and, above that, a number that no two sections share. */
+enum { MIRT__SECTION_NONE, MIRT__SECTION_DEVICES, MIRT__SECTION_INPUT, MIRT__SECTION_DEAD, MIRT__SECTION_CODES };
+enum { MIRT__TURN_NOBODY, MIRT__TURN_JOB, MIRT__TURN_DONE, MIRT__TURN_CALL, MIRT__TURN_BACK };
+
+typedef struct mirt__device_watch {
+    uint32_t meetings; /* atomic: of this round, at which it has arrived */
+    uint32_t done;     /* atomic: with this round */
+} __attribute__((aligned(MIRT__ALIGN))) mirt__device_watch;
+
+/* How far somebody was when last looked at, */
+typedef struct mirt__last_seen {
+    uint64_t at;
+    double since; /* and since when he has been there */
+} mirt__last_seen;
+
+struct mirt__watch {
+    double limit, period;
+    uint32_t state;                 /* atomic */
+    uint32_t serial;                /* of the last section */
+    mirt_dataset *data;             /* atomic: of a wait for samples */
+    mirt__device_watch device[MIRT__MAX_DEVICES];
+    void (*round)(void *arg, int device);
+    void *round_arg;
+    /* the one who looks */
+    uint32_t seen_state;
+    mirt__last_seen seen[MIRT__MAX_DEVICES];
+    char death[512];
+    /* the pilot; the mutex guards the rest */
+    pthread_t pilot;
+    bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
+    int ended; /* atomic: the pilot's thread has */
+    pthread_mutex_t mutex;
+    pthread_cond_t to_pilot, to_caller;
+    int turn;
+    mirt_status (*job)(void *arg);
+    void *job_arg;
+    mirt_status status; /* of the job */
+    void (*call)(void *arg);
+    void *call_arg;
+    mirt__error error;  /* travels with the turn */
+};
+
+/* >>sections */
+
+static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot, pthread_self()); }
+
+static bool mirt__given_up(const mirt_strategy *s) {
+    return s->watch && __atomic_load_n(&s->watch->state, __ATOMIC_RELAXED) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
+}
+
+static void mirt__park(void) {
+    for (;;) pause();
+}
+
+MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) {
+    if (mirt__given_up(s) && (device || mirt__is_pilot(s))) mirt__park();
+}
+
+/* From the pilot there is no way back out of what was given up. */
+static bool mirt__watch_change(mirt_strategy *s, uint32_t from, uint32_t code, mirt_dataset *data) {
+    mirt__watch *w = s->watch;
+    uint32_t next = ++w->serial * MIRT__SECTION_CODES + code;
+    __atomic_store_n(&w->data, data, __ATOMIC_RELAXED);
+    if (from % MIRT__SECTION_CODES != MIRT__SECTION_DEAD &&
+        __atomic_compare_exchange_n(&w->state, &from, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
+    if (mirt__is_pilot(s)) mirt__park();
+    return false;
+}
+
+static mirt__section mirt__watch_enter(mirt_strategy *s, uint32_t code, mirt_dataset *data) {
+    mirt__watch *w = s->watch;
+    mirt__section before;
+    memset(&before, 0, sizeof before);
+    if (!w) return before;
+    uint32_t now = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+    before.code = now % MIRT__SECTION_CODES;
+    before.data = w->data;
+    mirt__watch_change(s, now, code, data);
+    return before;
+}
+
+MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) {
+    mirt__watch *w = s->watch;
+    if (!w) return true;
+    return mirt__watch_change(s, w->serial * MIRT__SECTION_CODES + (w->data ? MIRT__SECTION_INPUT : MIRT__SECTION_DEVICES), before.code, before.data);
+}
+
+MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) { return mirt__watch_enter(s, MIRT__SECTION_INPUT, dataset); }
+
+/* >>looking */
+
+/* Whether nothing has changed for longer than the limit. */
+static bool mirt__seen_too_long(const mirt__watch *w, mirt__last_seen *seen, uint64_t at, bool fresh, double now) {
+    if (fresh || at != seen->at) seen->since = now;
+    seen->at = at;
+    return now - seen->since >= w->limit;
+}
+
+static bool mirt__device_ended(const mirt_strategy *s, int device) {
+    if (device == 0 && __atomic_load_n(&s->watch->ended, __ATOMIC_ACQUIRE)) return true;
+    return (device && mirt__team_ended(s->leaders) == device) || mirt__team_ended(s->device[device].team);
+}
+
+/* The device that holds up the others: one of those that have met the others least often. -1: they get on. */
+static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
+    mirt__watch *w = s->watch;
+    uint32_t least = UINT32_MAX;
+    int worst = -1;
+    for (int d = 0; d < s->num_devices; d++) {
+        uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
+        if (!__atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) && meetings < least) least = meetings;
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        const mirt__lane *lane = &s->lane[d];
+        uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
+        bool waits = __atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) || meetings != least;
+        uint64_t at = ((uint64_t)__atomic_load_n(&lane->events, __ATOMIC_RELAXED) << 32 | meetings) ^ (uint64_t)__atomic_load_n(&lane->node, __ATOMIC_RELAXED) << 16;
+        bool slow = mirt__seen_too_long(w, &w->seen[d], at, fresh || waits, now);
+        if (waits || !(slow || mirt__device_ended(s, d))) continue;
+        if (worst < 0 || w->seen[d].since < w->seen[worst].since || mirt__device_ended(s, d)) worst = d;
+    }
+    return worst;
+}
+
+static uint64_t mirt__samples_made(const mirt_dataset *d) {
+    uint64_t made = 0;
+    for (; d; d = d->source) made += __atomic_load_n(&d->made, __ATOMIC_RELAXED);
+    return made;
+}
+
+/* "conv2d_1 (conv2d)", or "" */
+static const char *mirt__node_label(const mirt_strategy *s, int number, char out[96]) {
+    const mirt__node *node = s->program && number >= 0 && number < s->program->graph.count ? s->program->graph.node[number] : NULL;
+    out[0] = 0;
+    if (node && node->name) snprintf(out, 96, ", %.48s (%.32s)", node->name, node->op->name);
+    else if (node) snprintf(out, 96, ", %.48s", node->op->name);
+    return out;
+}
+
+static void mirt__describe_device(const mirt_strategy *s, int device, double waited, char *out, size_t size) {
+    const mirt__lane *lane = &s->lane[device];
+    const mirt__device *own = &s->device[device];
+    char node[96], replica[48], limit[64] = "its thread has ended";
+    int at = __atomic_load_n(&lane->replica, __ATOMIC_RELAXED);
+    if (at >= 0 || own->num_replicas == 1) snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
+    else snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
+    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED),
+             mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
+             mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
+}
+
+static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
+    mirt__at at;
+    at.name = NULL;
+    for (const mirt_dataset *d = data; d; d = d->source) mirt__dataset_at(d, &at);
+    if (at.name) snprintf(out, size, "waited %.3g s for sample %lld of %.200s", waited, (long long)at.index, at.name);
+    else snprintf(out, size, "waited %.3g s for samples", waited);
+}
+
+/* What the device did last, the newest event at the end. */
+static void mirt__log_events(const mirt_strategy *s, int device, double now) {
+    const mirt__lane *lane = &s->lane[device];
+    const uint32_t end = __atomic_load_n(&lane->events, __ATOMIC_ACQUIRE);
+    mirt__log(s, MIRT_LOG_ERROR, "the last events of %s:", s->device[device].name);
+    for (uint32_t i = end > MIRT__LANE_EVENTS ? end - MIRT__LANE_EVENTS : 0; i != end; i++) {
+        const mirt__lane_event *e = &lane->event[i % MIRT__LANE_EVENTS];
+        char node[96], replica[32] = "";
+        double time;
+        int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
+        __atomic_load(&e->time, &time, __ATOMIC_RELAXED);
+        if (of >= 0) snprintf(replica, sizeof replica, ", replica %d", of);
+        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED),
+                  mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica, mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
+    }
+}
+
+static void mirt__log_death(const mirt_strategy *s, int device, double now) {
+    mirt__log(s, MIRT_LOG_ERROR, "%s", s->death);
+    for (int d = 0; d < s->num_devices; d++) {
+        char text[256];
+        if (d == device) continue;
+        mirt__describe_device(s, d, now - s->watch->seen[d].since, text, sizeof text);
+        mirt__log(s, MIRT_LOG_ERROR, "at the same time: %s%s", text, __atomic_load_n(&s->watch->device[d].done, __ATOMIC_RELAXED) ? " (done)" : "");
+    }
+    if (device >= 0) mirt__log_events(s, device, now);
+}
+
+/* Asked now and then by the thread that waits; true: the strategy is dead. */
+static bool mirt__watch_look(void *arg) {
+    mirt_strategy *s = (mirt_strategy *)arg;
+    mirt__watch *w = s->watch;
+    const double now = mirt__now();
+    uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
+    const bool fresh = state != w->seen_state;
+    int device = -1;
+    bool late = false;
+    w->seen_state = state;
+    if (code == MIRT__SECTION_DEAD) return true;
+    if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
+    if (code == MIRT__SECTION_INPUT) {
+        late = mirt__seen_too_long(w, &w->seen[0], mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
+        late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
+    }
+    if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;
+    const double waited = now - w->seen[device < 0 ? 0 : device].since;
+    if (device >= 0) mirt__describe_device(s, device, waited, w->death, sizeof w->death);
+    else mirt__describe_input(w->data, waited, w->death, sizeof w->death);
+    s->death = w->death;
+    s->timing = NULL;
+    mirt__log_death(s, device, now);
+    mirt__fail(MIRT_E_TIMEOUT, "%s; this strategy cannot be used any more", s->death);
+    if (device < 0) mirt__because(MIRT_CAUSE_INPUT, MIRT_E_TIMEOUT);
+    return true;
+}
+
+/* >>the pilot */
+
+/* What the caller or the pilot itself hands over is run; returns when a call of the pilot is back, or at the end. */
+static void mirt__pilot_serve(mirt__watch *w) {
+    pthread_mutex_lock(&w->mutex);
+    while (!w->quit && w->turn != MIRT__TURN_BACK) {
+        if (w->turn != MIRT__TURN_JOB) {
+            pthread_cond_wait(&w->to_pilot, &w->mutex);
+            continue;
+        }
+        mirt_status (*job)(void *) = w->job;
+        void *arg = w->job_arg;
+        w->turn = MIRT__TURN_NOBODY;
+        pthread_mutex_unlock(&w->mutex);
+        mirt__error_set(&w->error);
+        mirt_status status = job(arg);
+        mirt__error_get(&w->error);
+        pthread_mutex_lock(&w->mutex);
+        w->status = status;
+        w->turn = MIRT__TURN_DONE;
+        pthread_cond_signal(&w->to_caller);
+    }
+    w->turn = MIRT__TURN_NOBODY;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void mirt__pilot_note_end(void *arg) {
+    pthread_detach(pthread_self());
+    __atomic_store_n(&((mirt__watch *)arg)->ended, 1, __ATOMIC_RELEASE);
+}
+
+static void *mirt__pilot_main(void *arg) {
+    pthread_cleanup_push(mirt__pilot_note_end, arg);
+    mirt__pilot_serve((mirt__watch *)arg);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) {
+    mirt__watch *w = s->watch;
+    if (!mirt__is_pilot(s)) {
+        fn(arg);
+        return;
+    }
+    mirt__error_get(&w->error);
+    pthread_mutex_lock(&w->mutex);
+    w->call = fn;
+    w->call_arg = arg;
+    w->turn = MIRT__TURN_CALL;
+    pthread_cond_signal(&w->to_caller);
+    pthread_mutex_unlock(&w->mutex);
+    mirt__pilot_serve(w);
+    mirt__error_set(&w->error);
+}
+
+/* The pilot's turn is over; false: the strategy is dead. With the mutex locked. */
+static bool mirt__await_pilot(mirt_strategy *s) {
+    mirt__watch *w = s->watch;
+    while (w->turn != MIRT__TURN_DONE && w->turn != MIRT__TURN_CALL) {
+        mirt__cond_wait(&w->to_caller, &w->mutex, w->period);
+        if (w->turn == MIRT__TURN_DONE || w->turn == MIRT__TURN_CALL) break;
+        pthread_mutex_unlock(&w->mutex); /* the log is code of the user */
+        bool dead = mirt__watch_look(s);
+        pthread_mutex_lock(&w->mutex);
+        if (dead) return false;
+    }
+    return true;
+}
+
+static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
+    mirt__watch *w = s->watch;
+    mirt__error_get(&w->error);
+    pthread_mutex_lock(&w->mutex);
+    w->job = fn;
+    w->job_arg = arg;
+    for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
+        pthread_cond_signal(&w->to_pilot);
+        bool alive = mirt__await_pilot(s);
+        if (!alive || w->turn == MIRT__TURN_DONE) {
+            mirt_status status = alive ? w->status : MIRT_E_TIMEOUT;
+            w->turn = MIRT__TURN_NOBODY;
+            pthread_mutex_unlock(&w->mutex);
+            if (alive) mirt__error_set(&w->error);
+            return status;
+        }
+        void (*call)(void *) = w->call;
+        void *call_arg = w->call_arg;
+        w->turn = MIRT__TURN_NOBODY;
+        pthread_mutex_unlock(&w->mutex);
+        mirt__error_set(&w->error);
+        call(call_arg);
+        if (s->death) return mirt__usable(s); /* in a call of the call's */
+        mirt__error_get(&w->error);
+        pthread_mutex_lock(&w->mutex);
+        w->turn = MIRT__TURN_BACK;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
+    mirt__watch *w = s->watch;
+    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (!w || mirt__is_pilot(s)) return fn(arg);
+    if (!w->has_pilot) {
+        int code = pthread_create(&w->pilot, NULL, mirt__pilot_main, w);
+        if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
+        w->has_pilot = true;
+    }
+    return mirt__hand_over(s, fn, arg);
+}
+
+/* >>devices */
+
+static void mirt__round_device(void *arg, int device) {
+    mirt__watch *w = ((mirt_strategy *)arg)->watch;
+    w->round(w->round_arg, device);
+    __atomic_store_n(&w->device[device].done, 1, __ATOMIC_RELAXED);
+}
+
+static mirt_status mirt__round_run(void *arg) {
+    mirt_strategy *s = (mirt_strategy *)arg;
+    const bool looks = !mirt__is_pilot(s);
+    for (int d = 0; d < s->num_devices; d++) {
+        __atomic_store_n(&s->watch->device[d].meetings, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&s->watch->device[d].done, 0, __ATOMIC_RELAXED);
+    }
+    mirt__team_look(s->leaders, looks ? mirt__watch_look : NULL, s, s->watch->period);
+    mirt__team_look(s->device[0].team, looks ? mirt__watch_look : NULL, s, s->watch->period);
+    mirt__section before = mirt__watch_enter(s, MIRT__SECTION_DEVICES, NULL);
+    mirt__team_run(s->leaders, mirt__round_device, s);
+    return mirt__watch_leave(s, before) ? MIRT_OK : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (!s->watch) return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
+    s->watch->round = fn;
+    s->watch->round_arg = arg;
+    return s->limit_asked ? mirt__watched(s, mirt__round_run, s) : mirt__round_run(s);
+}
+
+MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
+    if (s->watch) __atomic_store_n(&s->watch->device[device].meetings, s->watch->device[device].meetings + 1, __ATOMIC_RELAXED);
+    bool met = mirt__team_barrier(s->leaders);
+    if (met) mirt__park_if_given_up(s, device);
+    return met && !mirt__given_up(s);
+}
+
+/* >>making it */
+
+MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
+    const double usual = 60, longest = 0.25, shortest = 1e-3;
+    if (seconds != seconds || seconds > 1e9) return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none", seconds);
+    if (seconds < 0) return MIRT_OK;
+    mirt__watch *w = (mirt__watch *)mirt__aligned_alloc(sizeof *w);
+    if (!(s->watch = w)) return mirt_last_status();
+    memset(w, 0, sizeof *w);
+    s->limit_asked = seconds > 0;
+    w->limit = seconds > 0 ? seconds : usual;
+    w->period = w->limit / 16 < shortest ? shortest : w->limit / 16 > longest ? longest : w->limit / 16;
+    int code = pthread_mutex_init(&w->mutex, NULL);
+    w->has_mutex = code == 0;
+    if (!code) {
+        code = mirt__cond_create(&w->to_pilot);
+        w->has_to_pilot = code == 0;
+    }
+    if (!code) {
+        code = mirt__cond_create(&w->to_caller);
+        w->has_to_caller = code == 0;
+    }
+    return code ? mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code)) : MIRT_OK;
+}
+
+MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
+    mirt__watch *w = s->watch;
+    if (!w) return;
+    if (w->has_pilot) {
+        pthread_mutex_lock(&w->mutex);
+        w->quit = true;
+        pthread_cond_signal(&w->to_pilot);
+        pthread_mutex_unlock(&w->mutex);
+        pthread_join(w->pilot, NULL);
+    }
+    if (w->has_to_caller) pthread_cond_destroy(&w->to_caller);
+    if (w->has_to_pilot) pthread_cond_destroy(&w->to_pilot);
+    if (w->has_mutex) pthread_mutex_destroy(&w->mutex);
+    mirt__aligned_free(w);
+    s->watch = NULL;
+}
+
+#endif

@@ -1,0 +1,14 @@
+/* A thousand random schedules of the devices' threads. */
+#include "injected.h"
+#define MIRT__TEST_POINT(kind, device, number) injected_point(kind, device)
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../mirrortrain.h"
+#include "mirror_util.h"
+#include "schedules.h"
+#include "tap.h"
+
+int main(void) {
+    draw_images();
+    check_schedules(1000);
+    return done_testing();
+}
