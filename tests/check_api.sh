@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every public function has a comment above it, and a statement about threads: one of its own, or the
-# "Threads:" of its section.
+# Every public function has a comment above it, or above the type that stands before it; and a statement about threads: one of its
+# own, or the "Threads:" of its section.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 
@@ -17,6 +17,8 @@ awk '
         next
     }
     declaring { declaring = $0 !~ /;/; next }
+    /^typedef / && above { type = $0 !~ /;/; next }
+    type { type = $0 !~ /^}/; next }
     /^\/\*/ { comment = ""; inside = 1 }
     inside {
         comment = comment $0
