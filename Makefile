@@ -51,7 +51,7 @@ TSAN_TESTS = $(filter-out test_base test_half test_strips test_models test_profi
 	test_graphs test_hooks test_hostile test_images test_image_faults test_augment_faults test_json test_augment test_functional test_kernels test_layer_faults test_layers test_misuse test_mnist_parity test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree test_augment,$(TESTS))
 TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
-CLI = cli/main.c cli/flags.c cli/common.c cli/fit.c cli/run.c cli/photos.c cli/predict.c cli/images.c cli/show.c cli/doctor.c cli/bench.c cli/report.c cli/report_log.c cli/report_draw.c cli/report_predict.c
+CLI = $(wildcard cli/*.c)
 
 all: build/mirrortrain
 

@@ -2262,8 +2262,8 @@ typedef struct mirt__lane {
 MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
 /* The device enters a phase, at work for `replica` (-1: none), at node `node` (-1: none). */
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
-/* Seconds count as `phase` from now on, without an event. Returns when. */
-MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase);
+/* Seconds count as `phase` from `now` on, without an event. */
+MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
 /* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
 /* A slice of the trace, which there is. */
@@ -3302,17 +3302,16 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
     slice->replica = replica;
 }
 
-MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase) {
-    const double now = mirt__now();
+MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
     lane->lap[lane->open] += now - lane->since;
     if (lane->slice) mirt__lane_slice(lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open], lane->since, now, lane->replica);
     lane->since = now;
     lane->open = phase;
-    return now;
 }
 
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
-    const double now = lane->timed ? mirt__lane_lap(lane, phase) : mirt__now();
+    const double now = mirt__now();
+    if (lane->timed) mirt__lane_lap(lane, phase, now);
     const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
     mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];
     __atomic_store(&event->time, &now, __ATOMIC_RELAXED);
@@ -38215,8 +38214,9 @@ MIRT__LIB void mirt__timing_start(mirt_model *model) {
 MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     mirt_strategy *s = model->strategy;
     if (s->timing != model) return;
+    const double now = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_lap(&s->lane[d], phase);
+        mirt__lane_lap(&s->lane[d], phase, now);
         if (phase != MIRT_PHASE_INPUT) continue;
         mirt__lane_flush(&s->lane[d]); /* a step begins */
         __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
@@ -40972,7 +40972,7 @@ static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *tim
     }
     if (t->num_devices < 2 || others <= 0 || !t->device[d].samples) return 0;
     *times = own / (double)t->device[d].samples / (others / samples);
-    *slow = *times > 1.15;
+    *slow = *times > 1.2;
     return (own - others / (t->num_devices - 1)) / (double)t->steps;
 }
 
@@ -41085,7 +41085,7 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     t->verdict[0] = 0;
     if (!t->steps || t->wall <= 0) return;
     mirt__costs_of(t, &c);
-    if (c.input > 0.1 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
+    if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
     if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
     mirt__blame_devices(t, &c);
     if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update) mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);

@@ -10,7 +10,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* One bit a command: which commands take a flag. */
 enum {
     CMD_DEVICES = 1, CMD_FIT = 2, CMD_EVALUATE = 4, CMD_SUMMARY = 8, CMD_GRAPH = 16, CMD_BENCH = 32,
-    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512, CMD_REPORT = 1024
+    CMD_PREDICT = 64, CMD_VERIFY = 128, CMD_AUGMENT = 256, CMD_DOCTOR = 512, CMD_REPORT = 1024, CMD_SCALING = 2048
 };
 
 /* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
@@ -42,7 +42,10 @@ typedef struct options {
     int64_t size, classes; /* of the model; 0: its own defaults, */
     float alpha;           /* here as well */
     double validation_split;
-    batches batch_list; /* of bench */
+    batches batch_list; /* of bench and scaling */
+    batches device_counts; /* of scaling; none: powers of two */
+    const char *svg;       /* of graph */
+    float price;           /* of an hour */
     int64_t steps, seconds; /* of bench; 0: its defaults */
     uint64_t memory; /* of summary: bytes a device; 0: what there is */
     const char *run; /* the directory of a run, and what is written there */
@@ -89,6 +92,7 @@ int run_predict(const options *o);
 int run_verify(const options *o);
 int run_augment(const options *o);
 int run_doctor(const options *o);
+int run_scaling(const options *o);
 int run_report(const options *o);
 
 /* Scores that are no probabilities, as logits are not, become such. */
@@ -118,6 +122,8 @@ mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status);
 mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int *status);
 /* Complains with the library's sentence about a model and returns NULL, with the exit status in *status. */
 mirt_model *complain_of_model(int *status);
+/* A picture of the compiled model's training step, before and after mirroring; returns an exit status. */
+int write_graph_svg(mirt_model *model, int64_t batch, const char *path);
 /* Callbacks that flags ask for. */
 typedef struct run_callbacks {
     mirt_callback *list[MIRT_MAX_CALLBACKS];

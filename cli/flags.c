@@ -20,9 +20,9 @@ typedef struct flag {
 } flag;
 
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
-#define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH)
+#define MODEL (CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING)
 #define STRATEGY (TRAINS | CMD_BENCH | CMD_PREDICT)
-#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR | CMD_REPORT)
+#define ALL (CMD_DEVICES | STRATEGY | CMD_VERIFY | CMD_AUGMENT | CMD_DOCTOR | CMD_REPORT | CMD_SCALING)
 #define AT(field) offsetof(options, field)
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024
@@ -33,8 +33,8 @@ static const flag flags[] = {
     {"size", "N", FLAG_COUNT, 8192, AT(size), MODEL | CMD_AUGMENT, "height and width of its images; default 224, or the network's own"},
     {"alpha", "A", FLAG_NUMBER, 0, AT(alpha), MODEL, "width of mobilenet_v2; default 1"},
     {"classes", "N", FLAG_COUNT, INT32_MAX, AT(classes), MODEL, "it tells apart; default 1000, of mnist 10; fit counts those of photographs"},
-    {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL & ~CMD_FIT, "without the layers that tell classes apart"},
-    {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL, "what ends a network without its top, or before a head; default avg"},
+    {"no-top", NULL, FLAG_SWITCH, 0, AT(no_top), MODEL & ~(CMD_FIT | CMD_SCALING), "without the layers that tell classes apart"},
+    {"pooling", "avg|max|none", FLAG_NAME, 0, AT(pooling), MODEL & ~CMD_SCALING, "what ends a network without its top, or before a head; default avg"},
     {"load", "FILE", FLAG_TEXT, 0, AT(load), CMD_EVALUATE | CMD_PREDICT, "a model that fit --save wrote"},
     {"data", "DIR", FLAG_TEXT, 0, AT(data), CMD_FIT | CMD_EVALUATE,
         "of mnist: its four files, plain or .gz, default data/mnist; of other networks: a directory of photographs for each class, or "
@@ -51,16 +51,18 @@ static const flag flags[] = {
     {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_AUGMENT, "the sheet, a .png"},
     {"epochs", "N", FLAG_COUNT, INT32_MAX, AT(epochs), CMD_FIT, "passes over the data; default 5"},
     {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS, "rows a step, over all replicas together; default 64, of photographs 32"},
-    {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH, "global batches, each measured in a process of its own; default 32"},
+    {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH | CMD_SCALING, "global batches, each measured in a process of its own; default 32"},
+    {"device-counts", "N[,N...]", FLAG_BATCHES, 32, AT(device_counts), CMD_SCALING, "numbers of devices to compare; default 1, 2, 4, ... up to the cores"},
+    {"price", "PER_HOUR", FLAG_NUMBER, 0, AT(price), CMD_SCALING, "of the machine: what an epoch costs"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
         "a number of devices to split the cores into, or cores by name: cpu:0,cpu:1; default one with all cores"},
-    {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY, "threads a device; default its cores"},
-    {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), STRATEGY, "a copy of the weights a device (default), or one for all"},
-    {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY, "how gradients are summed; default auto"},
-    {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH,
+    {"threads", "N", FLAG_COUNT, MAX_THREADS, AT(threads), STRATEGY | CMD_SCALING, "threads a device; default its cores"},
+    {"strategy", "mirrored|central-storage", FLAG_NAME, 0, AT(strategy), STRATEGY | CMD_SCALING, "a copy of the weights a device (default), or one for all"},
+    {"collective", "auto|tree|ring|one-device", FLAG_NAME, 0, AT(collective), STRATEGY | CMD_SCALING, "how gradients are summed; default auto"},
+    {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
         "what convolutions multiply and images are stored as: bf16 is the policy mixed_bfloat16; default float32"},
-    {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH, "faster 3x3 convolutions in float32, with other roundings"},
+    {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH | CMD_SCALING, "faster 3x3 convolutions in float32, with other roundings"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT | CMD_AUGMENT, "of all that is drawn: initial weights, shuffling, augmentation; default 0"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
     {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
@@ -77,10 +79,11 @@ static const flag flags[] = {
         "learning rate; default 0.001 for adam, 0.01 for sgd; 0.002,3:0.0002 changes it from epoch 3, the fourth, on"},
     {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
     {"forward", NULL, FLAG_SWITCH, 0, AT(forward), CMD_BENCH, "measure predicting instead of a step of training with Adam"},
+    {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw a picture of it there instead"},
     {"trace", "FILE", FLAG_TEXT, 0, AT(trace), CMD_FIT, "write what each device does there, a row a device, for ui.perfetto.dev"},
     {"profile", NULL, FLAG_SWITCH, 0, AT(profile), CMD_BENCH | CMD_FIT, "time each operation, beside what the machine could do (bench: in steps of their own)"},
     {"steps", "N", FLAG_COUNT, INT32_MAX, AT(steps), CMD_BENCH, "steps to take the median of; default as many as fit --seconds, at least 5"},
-    {"seconds", "N", FLAG_COUNT, 86400, AT(seconds), CMD_BENCH, "time to measure for; default 3"},
+    {"seconds", "N", FLAG_COUNT, 86400, AT(seconds), CMD_BENCH | CMD_SCALING, "time to measure for; default 3, of scaling 2 for each point"},
     {"memory", "SIZE", FLAG_BYTES, 0, AT(memory), CMD_SUMMARY, "of a device, such as 800M or 8G, for the largest batch that fits; default what is free here"},
     {"help", NULL, FLAG_SWITCH, 0, AT(help), ALL, "show this"},
 };

@@ -16,6 +16,7 @@ const command commands[] = {
     {"verify", "find images that cannot be decoded", CMD_VERIFY, "DIR", run_verify},
     {"augment", "a sheet of augmented images, to look at", CMD_AUGMENT, "[DIR]", run_augment},
     {"summary", "a network's layers, parameters, work and memory", CMD_SUMMARY, NULL, run_summary},
+    {"scaling", "what more devices bring, and what holds them up", CMD_SCALING, NULL, run_scaling},
     {"report", "a page about a run, from its log", CMD_REPORT, "DIR", run_report},
     {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL, run_bench},
     {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, NULL, run_graph},

@@ -565,8 +565,7 @@ static void add_page(page *p, const run_log *log, const char *directory) {
     add(p, "</main>\n<footer>Made by mirrortrain " MIRT_VERSION_STRING " from log.jsonl. Nothing on this page is loaded from elsewhere.</footer></body></html>\n");
 }
 
-/* Beside the page first, so that a page that is there stays whole. */
-static bool write_page(const page *p, const char *path) {
+bool write_page(const page *p, const char *path) {
     char beside[4200];
     if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside) return complain("%s: the path is too long", path), false;
     FILE *file = fopen(beside, "wb");

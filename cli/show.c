@@ -50,5 +50,11 @@ int run_summary(const options *o) {
 }
 
 int run_graph(const options *o) {
-    return show(o, mirt_graph_text);
+    if (!o->svg) return show(o, mirt_graph_text);
+    int status = EXIT_FAILED;
+    mirt_strategy *strategy = open_strategy(o, true, &status);
+    mirt_model *model = strategy ? open_model(strategy, o, &status) : NULL;
+    if (model) status = write_graph_svg(model, batch_of(o), o->svg);
+    mirt_strategy_destroy(strategy);
+    return status;
 }

@@ -183,7 +183,7 @@ static void balanced(int kind) {
     run r = drawn_run(1, compute);
     if (kind % 2) {
         r.workers = drawn(1, 2);
-        r.map = compute / 4 * r.workers / (r.rows * r.replicas);
+        r.map = compute / 8 * r.workers / (r.rows * r.replicas);
     }
     check(&r, MIRT_BALANCED, "balanced: ", "balanced");
 }

@@ -35,17 +35,16 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
     slice->replica = replica;
 }
 
-MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase) {
-    const double now = mirt__now();
+MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
     lane->lap[lane->open] += now - lane->since;
     if (lane->slice) mirt__lane_slice(lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open], lane->since, now, lane->replica);
     lane->since = now;
     lane->open = phase;
-    return now;
 }
 
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
-    const double now = lane->timed ? mirt__lane_lap(lane, phase) : mirt__now();
+    const double now = mirt__now();
+    if (lane->timed) mirt__lane_lap(lane, phase, now);
     const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
     mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];
     __atomic_store(&event->time, &now, __ATOMIC_RELAXED);

@@ -51,8 +51,8 @@ typedef struct mirt__lane {
 MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
 /* The device enters a phase, at work for `replica` (-1: none), at node `node` (-1: none). */
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
-/* Seconds count as `phase` from now on, without an event. Returns when. */
-MIRT__LIB double mirt__lane_lap(mirt__lane *lane, int phase);
+/* Seconds count as `phase` from `now` on, without an event. */
+MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
 /* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
 /* A slice of the trace, which there is. */

@@ -51,7 +51,7 @@ static double mirt__held_up(const mirt_timing *t, int d, bool *slow, double *tim
     }
     if (t->num_devices < 2 || others <= 0 || !t->device[d].samples) return 0;
     *times = own / (double)t->device[d].samples / (others / samples);
-    *slow = *times > 1.15;
+    *slow = *times > 1.2;
     return (own - others / (t->num_devices - 1)) / (double)t->steps;
 }
 
@@ -164,7 +164,7 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     t->verdict[0] = 0;
     if (!t->steps || t->wall <= 0) return;
     mirt__costs_of(t, &c);
-    if (c.input > 0.1 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
+    if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
     if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
     mirt__blame_devices(t, &c);
     if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update) mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);

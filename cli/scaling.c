@@ -1,0 +1,284 @@
+/* mirrortrain scaling: what more devices, other batches and prefetching bring here, and what holds them up. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WARM_UP = 3, DEFAULT_SECONDS = 2, DIGITS = 60000, PHOTOS = 25000 };
+
+typedef struct point {
+    int devices, threads; /* threads a device */
+    int64_t batch;        /* global */
+    bool prefetch;
+} point;
+
+/* What the process of a point says of it. */
+typedef struct answer {
+    int status; /* of the process */
+    mirt_timing timing;
+} answer;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* >>a point */
+
+/* Ends a fit when its time is over. */
+static int watch(const mirt_event *event, void *user) {
+    (void)event;
+    return now() >= *(const double *)user;
+}
+
+/* Drawn samples without an end, each made anew: digits turned and zoomed, or photographs. */
+static mirt_dataset *open_input(const options *o, const mirt_model *model, const point *p) {
+    static const char *const turns = "rotation:0.05,zoom:0.1";
+    mirt_augmentation list[MAX_AUGMENTATIONS];
+    mirt_dataset *dataset;
+    if (is_for_digits(o)) {
+        int count = mirt_parse_augmentation(turns, list, MAX_AUGMENTATIONS);
+        dataset = mirt_augment(mirt_cache(mirt_drawn_digits(4096, 0, MIRT_TRAIN)), list, count < 0 ? 0 : count);
+    } else {
+        mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0));
+        dataset = mirt_drawn_photos(4096, (int)x.dim[1], (int)x.dim[2], 0, MIRT_TRAIN);
+    }
+    dataset = mirt_batch(mirt_repeat(dataset, 0), p->batch);
+    return p->prefetch ? mirt_prefetch(dataset, MIRT_AUTOTUNE) : dataset;
+}
+
+/* A fit to warm up and one that counts. False with the library's error set. */
+static bool measure(const options *o, mirt_model *model, mirt_dataset *dataset, mirt_timing *out) {
+    double end = 0;
+    mirt_callback clock;
+    mirt_fit_desc desc;
+    memset(&clock, 0, sizeof clock);
+    memset(&desc, 0, sizeof desc);
+    clock.user = &end;
+    desc.no_progress = true;
+    desc.feature_cache_bytes = -1;
+    desc.steps_per_epoch = WARM_UP;
+    if (!mirt_fit(model, dataset, &desc)) return false;
+    clock.batch_end = watch;
+    desc.callbacks[0] = &clock;
+    desc.steps_per_epoch = INT32_MAX;
+    end = now() + (double)(o->seconds ? o->seconds : DEFAULT_SECONDS);
+    return mirt_fit(model, dataset, &desc) && mirt_fit_timing(model, out) == MIRT_OK;
+}
+
+static int run_point(const options *given, const point *p, mirt_timing *out) {
+    char devices[16];
+    options own = *given;
+    mirt_compile_desc desc;
+    int status = EXIT_FAILED;
+    memset(&desc, 0, sizeof desc);
+    snprintf(devices, sizeof devices, "%d", p->devices);
+    own.devices = devices;
+    own.threads = p->threads;
+    desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    desc.from_logits = true;
+    mirt_strategy *strategy = open_strategy(&own, true, &status);
+    mirt_model *model = strategy ? build_model(strategy, &own, &status) : NULL;
+    mirt_dataset *dataset = NULL;
+    if (model && (mirt_compile(model, &desc) != MIRT_OK || !(dataset = open_input(&own, model, p)) || !measure(&own, model, dataset, out))) status = complain_of_library();
+    else if (model) status = EXIT_OK;
+    mirt_dataset_destroy(dataset);
+    mirt_strategy_destroy(strategy);
+    return status;
+}
+
+/* In a process of its own, so that points do not share memory, threads or luck. */
+static answer ask(const options *o, const point *p) {
+    answer a;
+    int pipes[2];
+    size_t got = 0;
+    memset(&a, 0, sizeof a);
+    a.status = EXIT_FAILED;
+    fflush(stdout);
+    fflush(stderr);
+    if (pipe(pipes) != 0) {
+        complain("no pipe to a process could be had");
+        return a;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        close(pipes[0]);
+        a.status = run_point(o, p, &a.timing);
+        const char *at = (const char *)&a;
+        while (got < sizeof a) {
+            ssize_t put = write(pipes[1], at + got, sizeof a - got);
+            if (put <= 0) break;
+            got += (size_t)put;
+        }
+        _exit(a.status);
+    }
+    close(pipes[1]);
+    for (ssize_t more = 1; child > 0 && got < sizeof a && more > 0; got += more > 0 ? (size_t)more : 0) more = read(pipes[0], (char *)&a + got, sizeof a - got);
+    close(pipes[0]);
+    if (child < 0 || waitpid(child, NULL, 0) != child || got < sizeof a) {
+        a.status = EXIT_FAILED;
+        complain("the process for %d devices and a batch of %lld did not come to its end", p->devices, (long long)p->batch);
+    }
+    return a;
+}
+
+/* >>tables */
+
+static double rate_of(const answer *a) { return a->timing.wall > 0 ? (double)a->timing.samples / a->timing.wall : 0; }
+
+static const char *const causes[] = {"balanced", "input", "small batch", "all-reduce", "slow device", "small model", "uneven shares", "shared cores", "callbacks"};
+
+static void print_head(const char *title, const options *o, const char *linear) {
+    printf("\n%s\n%8s %8s %10s %9s %9s %11s %10s", title, "devices", "batch", "images/s", "ms/step", linear[0] ? "speed-up" : "", linear, "epoch");
+    if (o->price > 0) printf(" %9s", "cost");
+    printf("  what holds it up\n");
+}
+
+/* Seconds a device computes for an image. */
+static double computing(const mirt_timing *t) {
+    const double *s = t->seconds;
+    return t->samples ? (s[MIRT_PHASE_FORWARD] + s[MIRT_PHASE_BACKWARD]) * t->num_devices / (double)t->samples : 0;
+}
+
+/* Where nothing else does, devices may hold each other up in computing: `first` had fewer. */
+static void print_cause(const mirt_timing *t, const mirt_timing *first) {
+    const double slower = first && computing(first) > 0 ? computing(t) / computing(first) : 1;
+    if (slower > 1.15) printf("  computing is x%.1f slower%s", slower, t->bottleneck == MIRT_BALANCED ? ": shared cores, caches or memory\n" : "; ");
+    else if (t->bottleneck == MIRT_BALANCED) printf("  nothing: computing\n");
+    else printf("  ");
+    if (t->bottleneck != MIRT_BALANCED) printf("%s %.0f %%, if fixed x%.1f\n", causes[t->bottleneck], 100 * t->share, t->speedup);
+}
+
+/* `first`: what it is compared with, of `linear` times as few devices; NULL: nothing. */
+static void print_row(const options *o, const point *p, const answer *a, const answer *first, double linear, const char *note) {
+    const double rate = rate_of(a), epoch = rate > 0 ? (is_for_digits(o) ? DIGITS : PHOTOS) / rate : 0;
+    const mirt_timing *t = &a->timing;
+    printf("%8d %8lld %10.1f %9.2f", p->devices, (long long)p->batch, rate, t->steps ? 1e3 * t->wall / (double)t->steps : 0);
+    if (first) printf("     x%4.2f %9.0f %%", rate / rate_of(first), 100 * rate / rate_of(first) / linear);
+    else printf(" %9s %11s", note, "");
+    printf(" %8.1f s", epoch);
+    if (o->price > 0) printf(" %9.4f", epoch / 3600 * (double)o->price);
+    print_cause(t, first ? &first->timing : NULL);
+    fflush(stdout);
+}
+
+typedef struct sweep {
+    const options *o;
+    int threads;  /* a device */
+    int status;
+    answer widest; /* the most devices, with the first batch */
+} sweep;
+
+static bool run_row(sweep *s, point *p, answer *a) {
+    p->threads = s->threads;
+    *a = ask(s->o, p);
+    if (a->status == EXIT_OK) return true;
+    s->status = a->status;
+    return false;
+}
+
+/* `weak`: the batch grows with the devices. */
+static void run_counts(sweep *s, bool weak) {
+    const batches *counts = &s->o->device_counts;
+    const int64_t batch = s->o->batch_list.rows[0];
+    answer first;
+    char title[128];
+    memset(&first, 0, sizeof first);
+    snprintf(title, sizeof title, weak ? "%lld images for each device (weak scaling)" : "a batch of %lld for all devices together (strong scaling)",
+             (long long)(weak ? batch / counts->rows[0] : batch));
+    print_head(title, s->o, "of linear");
+    for (int i = 0; i < counts->count; i++) {
+        point p = {(int)counts->rows[i], 0, weak ? batch / counts->rows[0] * counts->rows[i] : batch, true};
+        answer a;
+        if (!run_row(s, &p, &a)) return;
+        if (i == 0) first = a;
+        print_row(s->o, &p, &a, &first, (double)counts->rows[i] / (double)counts->rows[0], "");
+        if (!weak) s->widest = a;
+    }
+}
+
+static void run_prefetch(sweep *s) {
+    const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
+    print_head("batches made while devices work, or not", s->o, "");
+    for (int on = 0; on < 2; on++) {
+        point p = {devices, 0, s->o->batch_list.rows[0], on == 1};
+        answer a;
+        if (!run_row(s, &p, &a)) return;
+        print_row(s->o, &p, &a, NULL, 0, on ? "prefetch" : "none");
+    }
+}
+
+/* The smallest batch that is nearly as fast as any. */
+static void run_batches(sweep *s) {
+    const batches *list = &s->o->batch_list;
+    const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
+    double rate[MAX_BATCHES], best = 0;
+    int sweet = -1;
+    if (list->count < 2) return;
+    print_head("batches", s->o, "");
+    for (int i = 0; i < list->count; i++) {
+        point p = {devices, 0, list->rows[i], true};
+        answer a;
+        if (!run_row(s, &p, &a)) return;
+        rate[i] = rate_of(&a);
+        if (rate[i] > best) best = rate[i];
+        print_row(s->o, &p, &a, NULL, 0, "");
+    }
+    for (int i = 0; i < list->count; i++) {
+        if (rate[i] >= 0.95 * best && (sweet < 0 || list->rows[i] < list->rows[sweet])) sweet = i;
+    }
+    if (sweet >= 0) printf("sweet spot: a batch of %lld reaches %.0f %% of the most images a second\n", (long long)list->rows[sweet], 100 * rate[sweet] / best);
+}
+
+/* Counts that this machine has cores for; false after complaining. */
+static bool check_counts(const options *o, int cores) {
+    const batches *counts = &o->device_counts;
+    for (int i = 0; i < counts->count; i++) {
+        const long long threads = o->threads ? o->threads : 1, wanted = counts->rows[i] * threads;
+        if (wanted > cores) {
+            complain("--device-counts %lld: %lld threads on the %d core%s of this machine take turns, and their times would say nothing; %s", (long long)counts->rows[i], wanted,
+                     cores, cores == 1 ? "" : "s", cores < threads ? "take fewer --threads" : "take no more devices than there are cores for");
+            return false;
+        }
+        if (i && counts->rows[i] <= counts->rows[i - 1]) {
+            complain("--device-counts has %lld after %lld; they have to grow", (long long)counts->rows[i], (long long)counts->rows[i - 1]);
+            return false;
+        }
+        for (int k = 0; k < o->batch_list.count; k++) {
+            if (o->batch_list.rows[k] >= counts->rows[i]) continue;
+            complain("--batch %lld is less than an image for each of %lld devices", (long long)o->batch_list.rows[k], (long long)counts->rows[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+int run_scaling(const options *given) {
+    sweep s;
+    options own = *given;
+    const options *o = &own;
+    const int cores = mirt_devices(NULL, 0);
+    const batches *counts = &o->device_counts;
+    memset(&s, 0, sizeof s);
+    if (!cores) return complain_of_library();
+    for (int n = 1; !given->device_counts.count && n <= cores && own.device_counts.count < MAX_BATCHES; n *= 2) own.device_counts.rows[own.device_counts.count++] = n;
+    if (!check_counts(o, cores)) return EXIT_USAGE;
+    s.o = o;
+    s.threads = o->threads ? (int)o->threads : cores / (int)counts->rows[counts->count - 1];
+    printf("%s: devices of %d thread%s each, on %d core%s; an epoch is %d images%s\n", o->model, s.threads, s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
+           is_for_digits(o) ? DIGITS : PHOTOS, is_for_digits(o) ? ", digits turned and zoomed as they come" : ", drawn as they come");
+    run_counts(&s, false);
+    if (s.status == EXIT_OK && counts->count > 1) run_counts(&s, true);
+    if (s.status == EXIT_OK) run_prefetch(&s);
+    if (s.status == EXIT_OK) run_batches(&s);
+    if (s.status == EXIT_OK) printf("\n%d device%s, batch %lld: %s\n", s.widest.timing.num_devices, s.widest.timing.num_devices == 1 ? "" : "s", (long long)o->batch_list.rows[0], s.widest.timing.verdict);
+    return s.status;
+}

@@ -1,0 +1,39 @@
+#!/bin/sh
+# mirrortrain scaling: a row for each point, and refusals that say why.
+cd "$(dirname "$0")/.." || exit 2
+. tests/tap.sh
+program=${MIRRORTRAIN:-build/mirrortrain}
+export MIRT_CORES=2 # as on another machine
+
+# Whether the program fails with status $2 and a sentence like $3.
+refuses() {
+    what=$1 status=$2 like=$3
+    shift 3
+    "$program" scaling "$@" >"$tmp/out" 2>&1
+    if [ $? -eq "$status" ] && grep -q -- "$like" "$tmp/out"; then tap_ok "$what: $(tail -1 "$tmp/out")"; else tap_not_ok "$what" "$tmp/out"; fi
+}
+
+if "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 --price 3.6 >"$tmp/table" 2>"$tmp/err"; then
+    tap_ok "two numbers of devices, two batches"
+else
+    tap_not_ok "two numbers of devices, two batches" "$tmp/err"
+fi
+rows=$(grep -cE '^ +[12] +(8|16|32) +[0-9.]+ ' "$tmp/table")
+if [ "$rows" -eq 8 ]; then tap_ok "eight points"; else tap_not_ok "eight points, not $rows" "$tmp/table"; fi
+for title in "strong scaling" "weak scaling" "batches made while devices work" "sweet spot: a batch of" "2 devices, batch 16: "; do
+    if grep -q "$title" "$tmp/table"; then tap_ok "$title"; else tap_not_ok "$title" "$tmp/table"; fi
+done
+# Images a second times the step is the batch; 60000 images at that rate are the epoch; at 3.6 an hour it costs a thousandth a second.
+awk '/^ +[12] +(8|16|32) / {
+    epoch = 0
+    for (i = 5; i < NF; i++) if ($(i + 1) == "s" && !epoch) { epoch = $i; cost = $(i + 2) }
+    if ($3 * $4 < 970 * $2 || $3 * $4 > 1030 * $2 || epoch * $3 < 57000 || epoch * $3 > 63000 || cost < 0.00095 * epoch - 1e-4 || cost > 0.00105 * epoch + 1e-4) print
+}' "$tmp/table" >"$tmp/wrong"
+if [ -s "$tmp/wrong" ]; then tap_not_ok "rates, times and costs agree" "$tmp/wrong"; else tap_ok "rates, times and costs agree"; fi
+refuses "more devices than cores" 2 "4 threads on the 2 cores of this machine take turns" --device-counts 1,4
+refuses "more threads than cores" 2 "take fewer --threads" --device-counts 1 --threads 3
+refuses "counts that fall" 2 "they have to grow" --device-counts 2,1
+refuses "a batch without an image for each device" 2 "less than an image for each" --device-counts 2 --batch 1
+refuses "no number" 2 "whole numbers" --device-counts two
+refuses "a network that is not there" 2 "mobilenet_v2" --model mobilenet_v3 --device-counts 1 --batch 4
+tap_done
