@@ -42659,7 +42659,9 @@ static mirt_status mirt__resume_callbacks(mirt__resume *r) {
         if (!state || state->type != MIRT__JSON_STRING) continue;
         taken++;
         if (ready) ready->weights_set = false;
-        if (callback->load_state(state->string, callback->user)) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
+        const bool good = !callback->load_state(state->string, callback->user);
+        if (!good && ready) return mirt__fail_at("the state of %s", label);
+        if (!good) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
         if (ready && mirt__resume_kept(r, ready, label) != MIRT_OK) return mirt_last_status();
     }
     if (taken < states->count) {
@@ -42968,29 +42970,29 @@ static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
     return size;
 }
 
+/* False with the error set. */
 static bool mirt__state_read(const mirt__state_field *field, const mirt__json *value, char *self) {
     char *at = self + field->offset;
     const bool word = value->type == MIRT__JSON_STRING;
     double number = value->number;
+    static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
+    if (value->type != type[field->kind] && !(word && field->kind == MIRT__STATE_DOUBLE)) {
+        return mirt__fail(MIRT_E_FORMAT, "%s is %s", field->name, mirt__json_type_name(value->type)) == MIRT_OK;
+    }
+    char *copy = NULL;
     switch (field->kind) {
     case MIRT__STATE_DOUBLE:
         if (word) number = strcmp(value->string, "inf") == 0 ? (double)INFINITY : strcmp(value->string, "-inf") == 0 ? -(double)INFINITY : (double)NAN;
-        if (word || value->type == MIRT__JSON_NUMBER) memcpy(at, &number, sizeof number);
-        return word || value->type == MIRT__JSON_NUMBER;
-    case MIRT__STATE_INT64:
-        if (value->type != MIRT__JSON_NUMBER || !value->integral) return false;
-        *(int64_t *)(void *)at = value->integer;
-        return true;
-    case MIRT__STATE_BOOL:
-        if (value->type != MIRT__JSON_BOOL) return false;
-        *(bool *)at = value->truth;
-        return true;
-    case MIRT__STATE_TEXT: break;
+        memcpy(at, &number, sizeof number);
+        break;
+    case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
+    case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
+    case MIRT__STATE_TEXT:
+        if (!(copy = mirt__strdup(value->string))) return false;
+        mirt__free(*(char **)(void *)at);
+        *(char **)(void *)at = copy;
+        break;
     }
-    char *copy = word ? mirt__strdup(value->string) : NULL;
-    if (!copy) return false;
-    mirt__free(*(char **)(void *)at);
-    *(char **)(void *)at = copy;
     return true;
 }
 
@@ -42999,6 +43001,7 @@ static int mirt__ready_load(const char *text, void *user) {
     mirt__pool pool = {NULL};
     const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
     bool good = state && state->type == MIRT__JSON_OBJECT;
+    if (state && !good) mirt__fail(MIRT_E_FORMAT, "the state is %s", mirt__json_type_name(state->type));
     for (int i = 0; good && i < self->num_fields; i++) {
         const mirt__json *value = mirt__json_member(state, self->fields[i].name);
         if (value) good = mirt__state_read(&self->fields[i], value, (char *)self);
@@ -43349,8 +43352,9 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
         const char *hint = mirt__did_you_mean(&like);
         mirt__text list = {NULL, 0, 0, false};
         for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
-        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s; there are %s", self->who, self->pattern, blank.name,
-                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint, list.data ? list.data : "none");
+        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s%s%s", self->who, self->pattern, blank.name,
+                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint,
+                   *hint ? " There are " : "; there are ", list.data ? list.data : "none");
         mirt__text_free(&list);
         return mirt_last_status();
     }
@@ -43363,10 +43367,11 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
 static void mirt__checkpointer_clean(const char *pattern) {
     const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
     const size_t fixed = strcspn(name, "{}"), directory = (size_t)(name - pattern);
-    char *path = (char *)mirt__calloc(directory + 300, 1);
+    char path[2048];
     DIR *stream = NULL;
-    if (path) snprintf(path, directory + 300, "%.*s", directory ? (int)directory : 1, directory ? pattern : ".");
-    if (path && !strpbrk(path, "{}")) stream = MIRRORTRAIN_OPENDIR(path);
+    if (directory + 300 > sizeof path) return;
+    snprintf(path, sizeof path, "%.*s", directory ? (int)directory : 1, directory ? pattern : ".");
+    if (!strpbrk(path, "{}")) stream = MIRRORTRAIN_OPENDIR(path);
     for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
         const char *tail = entry->d_name + strlen(entry->d_name);
         long process = 0;
@@ -43374,11 +43379,10 @@ static void mirt__checkpointer_clean(const char *pattern) {
         for (int points = 0; tail > entry->d_name && points < 2;) points += *--tail == '.'; /* ".123-0.tmp" */
         if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 || sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2) continue;
         if (end == 0 || tail[end] || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
-        snprintf(path, directory + 300, "%.*s%s", (int)directory, pattern, entry->d_name);
+        snprintf(path, sizeof path, "%.*s%.255s", (int)directory, pattern, entry->d_name);
         mirt__file_remove(path);
     }
     if (stream) closedir(stream);
-    mirt__free(path);
 }
 
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {

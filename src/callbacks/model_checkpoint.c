@@ -117,8 +117,9 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
         const char *hint = mirt__did_you_mean(&like);
         mirt__text list = {NULL, 0, 0, false};
         for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
-        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s; there are %s", self->who, self->pattern, blank.name,
-                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint, list.data ? list.data : "none");
+        mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s%s%s", self->who, self->pattern, blank.name,
+                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint,
+                   *hint ? " There are " : "; there are ", list.data ? list.data : "none");
         mirt__text_free(&list);
         return mirt_last_status();
     }
@@ -131,10 +132,11 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
 static void mirt__checkpointer_clean(const char *pattern) {
     const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
     const size_t fixed = strcspn(name, "{}"), directory = (size_t)(name - pattern);
-    char *path = (char *)mirt__calloc(directory + 300, 1);
+    char path[2048];
     DIR *stream = NULL;
-    if (path) snprintf(path, directory + 300, "%.*s", directory ? (int)directory : 1, directory ? pattern : ".");
-    if (path && !strpbrk(path, "{}")) stream = MIRRORTRAIN_OPENDIR(path);
+    if (directory + 300 > sizeof path) return;
+    snprintf(path, sizeof path, "%.*s", directory ? (int)directory : 1, directory ? pattern : ".");
+    if (!strpbrk(path, "{}")) stream = MIRRORTRAIN_OPENDIR(path);
     for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
         const char *tail = entry->d_name + strlen(entry->d_name);
         long process = 0;
@@ -142,11 +144,10 @@ static void mirt__checkpointer_clean(const char *pattern) {
         for (int points = 0; tail > entry->d_name && points < 2;) points += *--tail == '.'; /* ".123-0.tmp" */
         if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 || sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2) continue;
         if (end == 0 || tail[end] || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
-        snprintf(path, directory + 300, "%.*s%s", (int)directory, pattern, entry->d_name);
+        snprintf(path, sizeof path, "%.*s%.255s", (int)directory, pattern, entry->d_name);
         mirt__file_remove(path);
     }
     if (stream) closedir(stream);
-    mirt__free(path);
 }
 
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {

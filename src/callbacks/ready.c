@@ -47,29 +47,29 @@ static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
     return size;
 }
 
+/* False with the error set. */
 static bool mirt__state_read(const mirt__state_field *field, const mirt__json *value, char *self) {
     char *at = self + field->offset;
     const bool word = value->type == MIRT__JSON_STRING;
     double number = value->number;
+    static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
+    if (value->type != type[field->kind] && !(word && field->kind == MIRT__STATE_DOUBLE)) {
+        return mirt__fail(MIRT_E_FORMAT, "%s is %s", field->name, mirt__json_type_name(value->type)) == MIRT_OK;
+    }
+    char *copy = NULL;
     switch (field->kind) {
     case MIRT__STATE_DOUBLE:
         if (word) number = strcmp(value->string, "inf") == 0 ? (double)INFINITY : strcmp(value->string, "-inf") == 0 ? -(double)INFINITY : (double)NAN;
-        if (word || value->type == MIRT__JSON_NUMBER) memcpy(at, &number, sizeof number);
-        return word || value->type == MIRT__JSON_NUMBER;
-    case MIRT__STATE_INT64:
-        if (value->type != MIRT__JSON_NUMBER || !value->integral) return false;
-        *(int64_t *)(void *)at = value->integer;
-        return true;
-    case MIRT__STATE_BOOL:
-        if (value->type != MIRT__JSON_BOOL) return false;
-        *(bool *)at = value->truth;
-        return true;
-    case MIRT__STATE_TEXT: break;
+        memcpy(at, &number, sizeof number);
+        break;
+    case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
+    case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
+    case MIRT__STATE_TEXT:
+        if (!(copy = mirt__strdup(value->string))) return false;
+        mirt__free(*(char **)(void *)at);
+        *(char **)(void *)at = copy;
+        break;
     }
-    char *copy = word ? mirt__strdup(value->string) : NULL;
-    if (!copy) return false;
-    mirt__free(*(char **)(void *)at);
-    *(char **)(void *)at = copy;
     return true;
 }
 
@@ -78,6 +78,7 @@ static int mirt__ready_load(const char *text, void *user) {
     mirt__pool pool = {NULL};
     const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
     bool good = state && state->type == MIRT__JSON_OBJECT;
+    if (state && !good) mirt__fail(MIRT_E_FORMAT, "the state is %s", mirt__json_type_name(state->type));
     for (int i = 0; good && i < self->num_fields; i++) {
         const mirt__json *value = mirt__json_member(state, self->fields[i].name);
         if (value) good = mirt__state_read(&self->fields[i], value, (char *)self);

@@ -398,7 +398,9 @@ static mirt_status mirt__resume_callbacks(mirt__resume *r) {
         if (!state || state->type != MIRT__JSON_STRING) continue;
         taken++;
         if (ready) ready->weights_set = false;
-        if (callback->load_state(state->string, callback->user)) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
+        const bool good = !callback->load_state(state->string, callback->user);
+        if (!good && ready) return mirt__fail_at("the state of %s", label);
+        if (!good) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
         if (ready && mirt__resume_kept(r, ready, label) != MIRT_OK) return mirt_last_status();
     }
     if (taken < states->count) {
