@@ -4682,6 +4682,12 @@ MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats
 /* Likewise of an output y with an epilogue, all its columns; `sum` and what belongs to it is the caller's. */
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
 MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
+/* Whether what is read are floats where they lie. */
+MIRT__LIB bool mirt__reader_plain(const mirt__reader *reader);
+/* Whether there is more to do than to store floats. */
+MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *epilogue, mirt_dtype dtype);
+/* Of a chunk of column sums. */
+MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns);
 /* The same for the columns from number j on; `sum` as it was. */
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j);
 
@@ -4819,7 +4825,11 @@ typedef struct mirt__strip {
     int64_t left, columns;                 /* of a row of a strip: first column, how many; */
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
 } mirt__strip;
+/* Strips of all channels and of every row and column. */
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns);
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
+/* Into how many parts of its panels a block is split, so that each thread has about `each` tasks. */
+MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
 
 /* What will be read from memory soon: asked for while there is something to multiply. */
 #define MIRT__AHEAD 6
@@ -8842,6 +8852,18 @@ MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int
     return f;
 }
 
+MIRT__LIB bool mirt__reader_plain(const mirt__reader *x) {
+    return x->dtype == MIRT_FLOAT32 && !x->affine && !x->norm && !x->gate && !x->back;
+}
+
+MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *e, mirt_dtype dtype) {
+    return dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+}
+
+MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns) {
+    return (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : epilogue->sums == MIRT__SUMS_IMAGES ? 1 : 2) * columns;
+}
+
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j) {
     mirt__finishing f = *all;
     if (f.bias) f.bias += j;
@@ -8937,7 +8959,7 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
     sums.part = part;
     sums.counts = counts;
     sums.chunks = chunks;
-    sums.chunk_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * columns;
+    sums.chunk_floats = mirt__sum_floats(epilogue, columns);
     sums.sum_row = columns;
     mirt__column_sums_run(team, epilogue, &sums, columns);
 }
@@ -16792,16 +16814,10 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
     }
 }
 
-/* Of a chunk. */
-static int64_t mirt__depth_sum_floats(const mirt__depth_job *job) {
-    const mirt__column_sums sums = job->out.epilogue->sums;
-    return (sums == MIRT__SUMS_MOMENTS ? 3 : sums == MIRT__SUMS_IMAGES ? 1 : 2) * job->s->co;
-}
-
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
 static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first, int64_t n, int64_t line,
                                    int64_t sum_rows, int64_t pieces, float *sum) {
-    const int64_t floats = mirt__depth_sum_floats(job), most = pieces > 1 ? job->cut.sum_pixels : width;
+    const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co), most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
         mirt__depth_finish(job, row + x * n, at + x, pixels, first, n, sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
@@ -16892,7 +16908,7 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
-    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__depth_sum_floats(job);
+    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
     const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32, block = !job->finish || channels > c ? c : channels < 32 ? 32 : channels;
     mirt__depth_ring x, dy;
     mirt__soon soon;
@@ -17030,7 +17046,7 @@ static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader 
 static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t pixels) {
     job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
     job->columns += mirt__finishing_floats(e, job->s->co);
-    job->finish = dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    job->finish = mirt__epilogue_works(e, dtype);
     job->out.stream = (double)job->s->rows * (double)(pixels * job->s->co) > MIRT__DEPTH_STREAM;
     if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
 }
@@ -17059,7 +17075,7 @@ static void mirt__depth_sums(mirt__depth_job *job) {
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = s->co;
-    sums.chunk_floats = mirt__depth_sum_floats(job);
+    sums.chunk_floats = mirt__sum_floats(job->out.epilogue, job->s->co);
     sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
     sums.period = wide ? cut->sum_pieces : lines;
     sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
@@ -17071,8 +17087,7 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
-    const mirt__reader *x = &args->x;
-    job.direct = x->dtype == MIRT_FLOAT32 && !x->affine && !x->norm && !x->gate && !x->back;
+    job.direct = mirt__reader_plain(&args->x);
     job.kernel = args->kernel;
     mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype, args->s.oh * args->s.ow);
     const int64_t units = args->s.rows * job.cut.blocks, share = units / (2 * mirt__team_size(where->team));
@@ -17276,7 +17291,7 @@ static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end,
     f.y = first;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         const int64_t start = chunk * MIRT__REDUCE_CHUNK, last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
-        f.sum = job->sums + chunk * (moments ? 3 : 2) * s->n;
+        f.sum = job->sums + chunk * mirt__sum_floats(&e, s->n);
         for (int64_t at = start, rows; at < last; at += rows) {
             rows = last - at < job->piece ? last - at : job->piece;
             f.fresh = at == start;
@@ -17293,7 +17308,7 @@ static void mirt__norm_sums_columns(const void *args, int64_t begin, int64_t end
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = job->s->n;
-    sums.chunk_floats = (job->epilogue.sums == MIRT__SUMS_MOMENTS ? 3 : 2) * job->s->n;
+    sums.chunk_floats = mirt__sum_floats(&job->epilogue, job->s->n);
     sums.period = sums.chunks = (job->s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK;
     sums.rows = MIRT__REDUCE_CHUNK;
     sums.last_rows = job->s->rows - (sums.chunks - 1) * MIRT__REDUCE_CHUNK;
@@ -17542,6 +17557,25 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
 }
 
 /* `rows` rows of an image from `row` on, zero outside of the image. */
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns) {
+    mirt__strip s;
+    memset(&s, 0, sizeof s);
+    s.simd = simd;
+    s.source = source;
+    s.h = h;
+    s.w = w;
+    s.c = s.channels = s.pixel = c;
+    s.left = left;
+    s.columns = columns;
+    s.row_step = s.column_step = 1;
+    return s;
+}
+
+MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each) {
+    const int64_t threads = mirt__team_size(where->team), wanted = each * threads, splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
+    return splits < panels ? splits : panels;
+}
+
 MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row, int64_t rows, float *to) {
     const int64_t step = s->column_step, columns = s->columns, pixel = s->pixel;
     int64_t from = s->left < 0 ? mirt__floor_div(step - 1 - s->left, step) : 0; /* columns inside: [from, end) */
@@ -17915,14 +17949,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     char *shared = (char *)where->shared;
     job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
-    job.strip.simd = simd;
-    job.strip.source = &job.x;
-    job.strip.h = v->h;
-    job.strip.w = v->w;
-    job.strip.c = job.strip.channels = job.strip.pixel = v->c;
-    job.strip.left = -v->before_w;
-    job.strip.columns = v->strip_columns;
-    job.strip.row_step = job.strip.column_step = 1;
+    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->strip_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
     job.counts = (int32_t *)(void *)(shared + v->places.counts);
@@ -17930,11 +17957,9 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     int64_t k = 0;
     mirt__sweep_run_add(job.runs, &job.run_count, &k, 0, v->c, 1);
     job.panels = (v->target_c + MIRT__PANEL - 1) / MIRT__PANEL;
-    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     if (v->blocks > 0) {
-        const int64_t threads = mirt__team_size(where->team), wanted = 3 * threads;
-        job.splits = threads == 1 || v->blocks >= wanted ? 1 : (wanted + v->blocks - 1) / v->blocks;
-        if (job.splits > job.panels) job.splits = job.panels;
+        job.splits = mirt__sweep_splits(where, v->blocks, job.panels, 3);
         mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }
@@ -18266,23 +18291,16 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     char *shared = (char *)where->shared;
     job.x = mirt__source_of(x, (float *)(void *)(shared + places.source));
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
-    job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
-                 epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
+    job.finish = mirt__epilogue_works(epilogue, dtype);
     /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
     job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.beside = beside;
     job.direct = !beside && mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
-    job.strip.simd = simd;
+    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, v->strip_left, v->strip_columns);
     job.strip.words = job.words;
     job.strip.round = job.round;
-    job.strip.source = &job.x;
-    job.strip.h = v->h;
-    job.strip.w = v->w;
-    job.strip.c = job.strip.channels = v->c;
-    job.strip.left = v->strip_left;
-    job.strip.columns = v->strip_columns;
     job.strip.row_step = v->row_step;
     job.strip.column_step = v->column_step;
     job.strip.pixel = job.pixel;
@@ -18293,13 +18311,11 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.sets = (mirt__conv_set *)(void *)(shared + places.sets);
     job.taps = (mirt__conv_tap *)(void *)(shared + places.taps);
     job.panels = v->s.groups * ((v->n + MIRT__PANEL - 1) / MIRT__PANEL);
-    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     mirt__conv_sets(&job);
     if (v->blocks > 0) {
         /* The more tasks the evener the shares; but every one of a block reads its strip, if it has one. */
-        const int64_t threads = mirt__team_size(where->team), wanted = (job.direct ? 8 : 3) * threads;
-        job.splits = threads > 1 && v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
-        if (job.splits > job.panels) job.splits = job.panels;
+        job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
         int64_t tasks = v->blocks * job.splits;
         if (beside) {
             const mirt__both_view chunks = mirt__both_view_of(s);
@@ -18538,6 +18554,11 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     }
 }
 
+static void mirt__grad_rows(mirt__grad_job *job) {
+    const int64_t each = MIRT__GRAD_RANGE / job->g.row + 1, rows = job->g.k + (job->db_sums ? 1 : 0);
+    mirt__team_for(job->where->team, (rows + each - 1) / each, mirt__grad_rows_task, job);
+}
+
 /* Smaller blocks where there would be too few for the team. */
 static void mirt__grad_parts(mirt__grad_job *job) {
     const mirt__conv_grad_view *g = &job->g;
@@ -18555,18 +18576,11 @@ static void mirt__grad_parts(mirt__grad_job *job) {
 }
 
 static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t pixels) {
-    mirt__strip strip;
-    memset(&strip, 0, sizeof strip);
-    strip.simd = job->simd;
+    mirt__strip strip = mirt__strip_of(job->simd, source, h, w, c, 0, w);
     strip.words = job->words;
     strip.round = job->args->half && !job->words;
     strip.pair = job->words ? job->g.v.s.rows * h * w : 0;
     strip.pixels = pixels;
-    strip.source = source;
-    strip.h = h;
-    strip.w = strip.columns = w;
-    strip.c = c;
-    strip.row_step = strip.column_step = 1;
     return strip;
 }
 
@@ -18602,8 +18616,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.x_strip.row_step = v->row_step;
     job.x_strip.column_step = v->column_step;
     job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
-    const mirt__reader *dy = &args->dy;
-    job.dy_direct = dy->dtype == MIRT_FLOAT32 && !dy->affine && !dy->norm && !dy->gate && !dy->back && !args->half && s->co % MIRT__PANEL_LINE == 0;
+    job.dy_direct = mirt__reader_plain(&args->dy) && !args->half && s->co % MIRT__PANEL_LINE == 0;
     /* A single chunk may be added up where it belongs. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);
@@ -18611,8 +18624,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     mirt__grad_parts(&job);
     mirt__team_for(where->team, job.g.chunks * s->groups * job.channel_parts * job.column_parts, mirt__grad_task, &job);
     if (place) return;
-    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
-    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+    mirt__grad_rows(&job);
 }
 
 /* >>beside an input gradient */
@@ -18707,8 +18719,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
     job.sums = columns + 5 * s->ci;
     if (args->db) job.db_sums = job.sums + job.g.k * job.g.row;
     mirt__conv_run_beside(simd, args, &job, where);
-    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
-    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+    mirt__grad_rows(&job);
 }
 #undef MIRT__GRAD_RANGE
 
@@ -19943,9 +19954,9 @@ static void mirt__pixmap_rows(const mirt__pixmap *resize, const mirt__pixmap_axi
 }
 
 /* Three or four channels, as vectors of four that overlap: what a pixel of three writes too much is written over by the next. */
-static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int begin, int end) {
+static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
     const int taps = axis->taps;
-    for (int x = begin; x < end; x++) {
+    for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + x * taps;
         mirt__pixmap_four sum = *(const mirt__pixmap_four *)p * weight[0];
         for (int t = 1; t < taps; t++) sum += *(const mirt__pixmap_four *)(p + t * channels) * weight[t];
@@ -19953,8 +19964,8 @@ static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channel
     }
 }
 
-static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int begin, int end) {
-    for (int x = begin; x < end; x++) {
+static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
+    for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + 2 * x;
         *(mirt__pixmap_four *)(out + x * channels) = *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
     }
@@ -19962,8 +19973,8 @@ static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels
 
 static void mirt__pixmap_columns(const mirt__pixmap_axis *axis, int channels, const float *row, float *out) {
     int wide = channels == 4 ? axis->out : channels == 3 ? axis->out - 1 : 0;
-    if (axis->taps == 2) mirt__pixmap_columns_two(axis, channels, row, out, 0, wide);
-    else mirt__pixmap_columns_wide(axis, channels, row, out, 0, wide);
+    if (axis->taps == 2) mirt__pixmap_columns_two(axis, channels, row, out, wide);
+    else mirt__pixmap_columns_wide(axis, channels, row, out, wide);
     for (int x = wide; x < axis->out; x++) {
         for (int c = 0; c < channels; c++) {
             float sum = 0;
@@ -23770,7 +23781,6 @@ typedef struct mirt__image_dataset {
     mirt__image_list list;
     mirt_image_directory_desc desc; /* without its pointers to names and labels */
     char **reason;                  /* [count] why a file is corrupt, once known */
-    int64_t corrupt;
 } mirt__image_dataset;
 /* The first stage before this one, or NULL if it is another. */
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
@@ -24343,12 +24353,8 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
     reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
-    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        mirt__free(reason);
-        return MIRT_OK;
-    }
-    __atomic_fetch_add(&images->corrupt, 1, __ATOMIC_RELAXED);
-    if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
+    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) mirt__free(reason);
+    else if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
     return MIRT_OK;
 }
 
@@ -24375,12 +24381,6 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
     return MIRT_OK;
 }
 
-static mirt_status mirt__images_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    (void)seed;
-    (void)epoch;
-    return dataset->lent || dataset->slot.block ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, 1, true);
-}
-
 static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     for (int64_t i = 0; images->reason && i < images->list.count; i++) mirt__free(images->reason[i]);
@@ -24388,7 +24388,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_list_free(&images->list);
 }
 
-static const mirt__stage mirt__images_stage = {mirt__images_begin, mirt__dataset_next_filled, NULL, mirt__images_make,
+static const mirt__stage mirt__images_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
                                                mirt__dataset_fill_made, mirt__images_release, NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
@@ -24862,13 +24862,7 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     return MIRT_OK;
 }
 
-static mirt_status mirt__photos_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    (void)seed;
-    (void)epoch;
-    return dataset->lent || dataset->slot.block ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, 1, true);
-}
-
-static const mirt__stage mirt__photos_stage = {mirt__photos_begin, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__photos_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     static const char *const names[] = {"cats", "dogs"};
@@ -39810,7 +39804,7 @@ MIRT__LIB void mirt__features_close(mirt__features *f) {
     mirt__aligned_free(f->store.block);
     mirt__aligned_free(f->batch.block);
     mirt__free(f->place);
-    if (f->work) mirt__work_destroy(f->work);
+    mirt__work_destroy(f->work);
     mirt__free(f);
 }
 

@@ -3,7 +3,6 @@
 #include "../base/file.h"
 #include "image_files.h"
 
-
 typedef struct mirt__csv {
     const char *path, *at, *end;
     long line;

@@ -71,12 +71,8 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
     reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
-    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        mirt__free(reason);
-        return MIRT_OK;
-    }
-    __atomic_fetch_add(&images->corrupt, 1, __ATOMIC_RELAXED);
-    if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
+    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) mirt__free(reason);
+    else if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
     return MIRT_OK;
 }
 
@@ -103,12 +99,6 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
     return MIRT_OK;
 }
 
-static mirt_status mirt__images_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    (void)seed;
-    (void)epoch;
-    return dataset->lent || dataset->slot.block ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, 1, true);
-}
-
 static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     for (int64_t i = 0; images->reason && i < images->list.count; i++) mirt__free(images->reason[i]);
@@ -116,7 +106,7 @@ static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_list_free(&images->list);
 }
 
-static const mirt__stage mirt__images_stage = {mirt__images_begin, mirt__dataset_next_filled, NULL, mirt__images_make,
+static const mirt__stage mirt__images_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
                                                mirt__dataset_fill_made, mirt__images_release, NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {

@@ -34,7 +34,6 @@ typedef struct mirt__image_dataset {
     mirt__image_list list;
     mirt_image_directory_desc desc; /* without its pointers to names and labels */
     char **reason;                  /* [count] why a file is corrupt, once known */
-    int64_t corrupt;
 } mirt__image_dataset;
 /* The first stage before this one, or NULL if it is another. */
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);

@@ -184,13 +184,7 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     return MIRT_OK;
 }
 
-static mirt_status mirt__photos_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    (void)seed;
-    (void)epoch;
-    return dataset->lent || dataset->slot.block ? MIRT_OK : mirt__slot_create(&dataset->slot, &dataset->spec, 1, true);
-}
-
-static const mirt__stage mirt__photos_stage = {mirt__photos_begin, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__photos_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     static const char *const names[] = {"cats", "dogs"};

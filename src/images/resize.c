@@ -154,9 +154,9 @@ static void mirt__pixmap_rows(const mirt__pixmap *resize, const mirt__pixmap_axi
 }
 
 /* Three or four channels, as vectors of four that overlap: what a pixel of three writes too much is written over by the next. */
-static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int begin, int end) {
+static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
     const int taps = axis->taps;
-    for (int x = begin; x < end; x++) {
+    for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + x * taps;
         mirt__pixmap_four sum = *(const mirt__pixmap_four *)p * weight[0];
         for (int t = 1; t < taps; t++) sum += *(const mirt__pixmap_four *)(p + t * channels) * weight[t];
@@ -164,8 +164,8 @@ static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channel
     }
 }
 
-static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int begin, int end) {
-    for (int x = begin; x < end; x++) {
+static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
+    for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + 2 * x;
         *(mirt__pixmap_four *)(out + x * channels) = *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
     }
@@ -173,8 +173,8 @@ static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels
 
 static void mirt__pixmap_columns(const mirt__pixmap_axis *axis, int channels, const float *row, float *out) {
     int wide = channels == 4 ? axis->out : channels == 3 ? axis->out - 1 : 0;
-    if (axis->taps == 2) mirt__pixmap_columns_two(axis, channels, row, out, 0, wide);
-    else mirt__pixmap_columns_wide(axis, channels, row, out, 0, wide);
+    if (axis->taps == 2) mirt__pixmap_columns_two(axis, channels, row, out, wide);
+    else mirt__pixmap_columns_wide(axis, channels, row, out, wide);
     for (int x = wide; x < axis->out; x++) {
         for (int c = 0; c < channels; c++) {
             float sum = 0;

@@ -97,6 +97,12 @@ MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats
 /* Likewise of an output y with an epilogue, all its columns; `sum` and what belongs to it is the caller's. */
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
 MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
+/* Whether what is read are floats where they lie. */
+MIRT__LIB bool mirt__reader_plain(const mirt__reader *reader);
+/* Whether there is more to do than to store floats. */
+MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *epilogue, mirt_dtype dtype);
+/* Of a chunk of column sums. */
+MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns);
 /* The same for the columns from number j on; `sum` as it was. */
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j);
 
@@ -234,7 +240,11 @@ typedef struct mirt__strip {
     int64_t left, columns;                 /* of a row of a strip: first column, how many; */
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
 } mirt__strip;
+/* Strips of all channels and of every row and column. */
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns);
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
+/* Into how many parts of its panels a block is split, so that each thread has about `each` tasks. */
+MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
 
 /* What will be read from memory soon: asked for while there is something to multiply. */
 #define MIRT__AHEAD 6

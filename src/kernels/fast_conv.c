@@ -299,23 +299,16 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     char *shared = (char *)where->shared;
     job.x = mirt__source_of(x, (float *)(void *)(shared + places.source));
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
-    job.finish = dtype != MIRT_FLOAT32 || epilogue->bias || epilogue->norm || epilogue->add || epilogue->activation != MIRT_LINEAR ||
-                 epilogue->mask || epilogue->slope || epilogue->sums != MIRT__SUMS_NONE;
+    job.finish = mirt__epilogue_works(epilogue, dtype);
     /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
     job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.beside = beside;
     job.direct = !beside && mirt__conv_is_direct(&job);
     job.pitch = (job.direct ? v->w : v->strip_columns) * job.pixel;
-    job.strip.simd = simd;
+    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, v->strip_left, v->strip_columns);
     job.strip.words = job.words;
     job.strip.round = job.round;
-    job.strip.source = &job.x;
-    job.strip.h = v->h;
-    job.strip.w = v->w;
-    job.strip.c = job.strip.channels = v->c;
-    job.strip.left = v->strip_left;
-    job.strip.columns = v->strip_columns;
     job.strip.row_step = v->row_step;
     job.strip.column_step = v->column_step;
     job.strip.pixel = job.pixel;
@@ -326,13 +319,11 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.sets = (mirt__conv_set *)(void *)(shared + places.sets);
     job.taps = (mirt__conv_tap *)(void *)(shared + places.taps);
     job.panels = v->s.groups * ((v->n + MIRT__PANEL - 1) / MIRT__PANEL);
-    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     mirt__conv_sets(&job);
     if (v->blocks > 0) {
         /* The more tasks the evener the shares; but every one of a block reads its strip, if it has one. */
-        const int64_t threads = mirt__team_size(where->team), wanted = (job.direct ? 8 : 3) * threads;
-        job.splits = threads > 1 && v->blocks < wanted ? (wanted + v->blocks - 1) / v->blocks : 1;
-        if (job.splits > job.panels) job.splits = job.panels;
+        job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
         int64_t tasks = v->blocks * job.splits;
         if (beside) {
             const mirt__both_view chunks = mirt__both_view_of(s);

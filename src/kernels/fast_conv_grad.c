@@ -172,6 +172,11 @@ static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     }
 }
 
+static void mirt__grad_rows(mirt__grad_job *job) {
+    const int64_t each = MIRT__GRAD_RANGE / job->g.row + 1, rows = job->g.k + (job->db_sums ? 1 : 0);
+    mirt__team_for(job->where->team, (rows + each - 1) / each, mirt__grad_rows_task, job);
+}
+
 /* Smaller blocks where there would be too few for the team. */
 static void mirt__grad_parts(mirt__grad_job *job) {
     const mirt__conv_grad_view *g = &job->g;
@@ -189,18 +194,11 @@ static void mirt__grad_parts(mirt__grad_job *job) {
 }
 
 static mirt__strip mirt__grad_strip(const mirt__grad_job *job, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t pixels) {
-    mirt__strip strip;
-    memset(&strip, 0, sizeof strip);
-    strip.simd = job->simd;
+    mirt__strip strip = mirt__strip_of(job->simd, source, h, w, c, 0, w);
     strip.words = job->words;
     strip.round = job->args->half && !job->words;
     strip.pair = job->words ? job->g.v.s.rows * h * w : 0;
     strip.pixels = pixels;
-    strip.source = source;
-    strip.h = h;
-    strip.w = strip.columns = w;
-    strip.c = c;
-    strip.row_step = strip.column_step = 1;
     return strip;
 }
 
@@ -236,8 +234,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.x_strip.row_step = v->row_step;
     job.x_strip.column_step = v->column_step;
     job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
-    const mirt__reader *dy = &args->dy;
-    job.dy_direct = dy->dtype == MIRT_FLOAT32 && !dy->affine && !dy->norm && !dy->gate && !dy->back && !args->half && s->co % MIRT__PANEL_LINE == 0;
+    job.dy_direct = mirt__reader_plain(&args->dy) && !args->half && s->co % MIRT__PANEL_LINE == 0;
     /* A single chunk may be added up where it belongs. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);
@@ -245,8 +242,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     mirt__grad_parts(&job);
     mirt__team_for(where->team, job.g.chunks * s->groups * job.channel_parts * job.column_parts, mirt__grad_task, &job);
     if (place) return;
-    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
-    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+    mirt__grad_rows(&job);
 }
 
 /* >>beside an input gradient */
@@ -341,8 +337,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
     job.sums = columns + 5 * s->ci;
     if (args->db) job.db_sums = job.sums + job.g.k * job.g.row;
     mirt__conv_run_beside(simd, args, &job, where);
-    const int64_t each = MIRT__GRAD_RANGE / job.g.row + 1;
-    mirt__team_for(where->team, (job.g.k + (args->db ? 1 : 0) + each - 1) / each, mirt__grad_rows_task, &job);
+    mirt__grad_rows(&job);
 }
 #undef MIRT__GRAD_RANGE
 

@@ -93,16 +93,10 @@ static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t a
     }
 }
 
-/* Of a chunk. */
-static int64_t mirt__depth_sum_floats(const mirt__depth_job *job) {
-    const mirt__column_sums sums = job->out.epilogue->sums;
-    return (sums == MIRT__SUMS_MOMENTS ? 3 : sums == MIRT__SUMS_IMAGES ? 1 : 2) * job->s->co;
-}
-
 /* Row `line` of what `sum` begins with the sums of, in pieces; a chunk of sums has sum_rows lines. */
 static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64_t at, int64_t width, int64_t first, int64_t n, int64_t line,
                                    int64_t sum_rows, int64_t pieces, float *sum) {
-    const int64_t floats = mirt__depth_sum_floats(job), most = pieces > 1 ? job->cut.sum_pixels : width;
+    const int64_t floats = mirt__sum_floats(job->out.epilogue, job->s->co), most = pieces > 1 ? job->cut.sum_pixels : width;
     for (int64_t piece = 0; piece < pieces; piece++) {
         const int64_t x = piece * most, pixels = width - x < most ? width - x : most;
         mirt__depth_finish(job, row + x * n, at + x, pixels, first, n, sum ? sum + (line / sum_rows * pieces + piece) * floats + first : NULL,
@@ -193,7 +187,7 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     const mirt__depth_cut *cut = &job->cut;
     const int64_t image = unit / cut->blocks, first = unit % cut->blocks * cut->block_rows;
     const int64_t end = s->oh - first < cut->block_rows ? s->oh : first + cut->block_rows;
-    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__depth_sum_floats(job);
+    const int64_t sums = (s->oh + cut->sum_rows - 1) / cut->sum_rows * cut->sum_pieces * mirt__sum_floats(job->out.epilogue, job->s->co);
     const int64_t c = s->co, channels = MIRT__DEPTH_BLOCK / (s->ow * 32) * 32, block = !job->finish || channels > c ? c : channels < 32 ? 32 : channels;
     mirt__depth_ring x, dy;
     mirt__soon soon;
@@ -331,7 +325,7 @@ static mirt__source mirt__depth_source(mirt__depth_job *job, const mirt__reader 
 static void mirt__depth_output(mirt__depth_job *job, const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t pixels) {
     job->out = mirt__finishing_of(e, job->s->co, y, dtype, job->columns);
     job->columns += mirt__finishing_floats(e, job->s->co);
-    job->finish = dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+    job->finish = mirt__epilogue_works(e, dtype);
     job->out.stream = (double)job->s->rows * (double)(pixels * job->s->co) > MIRT__DEPTH_STREAM;
     if (e->sums != MIRT__SUMS_NONE) job->sums = job->columns;
 }
@@ -360,7 +354,7 @@ static void mirt__depth_sums(mirt__depth_job *job) {
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = s->co;
-    sums.chunk_floats = mirt__depth_sum_floats(job);
+    sums.chunk_floats = mirt__sum_floats(job->out.epilogue, job->s->co);
     sums.chunks = moments ? s->rows * lines * cut->sum_pieces : s->rows * cut->blocks * cut->grad_sums;
     sums.period = wide ? cut->sum_pieces : lines;
     sums.rows = wide ? cut->sum_pixels : cut->sum_rows * s->ow;
@@ -372,8 +366,7 @@ MIRT__LIB void mirt__fast_depthwise_forward(const mirt__simd *simd, const mirt__
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.x = mirt__depth_source(&job, &args->x);
-    const mirt__reader *x = &args->x;
-    job.direct = x->dtype == MIRT_FLOAT32 && !x->affine && !x->norm && !x->gate && !x->back;
+    job.direct = mirt__reader_plain(&args->x);
     job.kernel = args->kernel;
     mirt__depth_output(&job, &args->epilogue, args->y, args->y_dtype, args->s.oh * args->s.ow);
     const int64_t units = args->s.rows * job.cut.blocks, share = units / (2 * mirt__team_size(where->team));

@@ -116,7 +116,7 @@ static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end,
     f.y = first;
     for (int64_t chunk = begin; chunk < end; chunk++) {
         const int64_t start = chunk * MIRT__REDUCE_CHUNK, last = s->rows - start < MIRT__REDUCE_CHUNK ? s->rows : start + MIRT__REDUCE_CHUNK;
-        f.sum = job->sums + chunk * (moments ? 3 : 2) * s->n;
+        f.sum = job->sums + chunk * mirt__sum_floats(&e, s->n);
         for (int64_t at = start, rows; at < last; at += rows) {
             rows = last - at < job->piece ? last - at : job->piece;
             f.fresh = at == start;
@@ -133,7 +133,7 @@ static void mirt__norm_sums_columns(const void *args, int64_t begin, int64_t end
     memset(&sums, 0, sizeof sums);
     sums.part = job->sums;
     sums.sum_row = job->s->n;
-    sums.chunk_floats = (job->epilogue.sums == MIRT__SUMS_MOMENTS ? 3 : 2) * job->s->n;
+    sums.chunk_floats = mirt__sum_floats(&job->epilogue, job->s->n);
     sums.period = sums.chunks = (job->s->rows + MIRT__REDUCE_CHUNK - 1) / MIRT__REDUCE_CHUNK;
     sums.rows = MIRT__REDUCE_CHUNK;
     sums.last_rows = job->s->rows - (sums.chunks - 1) * MIRT__REDUCE_CHUNK;

@@ -40,6 +40,25 @@ static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_
 }
 
 /* `rows` rows of an image from `row` on, zero outside of the image. */
+MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns) {
+    mirt__strip s;
+    memset(&s, 0, sizeof s);
+    s.simd = simd;
+    s.source = source;
+    s.h = h;
+    s.w = w;
+    s.c = s.channels = s.pixel = c;
+    s.left = left;
+    s.columns = columns;
+    s.row_step = s.column_step = 1;
+    return s;
+}
+
+MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each) {
+    const int64_t threads = mirt__team_size(where->team), wanted = each * threads, splits = threads > 1 && blocks < wanted ? (wanted + blocks - 1) / blocks : 1;
+    return splits < panels ? splits : panels;
+}
+
 MIRT__LIB void mirt__strip_rows(const mirt__strip *s, int64_t image, int64_t row, int64_t rows, float *to) {
     const int64_t step = s->column_step, columns = s->columns, pixel = s->pixel;
     int64_t from = s->left < 0 ? mirt__floor_div(step - 1 - s->left, step) : 0; /* columns inside: [from, end) */

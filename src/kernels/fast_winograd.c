@@ -165,14 +165,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     char *shared = (char *)where->shared;
     job.x = mirt__source_of(x, (float *)(void *)(shared + v->places.source));
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + v->places.finishing));
-    job.strip.simd = simd;
-    job.strip.source = &job.x;
-    job.strip.h = v->h;
-    job.strip.w = v->w;
-    job.strip.c = job.strip.channels = job.strip.pixel = v->c;
-    job.strip.left = -v->before_w;
-    job.strip.columns = v->strip_columns;
-    job.strip.row_step = job.strip.column_step = 1;
+    job.strip = mirt__strip_of(simd, &job.x, v->h, v->w, v->c, -v->before_w, v->strip_columns);
     job.packed = (float *)(void *)(shared + v->places.packed);
     if (epilogue->sums != MIRT__SUMS_NONE) job.sums = (float *)(void *)(shared + v->places.sums);
     job.counts = (int32_t *)(void *)(shared + v->places.counts);
@@ -180,11 +173,9 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
     int64_t k = 0;
     mirt__sweep_run_add(job.runs, &job.run_count, &k, 0, v->c, 1);
     job.panels = (v->target_c + MIRT__PANEL - 1) / MIRT__PANEL;
-    job.sum_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * v->target_c;
+    job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     if (v->blocks > 0) {
-        const int64_t threads = mirt__team_size(where->team), wanted = 3 * threads;
-        job.splits = threads == 1 || v->blocks >= wanted ? 1 : (wanted + v->blocks - 1) / v->blocks;
-        if (job.splits > job.panels) job.splits = job.panels;
+        job.splits = mirt__sweep_splits(where, v->blocks, job.panels, 3);
         mirt__team_for(where->team, (v->c + MIRT__WINOGRAD_STEPS - 1) / MIRT__WINOGRAD_STEPS * job.panels, mirt__winograd_pack_task, &job);
         mirt__team_for(where->team, v->blocks * job.splits, mirt__winograd_task, &job);
     }

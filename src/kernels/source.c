@@ -69,6 +69,18 @@ MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int
     return f;
 }
 
+MIRT__LIB bool mirt__reader_plain(const mirt__reader *x) {
+    return x->dtype == MIRT_FLOAT32 && !x->affine && !x->norm && !x->gate && !x->back;
+}
+
+MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *e, mirt_dtype dtype) {
+    return dtype != MIRT_FLOAT32 || e->bias || e->norm || e->add || e->activation != MIRT_LINEAR || e->mask || e->slope || e->sums != MIRT__SUMS_NONE;
+}
+
+MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns) {
+    return (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : epilogue->sums == MIRT__SUMS_IMAGES ? 1 : 2) * columns;
+}
+
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j) {
     mirt__finishing f = *all;
     if (f.bias) f.bias += j;
@@ -164,7 +176,7 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
     sums.part = part;
     sums.counts = counts;
     sums.chunks = chunks;
-    sums.chunk_floats = (epilogue->sums == MIRT__SUMS_MOMENTS ? 3 : 2) * columns;
+    sums.chunk_floats = mirt__sum_floats(epilogue, columns);
     sums.sum_row = columns;
     mirt__column_sums_run(team, epilogue, &sums, columns);
 }

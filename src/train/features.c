@@ -237,7 +237,7 @@ MIRT__LIB void mirt__features_close(mirt__features *f) {
     mirt__aligned_free(f->store.block);
     mirt__aligned_free(f->batch.block);
     mirt__free(f->place);
-    if (f->work) mirt__work_destroy(f->work);
+    mirt__work_destroy(f->work);
     mirt__free(f);
 }
 
