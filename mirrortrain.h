@@ -40227,6 +40227,7 @@ static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
         if (node->id != MIRT__OP_matmul && node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_transpose) continue;
+        if (node->in[1]->node->id == MIRT__OP_constant) continue; /* mirt_normalization */
         const mirt__node *at = node->in[0]->node;
         while (mirt__trap_passes(at->id)) at = at->in[0]->node;
         if (at == model->input[input]->node) return node;

@@ -119,7 +119,7 @@ typedef struct program {
     int devices, replicas;
     int64_t batch;
     float scale;       /* of the inputs; 0: 1 */
-    bool bytes, rescaled, normalized, same, constant;
+    bool bytes, rescaled, normalized, centered, same, constant;
     mirt_loss loss;    /* 0: binary cross-entropy */
     bool from_logits, accuracy, linear;
     int fits;
@@ -152,9 +152,13 @@ static mirt_model *compile_program(const program *p, mirt_strategy *strategy) {
     dense.units = 1;
     dense.activation = p->linear || p->from_logits ? MIRT_LINEAR : MIRT_SIGMOID;
     mirt_model *model = mirt_model_create(strategy, "net");
+    mirt_normalization_desc constants;
+    memset(&constants, 0, sizeof constants);
+    constants.mean[0] = 100;
     mirt_tensor *in = mirt_input(model, MIRT_SHAPE(FEATURES));
     if (p->rescaled) in = mirt_rescale(in, 1.0f / 255, 0);
     if (p->normalized) in = mirt_batch_norm(in, NULL);
+    if (p->centered) in = mirt_reshape(mirt_normalization(mirt_reshape(in, MIRT_SHAPE(FEATURES, 1)), &constants), MIRT_SHAPE(FEATURES));
     mirt_model_output(model, mirt_dense(in, &dense));
     compile.optimizer = mirt_sgd(1e-4f, 0, false);
     compile.loss = p->loss ? p->loss : MIRT_BINARY_CROSSENTROPY;
@@ -226,6 +230,8 @@ static void test_traps(void) {
     is_right("bytes behind mirt_rescale", p);
     p.rescaled = false, p.normalized = true;
     is_right("bytes behind batch normalization", p);
+    p.normalized = false, p.centered = true;
+    is_right("bytes behind a normalization by constants", p);
 
     memset(&p, 0, sizeof p);
     p.same = true, p.replicas = 3;
