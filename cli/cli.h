@@ -50,7 +50,7 @@ typedef struct options {
     uint64_t memory; /* of summary: bytes a device; 0: what there is */
     const char *run; /* the directory of a run, and what is written there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
-    bool resume;
+    bool resume, tensorboard, report;
     bool no_top, no_shuffle, no_cache, winograd, log_steps, forward, profile, help;
 } options;
 

@@ -115,6 +115,7 @@ static int train(const training_job *j, const options *o) {
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
     const int failed = history ? EXIT_OK : is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
     close_run(&callbacks);
+    if (failed && o->report) write_report(o->run); /* of what there was */
     if (failed) return failed;
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
     tell_of_corrupt(o);
@@ -124,6 +125,7 @@ static int train(const training_job *j, const options *o) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
         printf("saved: %s\n", o->save);
     }
+    if (o->report && (!log_predictions(o, j->model, o->run) || !write_report(o->run))) return EXIT_FAILED;
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
         last_value(history, "loss"), last_value(history, "accuracy"), last_value(history, "val_loss"),
         last_value(history, "val_accuracy"), history->images_per_second, history->seconds);

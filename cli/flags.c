@@ -70,6 +70,8 @@ static const flag flags[] = {
     {"run", "DIR", FLAG_TEXT, 0, AT(run), CMD_FIT, "keep all that the run leaves in DIR: ckpt_STEP.safetensors after every epoch, log.jsonl"},
     {"checkpoint-every", "STEPS", FLAG_COUNT, INT32_MAX, AT(checkpoint_every), CMD_FIT, "with --run: checkpoints after so many steps, and when training ends"},
     {"keep", "K", FLAG_COUNT, INT32_MAX, AT(keep), CMD_FIT, "with --run: the last K checkpoints; default 3"},
+    {"tensorboard", NULL, FLAG_SWITCH, 0, AT(tensorboard), CMD_FIT, "with --run: event files in DIR/tensorboard; look at them by tensorboard --logdir DIR/tensorboard"},
+    {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT, "with --run: DIR/report.html, a page about the run, with what is taken for what"},
     {"resume", NULL, FLAG_SWITCH, 0, AT(resume), CMD_FIT, "with --run: go on from the newest checkpoint in DIR that is whole, in the same bits; without one begin anew"},
     {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT, "end when val_loss has not become better for N epochs, with the best epoch's weights"},
     {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},

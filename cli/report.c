@@ -40,7 +40,7 @@ static const char *const style[] = {
     ".verdict{border-left:4px solid var(--c1);font-size:16px;margin-bottom:16px}.verdict p{margin:0}.bar{height:26px;border-radius:5px;margin:2px 0 12px}.swatch{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:8px}",
     ".meter{display:inline-block;width:70px;height:8px;border-radius:4px;background:var(--grid);margin-right:8px;vertical-align:middle;overflow:hidden}.meter i{display:block;height:100%;background:var(--c1)}",
     ".right{fill:var(--c1)}.wrong{fill:var(--c2)}text.on{fill:var(--card)}text.off{fill:var(--text)}",
-    ".names th:first-child,.names td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:84px}.tall{max-height:540px;overflow-y:auto}.samples{display:grid;align-items:start;grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:12px}.samples figure{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:0;padding:8px;font-size:13px;line-height:1.35;min-width:0;overflow-wrap:anywhere}",
+    ".names th:first-child,.names td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:56px}.tall{max-height:540px;overflow-y:auto}.samples{display:grid;align-items:start;grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:12px}.samples figure{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:0;padding:8px;font-size:13px;line-height:1.35;min-width:0;overflow-wrap:anywhere}",
     ".samples img{display:block;width:100%;aspect-ratio:1;object-fit:contain;image-rendering:pixelated;background:#8884;border-radius:4px;margin-bottom:6px}.samples .miss{border-color:var(--bad)}.miss b{color:var(--bad)}",
     "footer{max-width:1240px;margin:30px auto 0;padding:14px 20px 30px;color:var(--muted);font-size:13px}@media(max-width:500px){main,header,footer{padding-left:12px;padding-right:12px}.card{padding:12px}h1{font-size:24px}th,td{padding:5px 6px}table{font-size:13px}thead th{white-space:normal}.meter{width:34px;margin-right:5px}.samples{grid-template-columns:repeat(3,1fr)}}",
     "@media print{body{background:#fff}.card{break-inside:avoid}}",
@@ -150,12 +150,12 @@ static void add_facts(page *p, const run_log *log) {
     add_metric_fact(p, log, "Validation loss", "val_loss");
     add_metric_fact(p, log, "Training accuracy", "accuracy");
     add_metric_fact(p, log, "Training loss", "loss");
-    if (isfinite(speed)) {
+    if (speed > 0) {
         add_fact(p, "Images per second");
         add(p, speed < 100 ? "%.1f" : "%.0f", speed);
         add(p, "</dd></div>");
     }
-    if (isfinite(seconds)) {
+    if (seconds > 0) {
         add_fact(p, "Time in steps");
         add_duration(p, seconds);
         if (seconds > 0 && waited / seconds > 0.02) add(p, "<small>%.0f\xc2\xa0%% waiting for input</small>", 100 * waited / seconds);
@@ -184,6 +184,11 @@ static void add_header(page *p, const run_log *log, const char *directory) {
     if (isfinite(log->resumed)) add(p, "<span>resumed at step %.0f</span>", log->resumed);
     add_date(p, number_of(log->begin, "time"));
     add(p, "</p>");
+    if (text_of(log->end, "error")) {
+        add(p, "<p class=\"card\" style=\"margin-top:12px\">");
+        add_text(p, text_of(log->end, "error"));
+        add(p, "</p>");
+    }
     if (log->strange) add(p, "<p class=\"muted\">%d line%s of the log could not be read.</p>", log->strange, log->strange == 1 ? "" : "s");
     add_facts(p, log);
     add(p, "</header>");
@@ -364,7 +369,7 @@ static void add_devices(page *p, const value *timing) {
     }
     add(p, "</tbody></table></div>");
     if (number_of(timing, "peak_bytes") > 0) {
-        add(p, "<p class=\"muted\">The whole process held at most ");
+        add(p, "<p class=\"muted\" style=\"margin:10px 0 0\">The whole process held at most ");
         add_bytes(p, number_of(timing, "peak_bytes"));
         add(p, ".</p>");
     }
@@ -511,7 +516,8 @@ static void add_pairs(page *p, const value *object, const char *above, const cha
         bool leave = false;
         for (int i = 0; without && without[i] && v->key; i++) leave = leave || strcmp(v->key, without[i]) == 0;
         if (leave || !v->key || (v->kind >= VALUE_LIST && !v->count)) continue;
-        snprintf(name, sizeof name, "%s%s%s", above, *above ? " \xc2\xb7 " : "", v->key);
+        const bool within = strcmp(v->key, "compile") == 0, kind = *above && strcmp(v->key, "class_name") == 0;
+        snprintf(name, sizeof name, "%s%s%s", above, *above && !kind ? " \xc2\xb7 " : "", within || kind ? "" : v->key);
         if (v->kind == VALUE_OBJECT) {
             add_pairs(p, v, name, NULL);
             continue;

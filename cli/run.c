@@ -9,6 +9,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+enum { LOGGED_STEPS = 10 }; /* logs have a line for every 10th step */
+
 /* Makes DIR and the directories above it. */
 static bool make_directories(const char *path) {
     char part[4096];
@@ -30,7 +32,7 @@ static bool make_directories(const char *path) {
 
 /* A flag that means nothing without --run, or NULL. */
 static const char *flag_of_runs(const options *o) {
-    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : NULL;
+    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
 }
 
 bool check_run(const options *o, int *status) {
@@ -87,7 +89,20 @@ static mirt_callback *run_log(const options *o) {
     memset(&d, 0, sizeof d);
     snprintf(path, sizeof path, "%s/log.jsonl", o->run);
     d.path = path;
+    d.steps = LOGGED_STEPS;
     return mirt_json_logger(&d);
+}
+
+static mirt_callback *run_tensorboard(const options *o) {
+    mirt_tensorboard_desc d;
+    char path[4200];
+    memset(&d, 0, sizeof d);
+    snprintf(path, sizeof path, "%s/tensorboard", o->run);
+    d.log_dir = path;
+    d.update_freq = LOGGED_STEPS;
+    d.histogram_freq = 1;
+    d.write_images = true;
+    return mirt_tensorboard(&d);
 }
 
 static mirt_callback *run_early_stopping(const options *o) {
@@ -102,6 +117,7 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     char newest[4200];
     memset(callbacks, 0, sizeof *callbacks);
     bool good = !o->early_stopping || add_callback(callbacks, desc, run_early_stopping(o));
+    if (o->run && o->tensorboard) good = good && add_callback(callbacks, desc, run_tensorboard(o));
     if (o->run) good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
     if (o->run && o->resume) desc->resume = o->run;
     else if (o->run && good && mirt_latest_checkpoint(NULL, o->run, newest, sizeof newest) == MIRT_OK) {

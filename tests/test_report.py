@@ -132,6 +132,45 @@ def check_in_browser(shown, name, directory):
     tap.ok(len(grounds) == 2, "%s: light and dark differ" % name)
 
 
+def fit(*args):
+    return subprocess.run([PROGRAM, "fit", "--log-steps"] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+
+def check_fit(home):
+    """A run of the program itself; its directory."""
+    directory = os.path.join(home, "run of its own")
+    how = ["--run", directory, "--batch", "500", "--epochs", "2", "--max-steps", "30"]
+    made = fit(*how, "--report", "--tensorboard")
+    said = made.stdout.decode().split("\n")
+    tap.ok(made.returncode == 0 and said[-3] == "report: %s/report.html" % directory and said[-2].startswith("final: "), "fit --report: " + (said[-3] if made.returncode == 0 else made.stderr.decode()[-300:].replace("\n", " | ")))
+    tap.ok(sorted(os.listdir(directory + "/tensorboard"))[1:] == ["train", "validation"], "fit --tensorboard: event files")
+    with open(directory + "/report.html") as f:
+        text = f.read()
+    page = Page(text)
+    tap.ok(not page.wrong and page.count.get("svg", 0) == 5 and page.count.get("img") == 24, "the page of a run: curves, time, matrix, images %s" % page.wrong[:3])
+    with open(directory + "/log.jsonl") as f:
+        log = f.read()
+    events = [json.loads(line)["event"] for line in log.strip().split("\n")]
+    tap.ok([e for e in events if e != "step"] == ["begin", "epoch", "epoch", "timing", "end", "confusion", "samples"] and '"status":"stopped"' in log and events.count("step") == 3, "its log: " + " ".join(events))
+    matrix = next(json.loads(line)["matrix"] for line in log.split("\n") if '"confusion"' in line)
+    right, whole = sum(matrix[i][i] for i in range(10)), sum(map(sum, matrix))
+    shown = json.loads(log.strip().split("\n")[-1])["items"]
+    tap.ok(whole == 2000 and len(shown) == 24, "%d of %d images are right" % (right, whole))
+    again = fit(*how, "--resume")
+    with open(directory + "/log.jsonl") as f:
+        tap.ok(again.returncode == 0 and f.read() == log, "a run that has ended leaves its log as it is")
+    more = fit(*how[:-1], "40", "--resume", "--report")
+    with open(directory + "/log.jsonl") as f:
+        events = [json.loads(line)["event"] for line in f]
+    tap.ok(more.returncode == 0 and [e for e in events if e != "step"] == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"] and events.count("step") == 4, "one that goes on goes on with it: " + " ".join(events))
+    with open(directory + "/report.html") as f:
+        tap.ok("resumed at step 30" in f.read(), "and the page says so")
+    for flag in ("--report", "--tensorboard"):
+        refused = fit(flag, "--epochs", "1")
+        tap.ok(refused.returncode == 2 and "--run DIR" in refused.stderr.decode(), "%s alone: %s" % (flag, refused.stderr.decode().strip()))
+    return directory
+
+
 def check_errors(home):
     for args, status, words in ((["/nowhere/run"], 1, "/nowhere/run/log.jsonl"), ([], 2, "report DIR"), ([home, home], 2, "one run"), ([home], 1, "log.jsonl")):
         made = report(*args)
@@ -153,6 +192,7 @@ def main():
         for name, directory in pages:
             check_page(name, directory)
         check_errors(home)
+        pages.append(("a run of its own", check_fit(home)))
         path = browser.find()
         if path:
             shown = browser.Browser(path)

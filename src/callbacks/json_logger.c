@@ -10,6 +10,7 @@ typedef struct mirt__json_logger {
     int64_t length;       /* of the file, and */
     int64_t epochs_ended; /* of the run: what checkpoints keep */
     mirt__appender file;
+    bool pending;         /* the run goes on, but has not begun to: the file is as it was */
     mirt__text line;
 } mirt__json_logger;
 
@@ -74,15 +75,23 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
 
 static int mirt__json_train_begin(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
-    const bool resumed = self->ready.loaded;
+    self->pending = self->ready.loaded;
     self->ready.loaded = false;
-    if (!resumed) self->epochs_ended = 0;
     mirt__append_close(&self->file);
     mirt_status status = mirt__make_directory_of(self->path);
-    if (status == MIRT_OK) status = mirt__append_open(&self->file, self->path, resumed ? self->length : self->append ? -1 : 0);
-    self->length = status == MIRT_OK ? (int64_t)self->file.size : 0;
-    if (status == MIRT_OK && !resumed) status = mirt__json_begin_line(self, event);
-    if (status != MIRT_OK || !resumed) return mirt__callback_result(status);
+    if (status == MIRT_OK) status = mirt__append_open(&self->file, self->path, self->pending || self->append ? -1 : 0);
+    if (status != MIRT_OK || self->pending) return mirt__callback_result(status);
+    self->epochs_ended = 0;
+    return mirt__callback_result(mirt__json_begin_line(self, event));
+}
+
+/* A run that has ended is not gone on with, and its log says all that it said. */
+static int mirt__json_go_on(const mirt_event *event, void *user) {
+    mirt__json_logger *self = (mirt__json_logger *)user;
+    if (!self->pending) return 0;
+    self->pending = false;
+    mirt__append_close(&self->file);
+    if (mirt__append_open(&self->file, self->path, self->length) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     mirt__json_line_begin(self, "resume");
     mirt__json_line_number(self, "time", mirt__clock());
     mirt__json_line_int(self, "step", mirt_step(event->model));
@@ -105,13 +114,14 @@ static int mirt__json_batch_end(const mirt_event *event, void *user) {
 
 static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
+    if (self->pending) return 0;
     mirt__json_line_begin(self, "epoch");
     mirt__json_line_int(self, "epoch", event->epoch);
     mirt__json_line_int(self, "step", mirt_step(event->model));
     mirt__json_line_logs(self, event->logs);
     mirt__json_line_number(self, "seconds", event->seconds);
     mirt__json_line_number(self, "input_seconds", event->input_seconds);
-    self->epochs_ended = event->epoch + 1;
+    if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1; /* otherwise it was cut short; batches may be -1 */
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
@@ -148,6 +158,7 @@ static int mirt__json_train_end(const mirt_event *event, void *user) {
     const mirt_history *history = &event->model->history;
     const bool finished = self->epochs_ended >= event->epochs;
     if (self->file.fd < 0) return 0;
+    if (self->pending) return mirt__callback_result(mirt__append_close(&self->file));
     mirt_status timing = mirt__json_timing_line(self, event->model);
     mirt__json_line_begin(self, "end");
     mirt__json_line_number(self, "time", mirt__clock());
@@ -179,6 +190,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     self->steps = desc->steps;
     ready->release = mirt__json_release;
     ready->base.train_begin = mirt__json_train_begin;
+    ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;
     ready->base.epoch_end = mirt__json_epoch_end;
     ready->base.train_end = mirt__json_train_end;
