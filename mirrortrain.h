@@ -1495,6 +1495,13 @@ typedef struct mirt_early_stopping_desc {
 } mirt_early_stopping_desc;
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
+/* What becomes of a step whose loss is NaN or infinite. The step is run once more to find where the first such number comes from: the log
+   names replica and layer, weights or data. Stop: it is not applied, so weights and optimizer are those before it, and training
+   ends. Warn: it is applied, and the log says so once. */
+typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
+/* Keras: TerminateOnNaN. */
+MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
+
 /* Writes checkpoints: files as mirt_save writes them and what a fit needs to go on from there (mirt_fit_desc.resume), each atomically and
    when all callbacks have seen the moment. Keras: ModelCheckpoint. */
 typedef struct mirt_model_checkpoint_desc {
@@ -1610,6 +1617,7 @@ typedef struct mirt_fit_desc {
        the same bits, on any number of devices. Model, data, this description but for `epochs` and `max_steps`, seed, replicas and global batch
        have to be the same: otherwise an error, and nothing is changed. Where the directory holds none, or is not there, fit begins anew and says so. */
     const char *resume;
+    int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative: never */
 } mirt_fit_desc;
 
 /* What fit returns; owned by the model, valid until its next fit. */
@@ -1989,6 +1997,12 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out);
    devices, by mirt_plan_memory: one sample more takes more. 0: what mirt_machine says is available. Data sets' own memory is not in
    the plan. At most 2^30. Returns 0 on errors: MIRT_E_NOMEM when not one sample fits; and those of mirt_plan_memory. */
 MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device);
+
+/* Whether all devices' copies of the weights are the same in every bit, by a 64-bit hash of each, at the speed of memory: MIRT_E_DRIFT
+   names the device and its replicas (of two copies the second, otherwise one unlike most), the first weight that differs, and both values.
+   Memory that failed, or code that wrote where it should not. mirt_fit asks by itself (mirt_fit_desc.check_drift_every). MIRT_E_NOMEM,
+   MIRT_E_STATE. */
+MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 
 #ifdef __cplusplus
 }
@@ -26840,6 +26854,7 @@ typedef struct mirt__step_info {
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
+    struct mirt__finder *finder; /* NULL, or looks for numbers that are not finite */
     mirt__lane *lane;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
@@ -26989,6 +27004,9 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
                                  const mirt__bases *bases, int64_t rows);
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
+/* In train/finite.c: after a node has run. */
+typedef struct mirt__finder mirt__finder;
+MIRT__LIB void mirt__finder_look(mirt__finder *finder, const mirt__call *call, int number);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
 /* What was fused into a node, and what it computes while reading: "  reads bn+relu6  +moments". */
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);
@@ -31130,6 +31148,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
+        if (run->finder) mirt__finder_look(run->finder, &call, i);
         if (!clocked) continue;
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
@@ -32661,6 +32680,8 @@ struct mirt_model {
     int history_capacity;
     unsigned traps;            /* of the classic mistakes, those that were told */
     int64_t told_batch;        /* whose shares and memory were told last */
+    int nan_watch;             /* by the callback: 0 off, 1 warn, 2 stop */
+    char not_finite[512];      /* where the loss of the last step got it from, or "" */
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     char **class_names;
@@ -37510,6 +37531,9 @@ struct mirt_function {
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
+    bool finite_only;    /* of this step: a loss that is not finite keeps it from being applied */
+    bool not_finite;     /* atomic: it was such a one */
+    mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
     bool counted;         /* its steps are those of a fit */
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
@@ -38226,6 +38250,23 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
 }
 
+/* >>section train/finite.h */
+
+#ifndef MIRT__FINITE_H
+#define MIRT__FINITE_H
+/* Numbers that are none: whether there are any, and where they come from. */
+
+/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
+struct mirt__finder {
+    int node, replica; /* node -1: none so far */
+    const mirt_tensor *tensor;
+};
+MIRT__LIB bool mirt__device_losses_finite(const mirt_function *function, int device);
+/* One sentence for whatever the devices' finders found. */
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, const mirt__finder *finder, int devices, char *out, size_t size);
+
+#endif
+
 /* >>section train/run.c */
 
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
@@ -38291,6 +38332,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
+    run.finder = f->finder ? &f->finder[device] : NULL;
     run.lane = &model->strategy->lane[device];
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
@@ -38618,9 +38660,10 @@ static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
     if (!mirt__device_segments(arg, device)) return;
+    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
     if (f->num_ranges || f->num_states) {
         if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
-        if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+        if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(arg, device);
     }
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
@@ -38667,6 +38710,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     mirt__take_memory(f);
     f->rows = batch->rows;
     f->failed = NULL;
+    f->finite_only = f->not_finite = false;
     return MIRT_OK;
 }
 
@@ -38697,6 +38741,19 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     return status;
 }
 
+/* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
+static mirt_status mirt__step_not_finite(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    f->not_finite = false;
+    if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
+    for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
+    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK) return mirt_last_status();
+    mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    mirt__free(f->finder);
+    f->finder = NULL;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update) : MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->clocks ? mirt__now() : 0;
@@ -38713,6 +38770,10 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         f->clocks->rows += f->rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (f->not_finite) {
+        if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
+        if (f->model->nan_watch == 2) return MIRT_OK;
+    }
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
 }
@@ -40139,6 +40200,100 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
 }
 
+/* >>section train/drift.c */
+
+/* Whether the copies of the weights are what they always should be: the same. */
+
+enum { MIRT__HASH_LANES = 4 };
+
+/* Every step is one to one in what is hashed so far: one bit that differs is always seen. */
+static uint64_t mirt__hash_block(uint64_t hash, const char *data, size_t bytes) {
+    const uint64_t prime = 0x9E3779B97F4A7C15u;
+    uint64_t lane[MIRT__HASH_LANES], word[MIRT__HASH_LANES];
+    for (int k = 0; k < MIRT__HASH_LANES; k++) lane[k] = hash + (uint64_t)k;
+    for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
+        memcpy(word, data, sizeof word);
+        for (int k = 0; k < MIRT__HASH_LANES; k++) {
+            lane[k] = (lane[k] ^ word[k]) * prime;
+            lane[k] ^= lane[k] >> 32;
+        }
+    }
+    memset(word, 0, sizeof word);
+    memcpy(word, data, bytes);
+    for (int k = 0; k < MIRT__HASH_LANES; k++) hash = (hash ^ lane[k] ^ word[k] * prime) * prime ^ hash >> 29;
+    return hash;
+}
+
+typedef struct mirt__drift {
+    const mirt_model *root;
+    uint64_t hash[MIRT__MAX_DEVICES];
+} mirt__drift;
+
+static void mirt__drift_hash(void *arg, int device) {
+    mirt__drift *drift = (mirt__drift *)arg;
+    const mirt_model *root = drift->root;
+    uint64_t hash = 0;
+    for (int i = 0; i < root->num_variables; i++)
+        hash = mirt__hash_block(hash, root->weight[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
+    drift->hash[device] = hash;
+}
+
+/* The copy that most others are like; of two the first. */
+static int mirt__drift_majority(const mirt__drift *drift, int devices) {
+    int best = 0, most = 0;
+    for (int d = 0; d < devices; d++) {
+        int like = 0;
+        for (int other = 0; other < devices; other++) like += drift->hash[other] == drift->hash[d];
+        if (like > most) {
+            most = like;
+            best = d;
+        }
+    }
+    return best;
+}
+
+static mirt_status mirt__drift_fail(const mirt__drift *drift, int device, int right) {
+    const mirt_model *root = drift->root;
+    const mirt__device *own = &root->strategy->device[device];
+    char replicas[48];
+    int i = 0;
+    size_t bytes = 0, at = 0;
+    for (; i < root->num_variables; i++) {
+        bytes = (size_t)root->variable[i].count * sizeof(mirt__real);
+        if (memcmp(root->weight[device] + root->variable[i].offset, root->weight[right] + root->variable[i].offset, bytes) != 0) break;
+    }
+    if (i == root->num_variables) return MIRT_OK;
+    const char *have = root->weight[device] + root->variable[i].offset, *want = root->weight[right] + root->variable[i].offset;
+    while (have[at] == want[at]) at++;
+    at /= sizeof(mirt__real);
+    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
+    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %llu: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (unsigned long long)at,
+                      (double)((const mirt__real *)(const void *)have)[at], (double)((const mirt__real *)(const void *)want)[at]);
+}
+
+MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
+    if (!model) return mirt__fail_missing("mirt_check_drift", "model");
+    mirt_strategy *s = model->strategy;
+    const int copies = mirt__weight_copies(s);
+    mirt__drift *drift;
+    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
+    const mirt_model *root = mirt__root(model, NULL);
+    if (!root->weight[0] || copies < 2) return MIRT_OK;
+    if (!(drift = (mirt__drift *)mirt__calloc(1, sizeof *drift))) return mirt_last_status();
+    drift->root = root;
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, drift);
+    if (status == MIRT_E_TIMEOUT) return status; /* which leaves it to the devices */
+    const int right = mirt__drift_majority(drift, copies);
+    for (int d = 0; d < copies && status == MIRT_OK; d++) {
+        if (drift->hash[d] != drift->hash[right]) status = mirt__drift_fail(drift, d, right);
+    }
+    mirt__free(drift);
+    return status;
+}
+
 /* >>section base/once_begin.inc */
 
 /* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
@@ -40516,9 +40671,13 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
+    f->finite_only = fit->model->nan_watch > 0;
+    fit->model->not_finite[0] = 0;
     if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    f->finite_only = false;
     *loss = mirt__add_results(f, &fit->sums);
-    return MIRT_OK;
+    const int64_t every = fit->desc->check_drift_every;
+    return every > 0 && fit->model->step % every == 0 ? mirt_check_drift(fit->model) : MIRT_OK;
 }
 
 /* From nothing, or from where a checkpoint was. */
@@ -40624,6 +40783,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->stop) return MIRT_OK;
     if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
@@ -41459,6 +41619,95 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     mirt__mirrored_text(model, batch, out);
     mirt__function_free(t);
     return out->failed ? NULL : out->data;
+}
+
+/* >>section train/finite.c */
+
+/* Where the first number that is none comes from. */
+
+static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
+    uint16_t half;
+    for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
+        if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
+    }
+    for (int64_t i = 0; dtype == MIRT__BFLOAT16 && i < count; i++) {
+        memcpy(&half, (const char *)data + 2 * i, sizeof half);
+        if ((half & 0x7f80) == 0x7f80) return false;
+    }
+    return true;
+}
+
+/* The losses of the device's replicas: the first result, and the terms among the results. */
+MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    int64_t begin, end, none;
+    mirt__replica_share(f, first, &begin);
+    end = begin;
+    for (int r = first; r < first + count; r++) end += mirt__replica_share(f, r, &none);
+    for (int k = 0; k < 2; k++) {
+        if (k && f->terms_result < 0) continue;
+        const mirt__result *r = &f->result[k ? f->terms_result : 0];
+        int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
+        if (!r->batched && to > mirt__active_replicas(f)) to = mirt__active_replicas(f);
+        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
+    }
+    return true;
+}
+
+static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
+    const void *data = mirt__address(call->bases, t);
+    return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+}
+
+/* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
+static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const mirt__node *node) {
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *t = node->in[k], *found = NULL;
+        if (t->lazy) found = mirt__given_not_finite(call, t->node);
+        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t)) found = t;
+        if (found) return found;
+    }
+    return NULL;
+}
+
+MIRT__LIB void mirt__finder_look(mirt__finder *finder, const mirt__call *call, int number) {
+    if (finder->node >= 0 && number >= finder->node) return;
+    const mirt_tensor *found = mirt__given_not_finite(call, call->node);
+    for (int k = 0; k < call->node->num_out && !found; k++) {
+        if (!mirt__tensor_finite(call, call->node->out[k])) found = call->node->out[k];
+    }
+    if (!found) return;
+    finder->node = number;
+    finder->replica = call->run->replica;
+    finder->tensor = found;
+}
+
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__finder *finder, int devices, char *out, size_t size) {
+    const mirt__finder *first = NULL;
+    char shape[96];
+    for (int d = 0; d < devices; d++) {
+        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
+    }
+    size_t used = (size_t)snprintf(out, size, "the loss of step %lld is not finite; ", (long long)f->model->step);
+    if (!first) {
+        snprintf(out + used, size - used, "when the step was run again, it was");
+        return;
+    }
+    const mirt__node *node = f->program.graph.node[first->node];
+    const mirt_tensor *t = first->tensor;
+    used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
+    for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
+        if (f->root->variable[i].offset != t->offset) continue;
+        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
+        return;
+    }
+    if (t->space == MIRT__SPACE_IO && t->offset < MIRT__MAX_FIELDS && t->node != node) {
+        snprintf(out + used, size - used, "in the data: %s number %d", (int)t->offset < f->spec.num_x ? "input" : "label or weight",
+                 (int)t->offset < f->spec.num_x ? (int)t->offset : (int)t->offset - f->spec.num_x);
+        return;
+    }
+    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
+             t->dtype == MIRT_FLOAT32 ? "float32" : "bfloat16", mirt__shape_text(&t->shape, shape));
 }
 
 /* >>section train/profile.c */
@@ -43226,6 +43475,48 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) == MIRT_OK) return &ready->base;
     mirt_callback_destroy(&ready->base);
     return NULL;
+}
+
+/* >>section callbacks/terminate_on_nan.c */
+
+typedef struct mirt__terminate_on_nan {
+    mirt__readymade ready;
+    mirt_nan_policy policy;
+} mirt__terminate_on_nan;
+
+static int mirt__nan_train_begin(const mirt_event *event, void *user) {
+    const mirt__terminate_on_nan *self = (const mirt__terminate_on_nan *)user;
+    event->model->nan_watch = self->policy == MIRT_NAN_OFF ? 0 : self->policy == MIRT_NAN_WARN ? 1 : 2;
+    event->model->not_finite[0] = 0;
+    return 0;
+}
+
+/* A warning comes once. */
+static int mirt__nan_batch_end(const mirt_event *event, void *user) {
+    mirt_model *model = event->model;
+    (void)user;
+    if (!model->nan_watch || !model->not_finite[0]) return 0;
+    const bool stop = model->nan_watch == 2;
+    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s%s", model->not_finite, stop ? "; training ends, the step was not applied" : "");
+    if (!stop) model->nan_watch = 0;
+    return stop;
+}
+
+static int mirt__nan_train_end(const mirt_event *event, void *user) {
+    (void)user;
+    event->model->nan_watch = 0;
+    return 0;
+}
+
+MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
+    if ((int)policy < 0 || policy > MIRT_NAN_OFF) return mirt__fail(MIRT_E_INVALID, "terminate on NaN: there is no policy number %d", (int)policy), (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__terminate_on_nan), "terminate_on_nan", NULL, 0);
+    if (!ready) return NULL;
+    ((mirt__terminate_on_nan *)ready)->policy = policy;
+    ready->base.train_begin = mirt__nan_train_begin;
+    ready->base.batch_end = mirt__nan_batch_end;
+    ready->base.train_end = mirt__nan_train_end;
+    return &ready->base;
 }
 
 /* >>section callbacks/model_checkpoint.c */

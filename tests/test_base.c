@@ -5,6 +5,7 @@
 #endif
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <wchar.h>
 
 static long live_allocations, memory_fails, threads_fail, thread_calls;
@@ -116,8 +117,50 @@ static mirt_status reach_callback(mirt_strategy *s) {
     mirt_function_create(model, NULL, refuse, NULL);
     return mirt_last_status();
 }
+static int hang(void *const *out, int64_t index, void *user) {
+    (void)out, (void)index, (void)user;
+    for (;;) pause();
+    return 0;
+}
+static void *given_up[2]; /* still there, as its threads are */
+static mirt_status reach_timeout(mirt_strategy *s) {
+    mirt_generator_desc tap;
+    mirt_strategy_desc desc;
+    float out[8];
+    (void)s;
+    memset(&tap, 0, sizeof tap);
+    memset(&desc, 0, sizeof desc);
+    tap.fn = hang;
+    tap.x[0] = mirt_make_array(NULL, MIRT_FLOAT32, MIRT_SHAPE(3));
+    tap.num_x = 1;
+    tap.samples = 4;
+    desc.devices = "cpu:0";
+    desc.silent = true;
+    desc.timeout_seconds = 0.2;
+    mirt_strategy *own = mirt_strategy_create(&desc);
+    mirt_dataset *data = mirt_batch(mirt_dataset_from_generator(&tap), 4);
+    given_up[0] = own;
+    given_up[1] = data;
+    return mirt_predict(make_model(own), data, out, 8);
+}
+static mirt_status reach_drift(mirt_strategy *s) {
+    mirt_strategy_desc desc;
+    (void)s;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = "2";
+    desc.silent = true;
+    mirt_strategy *own = mirt_strategy_create(&desc);
+    mirt_model *model = make_model(own);
+    mirt_compile(model, NULL);
+    model->weight[1][0] ^= 1;
+    mirt_check_drift(model);
+    mirt_strategy_destroy(own);
+    return mirt_last_status();
+}
 static mirt_status (*const reach[])(mirt_strategy *s) = {reach_ok, reach_invalid, reach_shape, reach_nomem, reach_io, reach_format,
-                                                        reach_not_found, reach_device, reach_state, reach_thread, reach_callback};
+                                                        reach_not_found, reach_device, reach_state, reach_thread, reach_callback, reach_timeout, reach_drift};
+static const char *const causes[] = {"none", "configuration", "configuration", "resources", "environment", "input", "configuration", "environment", "bug",
+                                     "resources", "bug", "input", "environment"};
 
 static void test_statuses(void) {
     mirt_strategy *strategy = make_strategy(1);
@@ -126,12 +169,14 @@ static void test_statuses(void) {
         const mirt_status status = reach[i](strategy);
         ok((int)status == i && (i == 0 || (mirt_last_status() == status && *mirt_last_error())), "%s: %s",
            mirt_status_text((mirt_status)i), i ? mirt_last_error() : "");
+        ok(i == 0 || strcmp(mirt_cause_text(mirt_last_cause()), causes[i]) == 0, "its cause: %s", mirt_cause_text(mirt_last_cause()));
         for (int j = 0; j < i; j++) {
             if (strcmp(mirt_status_text((mirt_status)i), mirt_status_text((mirt_status)j)) == 0) ok(0, "two codes have one text");
         }
     }
     ok(strcmp(mirt_status_text((mirt_status)-1), "unknown status") == 0 &&
        strcmp(mirt_status_text((mirt_status)MIRT__STATUS_COUNT), "unknown status") == 0, "no text for other numbers");
+    ok(strcmp(mirt_cause_text((mirt_cause)-1), "unknown cause") == 0 && strcmp(mirt_cause_text(MIRT__CAUSE_COUNT), "unknown cause") == 0, "no cause for other numbers");
     mirt_strategy_destroy(strategy);
 }
 

@@ -165,6 +165,7 @@ typedef struct mirt__step_info {
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
+    struct mirt__finder *finder; /* NULL, or looks for numbers that are not finite */
     mirt__lane *lane;    /* NULL, or told where the replay is */
 } mirt__step_info;
 

@@ -48,6 +48,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
+        if (run->finder) mirt__finder_look(run->finder, &call, i);
         if (!clocked) continue;
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;

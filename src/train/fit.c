@@ -212,9 +212,13 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
     f->counted = true;
+    f->finite_only = fit->model->nan_watch > 0;
+    fit->model->not_finite[0] = 0;
     if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    f->finite_only = false;
     *loss = mirt__add_results(f, &fit->sums);
-    return MIRT_OK;
+    const int64_t every = fit->desc->check_drift_every;
+    return every > 0 && fit->model->step % every == 0 ? mirt_check_drift(fit->model) : MIRT_OK;
 }
 
 /* From nothing, or from where a checkpoint was. */
@@ -320,6 +324,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->stop) return MIRT_OK;
     if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;

@@ -90,6 +90,9 @@ struct mirt_function {
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
+    bool finite_only;    /* of this step: a loss that is not finite keeps it from being applied */
+    bool not_finite;     /* atomic: it was such a one */
+    mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
     bool counted;         /* its steps are those of a fit */
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */

@@ -1,4 +1,5 @@
 #include "../ops/ops.h"
+#include "finite.h"
 #include "timeline.h"
 
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
@@ -64,6 +65,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
+    run.finder = f->finder ? &f->finder[device] : NULL;
     run.lane = &model->strategy->lane[device];
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
@@ -391,9 +393,10 @@ static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
     if (!mirt__device_segments(arg, device)) return;
+    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
     if (f->num_ranges || f->num_states) {
         if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
-        if (!mirt__step_failed(f)) mirt__device_update(arg, device);
+        if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(arg, device);
     }
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
@@ -440,6 +443,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     mirt__take_memory(f);
     f->rows = batch->rows;
     f->failed = NULL;
+    f->finite_only = f->not_finite = false;
     return MIRT_OK;
 }
 
@@ -470,6 +474,19 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     return status;
 }
 
+/* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
+static mirt_status mirt__step_not_finite(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    f->not_finite = false;
+    if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
+    for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
+    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK) return mirt_last_status();
+    mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    mirt__free(f->finder);
+    f->finder = NULL;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update) : MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
     if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->clocks ? mirt__now() : 0;
@@ -486,6 +503,10 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         f->clocks->rows += f->rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (f->not_finite) {
+        if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
+        if (f->model->nan_watch == 2) return MIRT_OK;
+    }
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
 }

@@ -1,0 +1,92 @@
+#include "function.h"
+/* Whether the copies of the weights are what they always should be: the same. */
+
+enum { MIRT__HASH_LANES = 4 };
+
+/* Every step is one to one in what is hashed so far: one bit that differs is always seen. */
+static uint64_t mirt__hash_block(uint64_t hash, const char *data, size_t bytes) {
+    const uint64_t prime = 0x9E3779B97F4A7C15u;
+    uint64_t lane[MIRT__HASH_LANES], word[MIRT__HASH_LANES];
+    for (int k = 0; k < MIRT__HASH_LANES; k++) lane[k] = hash + (uint64_t)k;
+    for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
+        memcpy(word, data, sizeof word);
+        for (int k = 0; k < MIRT__HASH_LANES; k++) {
+            lane[k] = (lane[k] ^ word[k]) * prime;
+            lane[k] ^= lane[k] >> 32;
+        }
+    }
+    memset(word, 0, sizeof word);
+    memcpy(word, data, bytes);
+    for (int k = 0; k < MIRT__HASH_LANES; k++) hash = (hash ^ lane[k] ^ word[k] * prime) * prime ^ hash >> 29;
+    return hash;
+}
+
+typedef struct mirt__drift {
+    const mirt_model *root;
+    uint64_t hash[MIRT__MAX_DEVICES];
+} mirt__drift;
+
+static void mirt__drift_hash(void *arg, int device) {
+    mirt__drift *drift = (mirt__drift *)arg;
+    const mirt_model *root = drift->root;
+    uint64_t hash = 0;
+    for (int i = 0; i < root->num_variables; i++)
+        hash = mirt__hash_block(hash, root->weight[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
+    drift->hash[device] = hash;
+}
+
+/* The copy that most others are like; of two the first. */
+static int mirt__drift_majority(const mirt__drift *drift, int devices) {
+    int best = 0, most = 0;
+    for (int d = 0; d < devices; d++) {
+        int like = 0;
+        for (int other = 0; other < devices; other++) like += drift->hash[other] == drift->hash[d];
+        if (like > most) {
+            most = like;
+            best = d;
+        }
+    }
+    return best;
+}
+
+static mirt_status mirt__drift_fail(const mirt__drift *drift, int device, int right) {
+    const mirt_model *root = drift->root;
+    const mirt__device *own = &root->strategy->device[device];
+    char replicas[48];
+    int i = 0;
+    size_t bytes = 0, at = 0;
+    for (; i < root->num_variables; i++) {
+        bytes = (size_t)root->variable[i].count * sizeof(mirt__real);
+        if (memcmp(root->weight[device] + root->variable[i].offset, root->weight[right] + root->variable[i].offset, bytes) != 0) break;
+    }
+    if (i == root->num_variables) return MIRT_OK;
+    const char *have = root->weight[device] + root->variable[i].offset, *want = root->weight[right] + root->variable[i].offset;
+    while (have[at] == want[at]) at++;
+    at /= sizeof(mirt__real);
+    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
+    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %llu: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (unsigned long long)at,
+                      (double)((const mirt__real *)(const void *)have)[at], (double)((const mirt__real *)(const void *)want)[at]);
+}
+
+MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
+    if (!model) return mirt__fail_missing("mirt_check_drift", "model");
+    mirt_strategy *s = model->strategy;
+    const int copies = mirt__weight_copies(s);
+    mirt__drift *drift;
+    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
+    const mirt_model *root = mirt__root(model, NULL);
+    if (!root->weight[0] || copies < 2) return MIRT_OK;
+    if (!(drift = (mirt__drift *)mirt__calloc(1, sizeof *drift))) return mirt_last_status();
+    drift->root = root;
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, drift);
+    if (status == MIRT_E_TIMEOUT) return status; /* which leaves it to the devices */
+    const int right = mirt__drift_majority(drift, copies);
+    for (int d = 0; d < copies && status == MIRT_OK; d++) {
+        if (drift->hash[d] != drift->hash[right]) status = mirt__drift_fail(drift, d, right);
+    }
+    mirt__free(drift);
+    return status;
+}
