@@ -178,6 +178,28 @@ static void test_samples(void) {
     remove_tree();
 }
 
+/* Where a padded image has nothing stands 0, whatever came before it. */
+static void test_pads(void) {
+    int zeros = 0, others = 0;
+    start_tree("pads");
+    put("one/tall.bmp", 2, 12);
+    put("two/wide.bmp", 12, 2);
+    mirt_image_directory_desc desc = small_desc();
+    mirt__batch batch;
+    desc.height = desc.width = 4;
+    desc.pad_to_aspect_ratio = true;
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+    bool good = dataset && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK && mirt__dataset_next(dataset, &batch) == MIRT_OK && mirt__dataset_next(dataset, &batch) == MIRT_OK &&
+                batch.rows == 1;
+    for (int i = 0; good && i < 48; i++) {
+        if (i / 12 == 1) others += ((const float *)batch.field[0])[i] != 0;
+        else zeros += ((const float *)batch.field[0])[i] == 0;
+    }
+    ok(zeros == 36 && others > 0, "pads are 0: %d of 36 numbers", zeros);
+    mirt_dataset_destroy(dataset);
+    remove_tree();
+}
+
 static void test_given_labels(void) {
     static const int32_t labels[] = {7, 3, 7};
     int count;
@@ -553,6 +575,7 @@ int main(void) {
     }
     test_lists();
     test_samples();
+    test_pads();
     test_given_labels();
     test_wrong_options();
     test_corrupt();

@@ -428,6 +428,39 @@ static void test_bombs(void) {
     free(packed);
 }
 
+/* >>what a header tells before anything is decoded */
+
+static void test_headers(void) {
+    static unsigned char file[IMAGE_MOST];
+    static const unsigned char gif[] = {'G', 'I', 'F', '8', '9', 'a', 2, 0, 2, 0, 0x80, 0, 0, 1, 2, 3, 200, 100, 50, 0x21, 0xF9, 4, 0, 0, 0, 0, 0,
+                                        0x2C, 0, 0, 0, 0, 2, 0, 2, 0, 0, 2, 3, 0x84, 0x52, 0x05, 0, 0x3B};
+    mirt_image image;
+    size_t size = image_unhex(golden_files[0].file, file), scan = 2;
+    while (scan + 7 < size && (file[scan] != 0xFF || file[scan + 1] != 0xDA)) scan++;
+    for (int k = 0; k < 2; k++) {
+        const unsigned char tables = file[scan + 6];
+        file[scan + 6] |= k ? 0x30 : 0x03;
+        ok(image_fails(file, size, NULL, MIRT_E_FORMAT, "a scan without its tables"), "a JPEG's scan by a table that never came: %s", mirt_last_error());
+        file[scan + 6] = tables;
+    }
+    memset(file, 0, sizeof file);
+    memcpy(file, "\xFF\xD8\xFF\xC4", 4);
+    file[4] = (2 + 17 + 300) / 256, file[5] = (2 + 17 + 300) % 256;
+    file[6 + 15] = 150, file[6 + 16] = 150;
+    ok(image_fails(file, 400, NULL, MIRT_E_FORMAT, "a Huffman table of 300 codes"), "%s", mirt_last_error());
+    size = png_begin(file, 1, 1, 8, 0);
+    size += png_chunk(file + size, "ABCD", (const unsigned char *)"x", 1);
+    size += png_chunk(file + size, "IEND", NULL, 0);
+    ok(image_fails(file, size, NULL, MIRT_E_FORMAT, "an unknown chunk at byte 33"), "%s", mirt_last_error());
+    memcpy(file, gif, sizeof gif);
+    for (int clear = 0; clear < 2; clear++) {
+        file[22] = (unsigned char)clear; /* color 0, (1, 2, 3), is one to see through */
+        bool good = mirt_decode_image(file, sizeof gif, MIRT_RGB, NULL, &image) == MIRT_OK && image.width == 2;
+        ok(good && image.pixels[0] == (clear ? 0 : 1) && image.pixels[2] == (clear ? 0 : 3), "%s pixels of a GIF are %s", clear ? "transparent" : "drawn", clear ? "black" : "as drawn");
+        mirt_image_free(&image);
+    }
+}
+
 /* What fuzz_image starts from. */
 static int write_seeds(const char *directory) {
     static unsigned char file[IMAGE_MOST + 2];
@@ -459,5 +492,6 @@ int main(int argc, char **argv) {
     test_damage();
     test_checksums();
     test_bombs();
+    test_headers();
     return done_testing();
 }

@@ -335,9 +335,6 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
         if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
     }
-    for (size_t i = 0; file.gif && i < (size_t)out->width * (size_t)out->height; i++) {
-        if (out->pixels[4 * i + 3] == 0) memset(out->pixels + 4 * i, 0, 3);
-    }
     return mirt__image_reduce(out, scale);
 }
 
