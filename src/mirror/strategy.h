@@ -53,6 +53,7 @@ struct mirt_strategy {
     int64_t timed_steps;
     struct mirt__trace *trace;      /* NULL: none is being made */
     uint64_t traces;                /* begun so far */
+    uint64_t copy_hash[MIRT__MAX_DEVICES]; /* of each copy of the weights, when they were compared last */
     mirt__pool pool;    /* what lives as long as it does */
     mirt__text environment; /* by environment.c */
     struct mirt__custom_entry *customs;      /* user-defined losses and metrics */

@@ -21,26 +21,20 @@ static uint64_t mirt__hash_block(uint64_t hash, const char *data, size_t bytes) 
     return hash;
 }
 
-typedef struct mirt__drift {
-    const mirt_model *root;
-    uint64_t hash[MIRT__MAX_DEVICES];
-} mirt__drift;
-
 static void mirt__drift_hash(void *arg, int device) {
-    mirt__drift *drift = (mirt__drift *)arg;
-    const mirt_model *root = drift->root;
+    const mirt_model *root = (const mirt_model *)arg;
     uint64_t hash = 0;
     for (int i = 0; i < root->num_variables; i++)
         hash = mirt__hash_block(hash, root->weight[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
-    drift->hash[device] = hash;
+    root->strategy->copy_hash[device] = hash;
 }
 
 /* The copy that most others are like; of two the first. */
-static int mirt__drift_majority(const mirt__drift *drift, int devices) {
+static int mirt__drift_majority(const uint64_t *hash, int devices) {
     int best = 0, most = 0;
     for (int d = 0; d < devices; d++) {
         int like = 0;
-        for (int other = 0; other < devices; other++) like += drift->hash[other] == drift->hash[d];
+        for (int other = 0; other < devices; other++) like += hash[other] == hash[d];
         if (like > most) {
             most = like;
             best = d;
@@ -49,8 +43,7 @@ static int mirt__drift_majority(const mirt__drift *drift, int devices) {
     return best;
 }
 
-static mirt_status mirt__drift_fail(const mirt__drift *drift, int device, int right) {
-    const mirt_model *root = drift->root;
+static mirt_status mirt__drift_fail(const mirt_model *root, int device, int right) {
     const mirt__device *own = &root->strategy->device[device];
     char replicas[48];
     int i = 0;
@@ -74,19 +67,15 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_check_drift", "model");
     mirt_strategy *s = model->strategy;
     const int copies = mirt__weight_copies(s);
-    mirt__drift *drift;
     if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
-    const mirt_model *root = mirt__root(model, NULL);
+    mirt_model *root = mirt__root(model, NULL);
     if (!root->weight[0] || copies < 2) return MIRT_OK;
-    if (!(drift = (mirt__drift *)mirt__calloc(1, sizeof *drift))) return mirt_last_status();
-    drift->root = root;
-    mirt_status status = mirt__on_devices(s, mirt__drift_hash, drift);
-    if (status == MIRT_E_TIMEOUT) return status; /* which leaves it to the devices */
-    const int right = mirt__drift_majority(drift, copies);
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, root);
+    if (status != MIRT_OK) return status;
+    const int right = mirt__drift_majority(s->copy_hash, copies);
     for (int d = 0; d < copies && status == MIRT_OK; d++) {
-        if (drift->hash[d] != drift->hash[right]) status = mirt__drift_fail(drift, d, right);
+        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(root, d, right);
     }
-    mirt__free(drift);
     return status;
 }
