@@ -1360,7 +1360,8 @@ typedef struct mirt_metric_options {
     float threshold;    /* binary accuracy, precision, recall, F1: what is above counts as 1; default 0.5 */
     int num_thresholds; /* AUC: default 200 */
     mirt_curve curve;   /* AUC: of true against false positives, or of precision against recall */
-    bool from_logits;   /* outputs go through a sigmoid first (a softmax where the loss undoes one): those two lines take probabilities */
+    bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax where the loss
+                           undoes one), as threshold and AUC are of probabilities; without, they are taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
 } mirt_metric_options;
 
@@ -1680,6 +1681,9 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
    a number, or negative). */
 MIRT_API double mirt_get_learning_rate(const mirt_model *model);
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate);
+/* Gives a compiled model a schedule, in the place of its learning rate or of another schedule, from the next step on; one of kind
+   MIRT_SCHEDULE_NONE leaves the rate in force for good. MIRT_E_INVALID. */
+MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule);
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
@@ -10517,12 +10521,12 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -10533,7 +10537,7 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(weights + i, weight, n); \
     for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(sgd_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
     float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
@@ -10554,10 +10558,10 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
     }
 }
 
-static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
+    float *first = args->slot[0], *second = args->slot[1], *largest = extras ? args->slot[2] : NULL;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -10578,10 +10582,21 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 
+static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
+    else MIRT__K(sgd_loop)(args, begin, end, false);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(adam_loop)(args, begin, end, true);
+    else MIRT__K(adam_loop)(args, begin, end, false);
+}
+
 static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
     float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    const bool extras = true;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -12857,12 +12872,12 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -12873,7 +12888,7 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(weights + i, weight, n); \
     for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(sgd_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
     float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
@@ -12894,10 +12909,10 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
     }
 }
 
-static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
+    float *first = args->slot[0], *second = args->slot[1], *largest = extras ? args->slot[2] : NULL;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -12918,10 +12933,21 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 
+static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
+    else MIRT__K(sgd_loop)(args, begin, end, false);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(adam_loop)(args, begin, end, true);
+    else MIRT__K(adam_loop)(args, begin, end, false);
+}
+
 static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
     float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    const bool extras = true;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -14513,12 +14539,12 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -14529,7 +14555,7 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(weights + i, weight, n); \
     for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(sgd_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
     float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
@@ -14550,10 +14576,10 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
     }
 }
 
-static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
+    float *first = args->slot[0], *second = args->slot[1], *largest = extras ? args->slot[2] : NULL;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -14574,10 +14600,21 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 
+static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
+    else MIRT__K(sgd_loop)(args, begin, end, false);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(adam_loop)(args, begin, end, true);
+    else MIRT__K(adam_loop)(args, begin, end, false);
+}
+
 static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
     float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    const bool extras = true;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -16179,12 +16216,12 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. */
+/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
     float *weights = args->weight[0]; \
-    const bool shaped = args->shaped, decays = args->decay != 0, averages = args->average != NULL; \
+    const bool shaped = extras && args->shaped, decays = extras && args->decay != 0, averages = extras && args->average; \
     const MIRT__VEC decay = MIRT__K(set)(args->decay); \
     const int copies = args->copies;
 #define MIRT__UPDATE_WEIGHT \
@@ -16195,7 +16232,7 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update 
     MIRT__K(store_up_to)(weights + i, weight, n); \
     for (int c = 1; c < copies; c++) MIRT__K(store_up_to)(args->weight[c] + i, weight, n);
 
-static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(sgd_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), momentum = MIRT__K(set)(args->momentum);
     float *slot = args->slot[0];
     const bool nesterov = args->nesterov;
@@ -16216,10 +16253,10 @@ static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t 
     }
 }
 
-static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+MIRT__INLINE void MIRT__K(adam_loop)(const mirt__update *args, int64_t begin, int64_t end, bool extras) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC new_1 = MIRT__K(set)(args->new_1), new_2 = MIRT__K(set)(args->new_2);
-    float *first = args->slot[0], *second = args->slot[1], *largest = args->slot[2];
+    float *first = args->slot[0], *second = args->slot[1], *largest = extras ? args->slot[2] : NULL;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -16240,10 +16277,21 @@ static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t
     }
 }
 
+static bool MIRT__K(has_extras)(const mirt__update *args) { return args->shaped || args->decay != 0 || args->average || args->slot[2]; }
+static void MIRT__K(sgd_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(sgd_loop)(args, begin, end, true);
+    else MIRT__K(sgd_loop)(args, begin, end, false);
+}
+static void MIRT__K(adam_range)(const mirt__update *args, int64_t begin, int64_t end) {
+    if (MIRT__K(has_extras)(args)) MIRT__K(adam_loop)(args, begin, end, true);
+    else MIRT__K(adam_loop)(args, begin, end, false);
+}
+
 static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int64_t end) {
     const MIRT__VEC rate = MIRT__K(set)(args->learning_rate), epsilon = MIRT__K(set)(args->epsilon);
     const MIRT__VEC fresh = MIRT__K(set)(args->new_1), momentum = MIRT__K(set)(args->momentum);
     float *velocity = args->slot[0], *slot = args->slot[1], *mean = args->slot[2];
+    const bool extras = true;
     MIRT__UPDATE_PARTS
     for (int64_t i = begin; i < end; i += MIRT__LANES) {
         const int64_t n = end - i < MIRT__LANES ? end - i : MIRT__LANES;
@@ -33134,6 +33182,16 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     return MIRT_OK;
 }
 
+MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule) {
+    if (!model || !schedule) return mirt__fail_missing("mirt_set_schedule", model ? "schedule" : "model");
+    if (mirt__schedule_check(schedule) != MIRT_OK) return mirt_last_status();
+    model->config.optimizer.learning_rate = (float)mirt_get_learning_rate(model);
+    model->config.optimizer.schedule = NULL;
+    model->config.optimizer.decay = *schedule;
+    model->rate_set = false;
+    return MIRT_OK;
+}
+
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }
 
 /* >>section nn/metrics_table.c */
@@ -33980,7 +34038,7 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
         return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
                           (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
     }
-    if (!use->options.from_logits) return output;
+    if (!use->options.from_logits || !model->config.from_logits) return output;
     return loss && loss->undo == MIRT_SOFTMAX ? mirt_softmax(output) : mirt__activation_op(MIRT_SIGMOID, output);
 }
 
@@ -40803,7 +40861,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
+    if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
     if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;

@@ -14,11 +14,13 @@ enum {
 };
 
 /* A learning rate for each stretch of epochs: rate[i] from 0-based epoch first[i] on; first[0] is 0. */
-enum { MAX_RATES = 16 };
+enum { MAX_RATES = 16, LR_KEYS = 14 };
 typedef struct rates {
     int count; /* 0: the optimizer's default */
     int first[MAX_RATES];
     float rate[MAX_RATES];
+    int plan;  /* 1 + the kind of a schedule that begins with rate[0], */
+    double value[LR_KEYS]; /* and its numbers */
 } rates;
 
 /* Batch sizes to measure. */
@@ -39,6 +41,8 @@ typedef struct options {
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
+    float weight_decay, clip_norm, ema;
+    const char *metrics, *confusion;
     int64_t size, classes; /* of the model; 0: its own defaults, */
     float alpha;           /* here as well */
     double validation_split;
@@ -70,6 +74,23 @@ bool parse_flags(const command *c, int argc, char **argv, options *o);
 void print_flags(const command *c);
 /* Whether an option that is one of several names is `name`. */
 bool chosen(const char *option, const char *name);
+/* KIND:RATE[,KEY:VALUE]...; false after complaining. */
+bool parse_lr_plan(const char *text, rates *out);
+/* Gives fit what --lr says: a function by epochs, or the model a schedule over steps. False after complaining. */
+bool plan_rates(const rates *lr, mirt_model *model, int64_t epoch_steps, int64_t all_steps, mirt_fit_desc *desc);
+/* Accuracy, and what --metrics names. */
+typedef struct metric_list {
+    int count;
+    mirt_metric metric[MIRT_MAX_METRICS];
+    mirt_metric_options options[MIRT_MAX_METRICS];
+    char name[MIRT_MAX_METRICS][24];
+} metric_list;
+/* False after complaining. */
+bool parse_metrics(const options *o, metric_list *list);
+/* " precision=0.9", of those but accuracy, whose names in `logs` begin with `before`. */
+void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before);
+/* Writes the confusion matrix of a data set as a picture, and says so. False after complaining. */
+bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path);
 /* The name most like `word`, or NULL when none is like it. */
 const char *nearest(const char *word, const char *const *names, int count);
 /* "mirrortrain: <sentence>" on stderr. */

@@ -41,8 +41,15 @@ bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }
 int64_t batch_of(const options *o) { return o->batch ? o->batch : is_for_digits(o) ? 64 : 32; }
 
 static mirt_optimizer make_optimizer(const options *o) {
-    if (chosen(o->optimizer, "sgd")) return mirt_sgd(o->lr.count ? o->lr.rate[0] : 1e-2f, 0, false);
-    return mirt_adam(o->lr.count ? o->lr.rate[0] : 1e-3f);
+    const bool sgd = chosen(o->optimizer, "sgd");
+    const float rate = o->lr.count ? o->lr.rate[0] : sgd ? 1e-2f : 1e-3f;
+    mirt_optimizer optimizer = sgd ? mirt_sgd(rate, 0, false) : chosen(o->optimizer, "adamw") ? mirt_adamw(rate)
+                               : chosen(o->optimizer, "rmsprop") ? mirt_rmsprop(rate) : mirt_adam(rate);
+    if (o->weight_decay > 0) optimizer.weight_decay = o->weight_decay;
+    optimizer.global_clipnorm = o->clip_norm;
+    optimizer.use_ema = o->ema > 0;
+    optimizer.ema_momentum = o->ema;
+    return optimizer;
 }
 
 /* The library's sentence; a name nobody knows is the command line's fault. */
@@ -72,13 +79,19 @@ mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status) 
 
 mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int *status) {
     mirt_compile_desc desc;
+    metric_list list;
     memset(&desc, 0, sizeof desc);
+    if (!parse_metrics(o, &list)) {
+        *status = EXIT_USAGE;
+        return NULL;
+    }
     mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
     if (y.rank == 2) { /* features are not scores of classes */
         desc.optimizer = make_optimizer(o);
         desc.loss = y.dim[1] == 1 ? MIRT_BINARY_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
         desc.from_logits = logits;
-        desc.metrics[0] = MIRT_ACCURACY;
+        memcpy(desc.metrics, list.metric, sizeof list.metric);
+        memcpy(desc.metric_options, list.options, sizeof list.options);
     }
     return mirt_compile(model, &desc) == MIRT_OK ? model : complain_of_model(status);
 }

@@ -14,12 +14,6 @@ static double printable(double value) {
 
 static double log_value(const mirt_logs *logs, const char *name) { return printable(mirt_logs_value(logs, name)); }
 
-static float scheduled_rate(int epoch, float rate, void *user) {
-    const rates *lr = (const rates *)user;
-    for (int i = 0; i < lr->count && lr->first[i] <= epoch; i++) rate = lr->rate[i];
-    return rate;
-}
-
 static int print_step(const mirt_event *event, void *user) {
     (void)user;
     printf("step %lld loss %.6f\n", (long long)mirt_step(event->model), log_value(event->logs, "batch_loss"));
@@ -94,21 +88,20 @@ static void tell_of_time(mirt_model *model, const mirt_history *history, const o
 
 /* Trains, saves, prints the last line. */
 static int train(const training_job *j, const options *o) {
-    mirt_callback steps;
+    metric_list metrics;
+    mirt_callback print;
     mirt_fit_desc desc;
     run_callbacks callbacks;
-    memset(&steps, 0, sizeof steps);
+    memset(&print, 0, sizeof print);
     memset(&desc, 0, sizeof desc);
-    steps.batch_end = print_step;
+    print.batch_end = print_step;
     desc.epochs = (int)o->epochs;
     desc.validation = j->test;
     desc.max_steps = o->max_steps;
     desc.no_progress = o->log_steps;
-    if (o->log_steps) desc.callbacks[0] = &steps;
-    if (o->lr.count > 1) {
-        desc.learning_rate = scheduled_rate;
-        desc.learning_rate_user = (void *)&o->lr;
-    }
+    if (o->log_steps) desc.callbacks[0] = &print;
+    const int64_t steps = mirt_dataset_batches(j->training), all = steps * o->epochs;
+    if (!parse_metrics(o, &metrics) || !plan_rates(&o->lr, j->model, steps, o->max_steps && o->max_steps < all ? o->max_steps : all, &desc)) return EXIT_USAGE;
     if (o->profile && mirt_profile_begin(j->model) != MIRT_OK) return complain_of_library();
     if (o->trace && mirt_trace_begin(j->strategy, o->trace, 0) != MIRT_OK) return complain_of_library();
     if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
@@ -126,6 +119,12 @@ static int train(const training_job *j, const options *o) {
         printf("saved: %s\n", o->save);
     }
     if (o->report && (!log_predictions(o, j->model, o->run) || !write_report(o->run))) return EXIT_FAILED;
+    if (metrics.count > 1 && history->epochs) {
+        printf("metrics:");
+        print_metrics(&metrics, &history->epoch[history->epochs - 1], "");
+        print_metrics(&metrics, &history->epoch[history->epochs - 1], "val_");
+        printf("\n");
+    }
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
         last_value(history, "loss"), last_value(history, "accuracy"), last_value(history, "val_loss"),
         last_value(history, "val_accuracy"), history->images_per_second, history->seconds);
@@ -161,9 +160,12 @@ int run_evaluate(const options *o) {
         return EXIT_USAGE;
     }
     int status = EXIT_FAILED;
+    metric_list metrics;
+    if (!parse_metrics(o, &metrics)) return EXIT_USAGE;
     mirt_dataset *dataset = NULL;
     mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? mirt_load(strategy, o->load) : NULL;
+    if (model && o->metrics && mirt_set_metrics(model, metrics.metric, metrics.options, metrics.count) != MIRT_OK) model = NULL;
     if (strategy && !model) complain_of_library();
     const bool photos = model && takes_photos(model);
     if (model && (dataset = photos ? open_photo_test(model, o) : open_data(o, MIRT_TEST, true)) != NULL) {
@@ -176,8 +178,10 @@ int run_evaluate(const options *o) {
             else complain_of_run(o);
         } else {
             tell_of_corrupt(o);
-            printf("evaluate: loss=%.6f accuracy=%.6f\n", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
-            status = EXIT_OK;
+            status = !o->confusion || write_confusion(model, dataset, o->confusion) ? EXIT_OK : EXIT_FAILED;
+            printf("evaluate: loss=%.6f accuracy=%.6f", log_value(&logs, "loss"), log_value(&logs, "accuracy"));
+            print_metrics(&metrics, &logs, "");
+            printf("\n");
         }
     }
     mirt_dataset_destroy(dataset);

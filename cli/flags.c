@@ -75,10 +75,17 @@ static const flag flags[] = {
     {"resume", NULL, FLAG_SWITCH, 0, AT(resume), CMD_FIT, "with --run: go on from the newest checkpoint in DIR that is whole, in the same bits; without one begin anew"},
     {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT, "end when val_loss has not become better for N epochs, with the best epoch's weights"},
     {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
-    {"optimizer", "adam|sgd", FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
+    {"optimizer", "adam|adamw|sgd|rmsprop", FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
+    {"weight-decay", "D", FLAG_NUMBER, 0, AT(weight_decay), CMD_FIT, "weights shrink by this times the learning rate every step; default 0, of adamw 0.004"},
+    {"clip-norm", "N", FLAG_NUMBER, 0, AT(clip_norm), CMD_FIT, "scale gradients down whose norm, of all weights together, is above this"},
+    {"ema", "M", FLAG_NUMBER, 0, AT(ema), CMD_FIT, "end with averages of the weights that keep this share of themselves every step: 0.99"},
+    {"metrics", "LIST", FLAG_TEXT, 0, AT(metrics), CMD_FIT | CMD_EVALUATE, "beside accuracy, such as top5,precision,recall,f1,auc,pr_auc"},
+    {"confusion", "FILE", FLAG_TEXT, 0, AT(confusion), CMD_EVALUATE, "write which classes are taken for which, as a picture: .png"},
     {"accumulate", "K", FLAG_COUNT, 4096, AT(accumulate), CMD_FIT, "K batches make one step; default 1"},
     {"lr", "RATE", FLAG_RATES, 0, AT(lr), CMD_FIT,
-        "learning rate; default 0.001 for adam, 0.01 for sgd; 0.002,3:0.0002 changes it from epoch 3, the fourth, on"},
+        "learning rate; default 0.001, for sgd 0.01; 0.002,3:0.0002 changes it from epoch 3, the fourth, on; cosine:0.01,warmup:200,alpha:0.1 rises in 200 "
+        "steps and falls over all others (or steps:N); exponential:0.01,rate:0.9 by this factor an epoch (or steps:N; staircase:1); "
+        "polynomial:0.01,power:2,end:0; restarts:0.01,steps:N,t_mul:2,m_mul:1; ramp:0.0004,start:1e-5,epochs:5,sustain:0,decay:0.8,min:1e-5 by epochs"},
     {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
     {"forward", NULL, FLAG_SWITCH, 0, AT(forward), CMD_BENCH, "measure predicting instead of a step of training with Adam"},
     {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw a picture of it there instead"},
@@ -288,6 +295,7 @@ static bool set_flag(const flag *f, const char *value, options *o) {
         complain("--%s is \"%s\"; it wants a share between 0 and 1, such as 0.2", f->name, value);
         return false;
     case FLAG_RATES:
+        if (value[0] >= 'a' && value[0] <= 'z' && strchr(value, ':')) return parse_lr_plan(value, (rates *)field);
         if (parse_rates(value, (rates *)field)) return true;
         if (strpbrk(value, ",:")) {
             complain("--%s is \"%s\"; it wants a rate, then EPOCH:RATE up to %d times with increasing epochs: 0.002,3:0.0002",

@@ -85,7 +85,7 @@ for flag in model batch devices threads replicas forward profile steps seconds; 
     is "bench --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 run fit --help
-for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer lr save strategy collective accumulate winograd validation validation-split weights freeze head augment corrupt no-cache; do
+for flag in model data epochs batch replicas devices threads seed init no-shuffle max-steps log-steps optimizer weight-decay clip-norm ema metrics lr save strategy collective accumulate winograd validation validation-split weights freeze head augment corrupt no-cache; do
     is "fit --help names --$flag" "$(grep -c -- "^  --$flag " out)" 1
 done
 cp out fit.help
@@ -188,6 +188,19 @@ differ "and not the fourth" "$(losses | tail -n 1)" "$(cat staircase.end)"
 run fit --data good --batch 50 --epochs 3 --lr 0.002 --save constant.safetensors
 run fit --data good --batch 50 --epochs 3 --lr 0.002,3:0.0002 --save staircase.safetensors
 tap_check "the fourth epoch is epoch 3" cmp staircase.safetensors constant.safetensors
+run fit --data good --batch 50 --epochs 4 --lr cosine:0.002,warmup:2,alpha:0.1 --optimizer adamw --weight-decay 0.01 --clip-norm 1 --ema 0.9 --metrics top3,precision,auc --save planned.safetensors
+gives "a cosine, AdamW, clipping, averages and metrics" 0 "val_top3="
+is "metrics come before the final line" "$(grep -c '^metrics: top3=[0-9.]* precision=[0-9.]* auc=[0-9.]* val_top3=[0-9.]* val_precision=[0-9.]* val_auc=[0-9.]*$' out) $(tail -n 1 out | grep -c "$final")" "1 1"
+is "what the model says of itself" "$(grep -c 'adamw.*global_clipnorm.*use_ema.*CosineDecay' planned.safetensors)" 1
+run evaluate --data good --load planned.safetensors --metrics top1,pr_auc --confusion confusion.png
+gives "evaluate --confusion" 0 "confusion: confusion.png"
+is "the picture is a PNG" "$(dd if=confusion.png bs=1 skip=1 count=3 2>/dev/null)" PNG
+is "evaluate --metrics" "$(grep -c '^evaluate: loss=[0-9.]* accuracy=\([0-9.]*\) top1=\1 pr_auc=[0-9.]*$' out)" 1
+for plan in exponential:0.01,rate:0.5,steps:2,staircase:1 polynomial:0.01,power:2 restarts:0.01,steps:2 ramp:0.01,epochs:2; do
+    run fit --data good --batch 50 --epochs 3 --lr $plan --optimizer rmsprop
+    gives "--lr $plan" 0 "final: "
+done
+
 run fit --data good --batch 50 --max-steps 6 --log-steps --optimizer sgd --lr 1e30
 is "a loss that is no number is nan, never -nan" "$(grep -c -e -nan out) $(grep -c 'loss nan' out | sed 's/[1-9]/some/')" "0 some"
 if has gzip; then
@@ -466,6 +479,10 @@ run fit --collective rin
 refuses "unknown collective" 2 "there is no collective \"rin\"; did you mean ring?"
 run fit --strategy parameter-server
 refuses "unknown strategy" 2 "there is no strategy \"parameter-server\"; it is one of mirrored|central-storage"
+run fit --lr cosine:0.1,power:2
+refuses "--lr cosine:0.1,power:2" 2 "--lr is \"cosine:0.1,power:2\"; cosine takes, each with a colon and a number behind a comma: steps, alpha, warmup"
+run fit --metrics top5,presision
+refuses "--metrics presision" 2 "--metrics: there is no \"presision\"; did you mean precision?; there are topK (top5), precision, recall, f1, auc, pr_auc"
 run fit --optimizer adma
 refuses "unknown optimizer" 2 "there is no optimizer \"adma\"; did you mean adam?"
 run evaluate

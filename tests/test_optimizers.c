@@ -212,6 +212,21 @@ static void check_all_schedules_saved(void) {
     mirt_strategy_destroy(s);
 }
 
+/* A schedule that comes later, and goes again. */
+static void check_set_schedule(void) {
+    mirt_schedule s = mirt_exponential_decay(0.5f, 2, 0.25f, false), none, bad = mirt_cosine_decay(1, -1, 0);
+    memset(&none, 0, sizeof none);
+    mirt_strategy *strategy = strategy_of(1, 1, 1);
+    mirt_model *m = golden_model(strategy, mirt_sgd(0.125f, 0, false));
+    m->step = 4;
+    bool good = mirt_set_schedule(m, &s) == MIRT_OK && mirt_get_learning_rate(m) == 0.5 / 16;
+    good = good && mirt_set_schedule(m, &bad) == MIRT_E_INVALID && mirt_get_learning_rate(m) == 0.5 / 16;
+    good = good && mirt_set_schedule(m, &none) == MIRT_OK;
+    m->step = 9;
+    ok(good && mirt_get_learning_rate(m) == 0.5 / 16, "a compiled model takes a schedule, refuses a bad one, and keeps the rate in force when it goes");
+    mirt_strategy_destroy(strategy);
+}
+
 /* >>averages */
 
 /* The averages are of all weights that are trained, and mirt_fit ends with them. */
@@ -315,6 +330,7 @@ int main(void) {
     for (int i = 0; i < MIRT__COUNT(saved); i++) check_saved(saved[i], false);
     check_saved("sgd cosine", true);
     check_all_schedules_saved();
+    check_set_schedule();
     check_averages();
     check_bad_ones();
     done_testing();

@@ -54,22 +54,23 @@ typedef struct scene {
     const char *name;
     mirt_dataset *(*data)(void);
     int64_t steps_per_epoch;
-    bool nesterov, frozen, weighted, validated, rates;
+    bool nesterov, frozen, weighted, validated, rates, extras;
 } scene;
 
 static const scene scenes[] = {
-    {"in order", data_plain, 0, false, false, false, true, false},
-    {"shuffled, prefetched, class weights", data_shuffled, 0, false, false, true, true, false},
-    {"accumulated, Nesterov", data_accumulated, 0, true, false, false, false, false},
-    {"made by threads, augmented", data_made, 0, false, false, false, false, true},
-    {"a stream through a buffer", data_stream, 5, false, false, false, false, false},
-    {"epochs of 4 steps", data_shuffled, 4, false, false, false, true, true},
-    {"repeated for ever, epochs of 5 steps", data_repeated, 5, false, false, false, true, false},
-    {"repeated and made", data_repeated_made, 0, false, false, false, false, false},
-    {"batches repeated", data_repeated_batches, 0, false, false, false, false, false},
-    {"a part of the batches", data_window, 0, false, false, false, false, false},
-    {"a cache behind a shuffle", data_cached, 0, false, false, false, false, false},
-    {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false},
+    {"in order", data_plain, 0, false, false, false, true, false, false},
+    {"shuffled, prefetched, class weights", data_shuffled, 0, false, false, true, true, false, false},
+    {"accumulated, Nesterov", data_accumulated, 0, true, false, false, false, false, false},
+    {"made by threads, augmented", data_made, 0, false, false, false, false, true, false},
+    {"a stream through a buffer", data_stream, 5, false, false, false, false, false, false},
+    {"epochs of 4 steps", data_shuffled, 4, false, false, false, true, true, false},
+    {"repeated for ever, epochs of 5 steps", data_repeated, 5, false, false, false, true, false, false},
+    {"repeated and made", data_repeated_made, 0, false, false, false, false, false, false},
+    {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false},
+    {"a part of the batches", data_window, 0, false, false, false, false, false, false},
+    {"a cache behind a shuffle", data_cached, 0, false, false, false, false, false, false},
+    {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false},
+    {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false, true, false, true},
 };
 
 /* >>one fit */
@@ -107,7 +108,21 @@ typedef struct outcome {
 static mirt_model *scene_model(const scene *c, mirt_strategy *s) {
     mirt_optimizer optimizer = c->nesterov ? mirt_sgd(0.05f, 0.9f, true) : mirt_adam(2e-3f);
     mirt_model *m = image_net(s, 0.3f);
+    if (c->extras) {
+        optimizer = mirt_adamw(2e-3f);
+        optimizer.amsgrad = true;
+        optimizer.global_clipnorm = 0.5f;
+        optimizer.exclude_from_weight_decay = "bias";
+        optimizer.use_ema = true;
+        optimizer.ema_overwrite_frequency = 7;
+        optimizer.decay = mirt_cosine_decay(2e-3f, 20, 0.1f);
+    }
     mirt_compile_desc d = image_compile(optimizer);
+    if (c->extras) {
+        d.metrics[1] = MIRT_AUC;
+        d.metrics[2] = MIRT_PRECISION;
+        d.metric_options[1].from_logits = true;
+    }
     if (c->frozen) mirt_set_trainable(m, "conv2d", false);
     return mirt_compile(m, &d) == MIRT_OK ? m : NULL;
 }

@@ -285,4 +285,14 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     return MIRT_OK;
 }
 
+MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule) {
+    if (!model || !schedule) return mirt__fail_missing("mirt_set_schedule", model ? "schedule" : "model");
+    if (mirt__schedule_check(schedule) != MIRT_OK) return mirt_last_status();
+    model->config.optimizer.learning_rate = (float)mirt_get_learning_rate(model);
+    model->config.optimizer.schedule = NULL;
+    model->config.optimizer.decay = *schedule;
+    model->rate_set = false;
+    return MIRT_OK;
+}
+
 MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step : 0; }

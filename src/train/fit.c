@@ -357,7 +357,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
-    if (status == MIRT_OK && fit->model->history.steps && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
+    if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
     if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;

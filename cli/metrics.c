@@ -1,0 +1,94 @@
+/* --metrics of fit and evaluate. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct metric_name {
+    const char *name;
+    mirt_metric metric;
+    mirt_curve curve;
+} metric_names[] = {
+    {"precision", MIRT_PRECISION, MIRT_ROC}, {"recall", MIRT_RECALL, MIRT_ROC}, {"f1", MIRT_F1_SCORE, MIRT_ROC},
+    {"auc", MIRT_AUC, MIRT_ROC}, {"pr_auc", MIRT_AUC, MIRT_PR},
+};
+enum { METRIC_NAMES = sizeof metric_names / sizeof metric_names[0] };
+
+/* "top5" is 5; anything else 0. */
+static int top_of(const char *word) {
+    char *end;
+    if (strncmp(word, "top", 3) != 0 || word[3] < '1' || word[3] > '9') return 0;
+    long k = strtol(word + 3, &end, 10);
+    return *end || k > 1000000 ? 0 : (int)k;
+}
+
+static bool parse_metric(const char *word, metric_list *list) {
+    const char *names[METRIC_NAMES + 2];
+    mirt_metric_options *o = &list->options[list->count];
+    const int top = top_of(word);
+    int i = 0;
+    while (i < METRIC_NAMES && strcmp(metric_names[i].name, word) != 0) i++;
+    snprintf(list->name[list->count], sizeof list->name[0], "%s", word);
+    o->name = list->name[list->count];
+    o->from_logits = true;
+    o->k = top;
+    o->curve = i < METRIC_NAMES ? metric_names[i].curve : MIRT_ROC;
+    list->metric[list->count++] = top ? MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY : i < METRIC_NAMES ? metric_names[i].metric : MIRT_ACCURACY;
+    if (top || i < METRIC_NAMES) return true;
+    for (i = 0; i < METRIC_NAMES; i++) names[i] = metric_names[i].name;
+    names[METRIC_NAMES] = "top5";
+    const char *like = nearest(word, names, METRIC_NAMES + 1);
+    complain("--metrics: there is no \"%s\"%s%s%s; there are topK (top5), precision, recall, f1, auc, pr_auc", word, like ? "; did you mean " : "", like ? like : "", like ? "?" : "");
+    return false;
+}
+
+bool parse_metrics(const options *o, metric_list *list) {
+    memset(list, 0, sizeof *list);
+    list->metric[list->count++] = MIRT_ACCURACY;
+    for (const char *at = o->metrics; at && *at;) {
+        char word[sizeof list->name[0]];
+        const size_t length = strcspn(at, ",");
+        if (list->count == MIRT_MAX_METRICS || length >= sizeof word) {
+            complain("--metrics is \"%s\"; it wants up to %d names: top5,precision,recall", o->metrics, MIRT_MAX_METRICS - 1);
+            return false;
+        }
+        memcpy(word, at, length);
+        word[length] = 0;
+        if (!parse_metric(word, list)) return false;
+        at += length + (at[length] == ',');
+    }
+    return true;
+}
+
+void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before) {
+    for (int i = 1; i < list->count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", before, list->name[i]);
+        const double value = mirt_logs_value(logs, name);
+        printf(" %s=%.6f", name, isnan(value) ? fabs(value) : value);
+    }
+}
+
+bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path) {
+    const mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
+    const int classes = y.rank == 2 && y.dim[1] <= 4096 ? (int)(y.dim[1] > 1 ? y.dim[1] : 2) : 0;
+    int named;
+    const char *const *names = mirt_model_class_names(model, &named);
+    if (!classes) {
+        complain("--confusion is for models that tell 2 to 4096 classes apart");
+        return false;
+    }
+    int64_t *counts = (int64_t *)malloc((size_t)classes * (size_t)classes * sizeof *counts);
+    if (!counts) {
+        complain("out of memory for a matrix of %d classes", classes);
+        return false;
+    }
+    const bool good = mirt_confusion_matrix(model, dataset, counts, classes) == MIRT_OK &&
+                      mirt_save_confusion_png(path, counts, classes, named == classes ? names : NULL) == MIRT_OK;
+    free(counts);
+    if (good) printf("confusion: %s\n", path);
+    else complain_of_library();
+    return good;
+}
