@@ -251,6 +251,19 @@ static mirt_status do_fit(world *w) {
     return mirt_fit(w->model, w->train, &desc) ? MIRT_OK : mirt_last_status();
 }
 
+/* Traced, and told where the time went. */
+static mirt_status do_trace(world *w) {
+    mirt_fit_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.batch = 4;
+    mirt_status status = mirt_trace_begin(w->strategy, save_path, 50);
+    if (status != MIRT_OK) return status;
+    if (!mirt_fit_arrays(w->model, xs(), ys(), &desc) || !mirt_timing_text(w->model)) status = mirt_last_status();
+    if (status == MIRT_OK) return mirt_trace_end(w->strategy);
+    mirt__trace_drop(w->strategy);
+    return status;
+}
+
 static mirt_status do_fit_arrays(world *w) {
     mirt_fit_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -388,6 +401,7 @@ static const fault_case cases[] = {
     {"drawn digits", {make_strategy, NULL, NULL, NULL}, make_digits, NULL},
     {"mirt_fit", {make_strategy, make_model, compile_adam, make_datasets}, do_fit, do_step},
     {"mirt_fit on features", {make_strategy, make_model, compile_frozen, NULL}, do_fit_arrays, do_step},
+    {"mirt_fit_arrays, traced", {make_strategy, make_model, compile_adam, NULL}, do_trace, do_save},
     {"mirt_fit_arrays", {make_strategy, make_model, compile_adam, NULL}, do_fit_arrays, do_save},
     {"mirt_fit after a step", {make_strategy, do_load, do_step, make_datasets}, do_fit, do_step},
     {"mirt_evaluate", {make_strategy, make_model, compile_adam, make_datasets}, do_evaluate, do_step},

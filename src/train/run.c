@@ -488,7 +488,7 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
-    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK) return mirt_last_status();
+    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
         for (int i = 0; i < f->num_results; i++) {
@@ -512,6 +512,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
 }
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
+    if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
     if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;

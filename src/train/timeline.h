@@ -21,8 +21,10 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
 MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
 /* --- trace.c --- */
+/* Gives the function's operations names, if there is a trace that has none for them yet. */
+MIRT__LIB mirt_status mirt__trace_ready(mirt_function *function);
 /* The function is about to run while there is a trace. */
-MIRT__LIB void mirt__trace_function(mirt_function *function);
+MIRT__LIB void mirt__trace_function(const mirt_function *function);
 
 /* --- verdict.c --- */
 /* Fills the bottleneck, and what belongs to it, of the numbers above. */

@@ -73,26 +73,29 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     return mirt__pool_strdup(&s->trace->pool, text);
 }
 
-/* Once a function and trace; without memory for them its operations are left out. */
-static void mirt__trace_names(mirt_function *f) {
+MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     const int count = f->program.graph.count;
-    f->trace_serial = s->trace->serial;
-    f->trace_name = NULL;
+    if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
     const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
-    for (int i = 0; name && i < count; i++) {
-        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return;
+    if (!name) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return mirt_last_status();
     }
-    for (int d = 0; name && d < s->num_devices; d++) name[count + d] = f->num_ranges ? mirt__trace_sum_name(f, d) : NULL;
+    for (int d = 0; d < s->num_devices && f->num_ranges; d++) {
+        if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
+    }
     f->trace_name = name;
+    f->trace_serial = s->trace->serial;
+    return MIRT_OK;
 }
 
-MIRT__LIB void mirt__trace_function(mirt_function *f) {
+MIRT__LIB void mirt__trace_function(const mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    if (f->trace_serial != s->trace->serial) mirt__trace_names(f);
+    const bool named = f->trace_serial == s->trace->serial;
     for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].names = f->trace_name;
-        s->lane[d].sum_name = f->trace_name ? f->trace_name[f->program.graph.count + d] : NULL;
+        s->lane[d].names = named ? f->trace_name : NULL;
+        s->lane[d].sum_name = named ? f->trace_name[f->program.graph.count + d] : NULL;
     }
 }
 

@@ -33,6 +33,15 @@ static void mirt__costs_of(const mirt_timing *t, mirt__costs *c) {
     }
 }
 
+/* Appends to the verdict. */
+MIRT__PRINTF(2, 3) static void mirt__say(mirt_timing *t, const char *format, ...) {
+    const size_t used = strlen(t->verdict);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t->verdict + used, sizeof t->verdict - used, format, args);
+    va_end(args);
+}
+
 /* Takes the place of a cause that holds up less. */
 static void mirt__blame(mirt_timing *t, mirt_bottleneck kind, double lost, double wall) {
     if (lost <= t->share * wall) return;
@@ -90,73 +99,71 @@ static double mirt__better_rows(const mirt__costs *c, double lost) {
     return rows;
 }
 
-static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const double left = c->wall - c->input, rows = (double)t->samples / (double)t->steps;
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
-    mirt__text_add(out, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
-    if (!t->ahead) mirt__text_add(out, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel) mirt__text_add(out, "one thread makes the samples, as a stream must: mirt_cache, or samples that can be reached in any order");
-    else if (needed <= t->workers) mirt__text_add(out, "%d worker%s, which wait for something themselves: mirt_cache keeps what they make", t->workers, t->workers == 1 ? "" : "s");
-    else if (needed > t->cores) mirt__text_add(out, "%d worker%s, %d would do, but there %s %d core%s: mirt_cache keeps what is made", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
-    else mirt__text_add(out, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
+    mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
+    if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
+    else if (!t->parallel) mirt__say(t, "one thread makes the samples, as a stream must: mirt_cache, or samples that can be reached in any order");
+    else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: mirt_cache keeps what they make", t->workers, t->workers == 1 ? "" : "s");
+    else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: mirt_cache keeps what is made", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
+    else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
 }
 
-static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+static void mirt__verdict_batch(mirt_timing *t, const mirt__costs *c) {
     const double lost = t->share * c->wall, rows = mirt__better_rows(c, lost);
     t->speedup = c->wall / (lost * c->rows / rows + c->compute + c->input + c->other);
-    mirt__text_add(out, "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, all-reduce, starting and waiting); %.0f per replica would spread it", c->rows, 100 * t->share, rows);
+    mirt__say(t, "batch %.3g per replica is too small: %.0f %% of the step takes as long for any batch (update, all-reduce, starting and waiting); %.0f per replica would spread it", c->rows, 100 * t->share, rows);
 }
 
-static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+static void mirt__verdict_model(mirt_timing *t, const mirt__costs *c) {
     const double start = 10e-6, one = c->compute * t->num_devices + c->update + c->input + c->other + start;
     t->speedup = c->wall > one ? c->wall / one : 1;
-    mirt__text_add(out, "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, starting and waiting for each other; %s", t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
+    mirt__say(t, "model too small for %d devices: each computes for %.3g ms of a step of %.3g ms, the rest is updating, starting and waiting for each other; %s", t->num_devices, 1e3 * c->compute, 1e3 * c->wall,
                    t->speedup > 1.1 ? "one device would do" : "a larger batch gives them more to do");
 }
 
-static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+static void mirt__verdict_device(mirt_timing *t, const mirt__costs *c) {
     bool slow;
     double times = 1;
     (void)c;
     mirt__held_up(t, t->culprit, &slow, &times);
-    mirt__text_add(out, "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of the step", t->device[t->culprit].name, times, 100 * t->share);
+    mirt__say(t, "device %s is slow: it takes %.1f times as long for a sample as the others, which wait for it %.0f %% of the step", t->device[t->culprit].name, times, 100 * t->share);
 }
 
-static void mirt__verdict_uneven(const mirt_timing *t, mirt__text *out) {
+static void mirt__verdict_uneven(mirt_timing *t) {
     int most = 0;
     for (int d = 1; d < t->num_devices; d++) most = t->device[d].samples > t->device[most].samples ? d : most;
-    mirt__text_add(out, "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f %% of the step; %s", t->replicas, t->num_devices,
+    mirt__say(t, "uneven: %d replicas on %d devices leave %s with %.0f %% of the samples, and the others wait for it %.0f %% of the step; %s", t->replicas, t->num_devices,
                    t->device[most].name, 100.0 * (double)t->device[most].samples / (double)t->samples, 100 * t->share,
                    t->replicas % t->num_devices ? "replicas should be a multiple of the devices" : "the batch should be a multiple of the replicas");
 }
 
-static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c, mirt__text *out) {
+static void mirt__verdict_words(mirt_timing *t, const mirt__costs *c) {
     const bool crowded = t->num_devices * t->threads > t->cores;
     switch (t->bottleneck) {
-    case MIRT_SLOW_INPUT: mirt__verdict_input(t, c, out); break;
-    case MIRT_SMALL_BATCH: mirt__verdict_batch(t, c, out); break;
-    case MIRT_SMALL_MODEL: mirt__verdict_model(t, c, out); break;
-    case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c, out); break;
-    case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t, out); break;
-    case MIRT_SLOW_REDUCE: mirt__text_add(out, "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often", 100 * t->share); break;
-    case MIRT_SLOW_CALLBACKS: mirt__text_add(out, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share); break;
+    case MIRT_SLOW_INPUT: mirt__verdict_input(t, c); break;
+    case MIRT_SMALL_BATCH: mirt__verdict_batch(t, c); break;
+    case MIRT_SMALL_MODEL: mirt__verdict_model(t, c); break;
+    case MIRT_SLOW_DEVICE: mirt__verdict_device(t, c); break;
+    case MIRT_UNEVEN_SHARES: mirt__verdict_uneven(t); break;
+    case MIRT_SLOW_REDUCE: mirt__say(t, "all-reduce: %.0f %% of the step adds up gradients over devices; a larger batch needs it less often", 100 * t->share); break;
+    case MIRT_SLOW_CALLBACKS: mirt__say(t, "callbacks: %.0f %% of the step is spent in callbacks", 100 * t->share); break;
     case MIRT_SHARED_CORES:
         if (crowded) {
             t->speedup = 1; /* cores cannot be had for the asking */
-            mirt__text_add(out, "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f %% of the step", t->num_devices, t->threads,
+            mirt__say(t, "shared cores: %d devices of %d thread%s take turns on %d core%s, and wait for each other %.0f %% of the step", t->num_devices, t->threads,
                            t->threads == 1 ? "" : "s", t->cores, t->cores == 1 ? "" : "s", 100 * t->share);
         }
-        else mirt__text_add(out, "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for another: other programs run on their cores", 100 * t->share);
+        else mirt__say(t, "shared cores: the devices wait for each other %.0f %% of the step, now for one, now for another: other programs run on their cores", 100 * t->share);
         break;
-    default: mirt__text_add(out, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
+    default: mirt__say(t, "balanced: %.0f %% of the step is forward and backward", 100 * c->compute / c->wall); return;
     }
-    if (t->speedup > 1.05) mirt__text_add(out, "; if fixed: x%.1f", t->speedup);
+    if (t->speedup > 1.05) mirt__say(t, "; if fixed: x%.1f", t->speedup);
 }
 
 MIRT__LIB void mirt__verdict(mirt_timing *t) {
     mirt__costs c;
-    mirt__text words;
-    memset(&words, 0, sizeof words);
     t->bottleneck = MIRT_BALANCED;
     t->culprit = -1;
     t->share = 0;
@@ -170,7 +177,5 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     if (t->num_devices > 1 && c.reduce > 0.12 * c.wall && c.reduce > 2.5 * c.update) mirt__blame(t, MIRT_SLOW_REDUCE, c.reduce, c.wall);
     else mirt__blame_size(t, &c);
     if (t->bottleneck == MIRT_BALANCED && t->num_devices > 1 && c.meet > 0.2 * c.wall) mirt__blame(t, MIRT_SHARED_CORES, c.meet, c.wall);
-    mirt__verdict_words(t, &c, &words);
-    snprintf(t->verdict, sizeof t->verdict, "%s", words.failed || !words.data ? "" : words.data);
-    mirt__text_free(&words);
+    mirt__verdict_words(t, &c);
 }
