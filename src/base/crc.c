@@ -41,3 +41,25 @@ MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { re
 
 #undef MIRT__CASTAGNOLI
 #undef MIRT__ETHERNET
+
+/* >>comparing */
+
+enum { MIRT__HASH_LANES = 4 };
+
+MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes) {
+    const char *data = (const char *)block;
+    const uint64_t prime = 0x9E3779B97F4A7C15u;
+    uint64_t lane[MIRT__HASH_LANES], word[MIRT__HASH_LANES];
+    for (int k = 0; k < MIRT__HASH_LANES; k++) lane[k] = hash + (uint64_t)k;
+    for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
+        memcpy(word, data, sizeof word);
+        for (int k = 0; k < MIRT__HASH_LANES; k++) {
+            lane[k] = (lane[k] ^ word[k]) * prime;
+            lane[k] ^= lane[k] >> 32;
+        }
+    }
+    memset(word, 0, sizeof word);
+    memcpy(word, data, bytes);
+    for (int k = 0; k < MIRT__HASH_LANES; k++) hash = (hash ^ lane[k] ^ word[k] * prime) * prime ^ hash >> 29;
+    return hash;
+}

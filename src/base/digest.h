@@ -21,4 +21,8 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 
+/* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in what was hashed
+   before: one bit that differs is always seen. For comparing within a run. */
+MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes);
+
 #endif

@@ -1,31 +1,12 @@
+#include "../base/digest.h"
 #include "function.h"
 /* Whether the copies of the weights are what they always should be: the same. */
-
-enum { MIRT__HASH_LANES = 4 };
-
-/* Every step is one to one in what is hashed so far: one bit that differs is always seen. */
-static uint64_t mirt__hash_block(uint64_t hash, const char *data, size_t bytes) {
-    const uint64_t prime = 0x9E3779B97F4A7C15u;
-    uint64_t lane[MIRT__HASH_LANES], word[MIRT__HASH_LANES];
-    for (int k = 0; k < MIRT__HASH_LANES; k++) lane[k] = hash + (uint64_t)k;
-    for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
-        memcpy(word, data, sizeof word);
-        for (int k = 0; k < MIRT__HASH_LANES; k++) {
-            lane[k] = (lane[k] ^ word[k]) * prime;
-            lane[k] ^= lane[k] >> 32;
-        }
-    }
-    memset(word, 0, sizeof word);
-    memcpy(word, data, bytes);
-    for (int k = 0; k < MIRT__HASH_LANES; k++) hash = (hash ^ lane[k] ^ word[k] * prime) * prime ^ hash >> 29;
-    return hash;
-}
 
 static void mirt__drift_hash(void *arg, int device) {
     const mirt_model *root = (const mirt_model *)arg;
     uint64_t hash = 0;
     for (int i = 0; i < root->num_variables; i++)
-        hash = mirt__hash_block(hash, root->weight[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
+        hash = mirt__hash_bytes(hash, root->weight[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
     root->strategy->copy_hash[device] = hash;
 }
 
