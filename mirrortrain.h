@@ -40683,7 +40683,8 @@ MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
     const uint64_t seed = fit->model->strategy->seed;
     mirt__batch batch;
     if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
-    if (!fit->run.begun) return MIRT_OK;
+    if (!fit->run.begun && (!fit->run.done || fit->desc->steps_per_epoch > 0)) return MIRT_OK;
+    fit->run.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
     int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
     mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
     for (; left > 0 && status == MIRT_OK; left--) {

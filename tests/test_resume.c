@@ -91,6 +91,12 @@ static int note_epoch(const mirt_event *e, void *user) {
     note(e, (seen *)user, 'e');
     return 0;
 }
+/* Behind all batches of an epoch, which is not over. */
+static int save_tested(const mirt_event *e, void *user) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", work_directory(), (const char *)user);
+    return e->epoch == 0 && mirt_save(e->model, path, MIRT_SAVE_ALL) != MIRT_OK ? MIRT_CALLBACK_FAILED : 0;
+}
 
 static float falling(int epoch, float rate, void *user) {
     (void)user;
@@ -145,12 +151,13 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
     char path[400];
     mirt_model_checkpoint_desc d;
     mirt_early_stopping_desc early;
-    mirt_callback watch;
+    mirt_callback watch, tested;
     mirt_fit_desc fit;
     memset(out, 0, sizeof *out);
     memset(&d, 0, sizeof d);
     memset(&early, 0, sizeof early);
     memset(&watch, 0, sizeof watch);
+    memset(&tested, 0, sizeof tested);
     memset(&fit, 0, sizeof fit);
     mirt_strategy *s = strategy_of(devices, 4, 1);
     mirt_model *m = scene_model(c, s);
@@ -158,6 +165,8 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
     watch.user = &out->told;
     watch.batch_end = note_batch;
     watch.epoch_end = note_epoch;
+    tested.user = (void *)"tested.safetensors";
+    tested.test_end = save_tested;
     d.path = pattern;
     d.every_steps = 1;
     early.monitor = "loss";
@@ -177,6 +186,7 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
     fit.callbacks[0] = stopping;
     fit.callbacks[1] = &watch;
     fit.callbacks[2] = checkpoint;
+    fit.callbacks[3] = resume ? NULL : &tested;
     const mirt_history *h = m && data ? mirt_fit(m, data, &fit) : NULL;
     out->good = h && copies_agree(m) && mirt_save(m, in_work("whole", path), MIRT_SAVE_ALL) == MIRT_OK;
     if (out->good) {
@@ -221,6 +231,11 @@ static void check_scene(const scene *c) {
         if (!wrong++) printf("# from step %d: %s%s\n# %s\n# %s\n", (int)step, part.good ? "" : mirt_last_error(), told ? "" : " told otherwise", whole.history, part.history);
     }
     ok(tried > 1 && !wrong, "%s: from each of %d checkpoints, on 1 to 4 devices, to the same weights, optimizer state, history and logs (%d do not)", c->name, tried, wrong);
+    if (c->validated) {
+        run_scene(c, 3, NULL, in_work("tested.safetensors", path), 0, &part);
+        ok(same_end(&whole, &part), "%s: from a checkpoint of a callback's own, when the first epoch has been validated%s%s", c->name, part.good ? "" : ": ", part.good ? "" : mirt_last_error());
+        unlink(path);
+    }
     for (int64_t step = 1; step <= whole.steps; step++) {
         char name[64];
         snprintf(name, sizeof name, "ckpt_%04d.safetensors", (int)step);
