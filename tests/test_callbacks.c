@@ -1,6 +1,7 @@
 /* Callbacks: who is told what and when, what failing ones do, and the ready-made ones. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
+#include "golden/callbacks.h"
 #include "mirror_util.h"
 #include "tap.h"
 
@@ -133,6 +134,124 @@ static void check_names(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>beside Keras: the callbacks are told of drawn logs */
+
+static mirt_logs told;
+static mirt_event event_of(mirt_model *m, mirt_dataset *validation) {
+    mirt_event e;
+    memset(&e, 0, sizeof e);
+    e.model = m;
+    e.epochs = GOLDEN_EPOCHS;
+    e.logs = &told;
+    e.validation = validation;
+    told.count = 1;
+    told.name[0] = "val_loss";
+    return e;
+}
+
+/* The model's only weight tells the epoch. */
+static void set_weight(mirt_model *m, float value) {
+    mirt_weight_info w;
+    mirt_weight(m, 1, &w);
+    float values[64] = {value};
+    mirt_set_weight(m, w.name, values, (size_t)w.count);
+}
+
+static float get_weight(mirt_model *m) {
+    mirt_weight_info w;
+    float values[64];
+    mirt_weight(m, 1, &w);
+    return mirt_get_weight(m, w.name, 1, values, (size_t)w.count) == MIRT_OK ? values[0] : -1;
+}
+
+static void check_early_stopping(mirt_model *m, mirt_event *e) {
+    int wrong = 0;
+    for (int i = 0; i < MIRT__COUNT(golden_stops); i++) {
+        const golden_early *g = &golden_stops[i];
+        mirt_early_stopping_desc d;
+        memset(&d, 0, sizeof d);
+        d.mode = g->mode;
+        d.patience = g->patience;
+        d.min_delta = g->min_delta;
+        d.has_baseline = g->has_baseline;
+        d.baseline = g->baseline;
+        d.start_from_epoch = g->start;
+        d.restore_best_weights = true;
+        mirt_callback *c = mirt_early_stopping(&d);
+        int last = 0, stop = c->train_begin(e, c->user);
+        for (int epoch = 0; epoch < GOLDEN_EPOCHS && !stop; epoch++) {
+            set_weight(m, (float)epoch);
+            e->epoch = last = epoch;
+            told.value[0] = golden_logs[g->seed - 1][epoch];
+            stop = c->epoch_end(e, c->user);
+        }
+        c->train_end(e, c->user);
+        if ((last != g->last || get_weight(m) != (float)g->restored) && !wrong++)
+            printf("# %d: epoch %d and not %d, weights of %g and not of %d\n", i, last, g->last, (double)get_weight(m), g->restored);
+        mirt_callback_destroy(c);
+    }
+    ok(!wrong, "early stopping ends in Keras's epoch with the weights of Keras's best one, in %d cases", MIRT__COUNT(golden_stops));
+}
+
+static void check_plateau(mirt_model *m, mirt_event *e) {
+    int wrong = 0;
+    for (int i = 0; i < MIRT__COUNT(golden_rates); i++) {
+        const golden_plateau *g = &golden_rates[i];
+        mirt_reduce_lr_desc d;
+        memset(&d, 0, sizeof d);
+        d.mode = g->mode;
+        d.patience = g->patience;
+        d.factor = g->factor;
+        d.cooldown = g->cooldown;
+        d.min_rate = g->least;
+        mirt_callback *c = mirt_reduce_lr_on_plateau(&d);
+        mirt_set_learning_rate(m, 0.01);
+        c->train_begin(e, c->user);
+        for (int epoch = 0; epoch < GOLDEN_EPOCHS; epoch++) {
+            e->epoch = epoch;
+            told.value[0] = golden_logs[g->seed - 1][epoch];
+            c->epoch_end(e, c->user);
+            double rate = mirt_get_learning_rate(m);
+            if (fabs(rate - (double)g->rate[epoch]) > 1e-7 * rate && !wrong++) printf("# %d, epoch %d: %.9g, not %.9g\n", i, epoch, rate, (double)g->rate[epoch]);
+        }
+        mirt_callback_destroy(c);
+    }
+    ok(!wrong, "learning rates on plateaus are Keras's in every epoch of %d cases", MIRT__COUNT(golden_rates));
+}
+
+static void check_keras(void) {
+    mirt_strategy *s = strategy_of(2, 2, 1);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    mirt_dataset *validation = mirt_arrays(images_x(20, 10), images_y(20, 10));
+    mirt_event e = event_of(m, validation);
+    check_early_stopping(m, &e);
+    check_plateau(m, &e);
+    mirt_dataset_destroy(validation);
+    mirt_strategy_destroy(s);
+}
+
+static float by_epoch(int epoch, float rate, void *user) {
+    *(float *)user = rate;
+    return epoch < 2 ? 0.5f : rate / 4;
+}
+
+static void check_scheduler(void) {
+    float seen = 0;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = image_model(s, mirt_sgd(0.125f, 0, false), 0);
+    mirt_callback *c = mirt_learning_rate_scheduler(by_epoch, &seen);
+    const mirt_history *h = fit_with(m, 4, c, NULL, false);
+    ok(h && mirt_logs_value(&h->epoch[1], "learning_rate") == 0.5 && mirt_logs_value(&h->epoch[3], "learning_rate") == 0.03125 && (double)seen == 0.125,
+       "a function of the epoch and the rate in force gives the learning rates");
+    mirt_callback_destroy(c);
+    ok(!mirt_learning_rate_scheduler(NULL, NULL), "no function: \"%s\"", mirt_last_error());
+    mirt_reduce_lr_desc d;
+    memset(&d, 0, sizeof d);
+    d.factor = 1;
+    ok(!mirt_reduce_lr_on_plateau(&d) && strstr(mirt_last_error(), "factor is 1"), "a factor of 1: \"%s\"", mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
     check_order();
@@ -142,5 +261,7 @@ int main(void) {
     check_failing('V', "TEbbVt", "TEbbVt");
     check_failing('e', "TEbbVvet", "TEbbVvet");
     check_names();
+    check_keras();
+    check_scheduler();
     return done_testing();
 }

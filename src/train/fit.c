@@ -284,14 +284,15 @@ static mirt_status mirt__train_epoch(mirt__fit *fit) {
     return back && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
-/* Room for this epoch's logs: for a usual number of epochs all of it at the beginning. */
-MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int epochs) {
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {
+    const int usual = 1024, epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
     mirt_model *model = fit->model;
-    int used = model->history.epochs;
-    if (used < model->history_capacity && epochs <= model->history_capacity) return MIRT_OK;
-    int capacity = used < 128 ? 256 : used > INT_MAX / 2 ? INT_MAX : 2 * used;
-    if (capacity > epochs || capacity <= used) capacity = epochs;
+    const int used = model->history.epochs;
+    if (need <= model->history_capacity) return MIRT_OK;
+    int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
+    if (capacity > epochs) capacity = epochs < need ? need : epochs;
     if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
+    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs); /* memory is taken now, not by and by */
     model->history_capacity = capacity;
     model->history.epoch = model->history_logs;
     return MIRT_OK;
@@ -331,7 +332,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
     if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
-    if (model->history.epochs == model->history_capacity && mirt__history_reserve(fit, fit->event.epochs) != MIRT_OK) return mirt_last_status();
+    if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
     if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
     fit->run.epoch = epoch + 1;
@@ -408,7 +409,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     model->history_logs = NULL;
     model->history_capacity = 0;
     mirt__timing_reset(model);
-    mirt_status status = mirt__history_reserve(&fit, d->epochs > 0 ? d->epochs : 1);
+    mirt_status status = mirt__history_reserve(&fit, 1);
     if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
     if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
     if (status == MIRT_OK && fit.desc->validation &&

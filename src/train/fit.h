@@ -45,7 +45,8 @@ typedef struct mirt__fit {
 /* --- fit.c --- */
 /* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
-MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int epochs);
+/* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 
 /* --- save.c --- */
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);

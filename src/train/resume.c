@@ -71,14 +71,15 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         size_t size = callback->save_state(NULL, 0, callback->user);
         char *text = (char *)mirt__calloc(size < SIZE_MAX ? size + 1 : SIZE_MAX, 1);
         if (!text) return mirt_last_status();
-        callback->save_state(text, size + 1, callback->user);
+        const bool whole = callback->save_state(text, size + 1, callback->user) == size;
         bool good = mirt__utf8_valid(text, strlen(text)) && mirt__utf8_valid(callback->name, strlen(callback->name));
         mirt__text_add(out, first ? "" : ",");
         mirt__json_write_string(out, mirt__callback_label(fit, i, label));
         mirt__text_add(out, ":");
         mirt__json_write_string(out, text);
         mirt__free(text);
-        if (!good) return mirt__fail(MIRT_E_CALLBACK, "the state of callback %d, or its name, is not valid UTF-8", i);
+        if (!whole && mirt__ready_of(callback)) return mirt_last_status(); /* memory ran out */
+        if (!good || !whole) return mirt__fail(MIRT_E_CALLBACK, "the state of callback %d is another one at a second look, or not valid UTF-8", i);
         first = false;
     }
     return MIRT_OK;
@@ -348,7 +349,7 @@ static mirt_status mirt__resume_log_names(mirt__resume *r) {
         memcpy(&count, (const char *)t->data + (size_t)(e * t->dim[1]) * sizeof count, sizeof count);
         if (!(count >= 0 && count <= (double)list->count) || e >= INT_MAX) return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %lld is damaged", (long long)e);
     }
-    return mirt__history_reserve(r->fit, (int)t->dim[0] > r->fit->event.epochs ? (int)t->dim[0] : r->fit->event.epochs);
+    return mirt__history_reserve(r->fit, (int)t->dim[0]);
 }
 
 static mirt_status mirt__resume_sums(mirt__resume *r) {

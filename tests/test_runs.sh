@@ -1,0 +1,67 @@
+#!/bin/sh
+# fit --run DIR: what it leaves, --resume, and what it says when something is wrong.
+program=$PWD/build/mirrortrain
+check=$PWD/tests/check_safetensors.py
+. tests/tap.sh
+cd "$tmp" || exit 2
+
+fit() { # DIRECTORY FLAG...
+    directory=$1
+    shift
+    "$program" fit --devices 2 --threads 1 --batch 64 --epochs 2 --log-steps --run "$directory" "$@" >out.txt 2>err.txt
+}
+losses() { grep '^step' out.txt; }
+says() { # DESCRIPTION FILE WORDS...
+    name=$1 file=$2
+    shift 2
+    if grep -q -- "$*" "$file"; then tap_ok "$name"; else tap_not_ok "$name" "$file"; fi
+}
+
+fit whole --max-steps 50 --checkpoint-every 20 --save whole.st && losses >whole.losses && grep ^final out.txt | cut -d' ' -f2-5 >whole.final
+tap_check "checkpoints every 20 steps, and at the end" test "$(echo $(ls whole | grep ckpt))" = "ckpt_00000020.safetensors ckpt_00000040.safetensors ckpt_00000050.safetensors"
+tap_check "and a log" test -s whole/log.jsonl
+
+fit parts --max-steps 33 --checkpoint-every 20 --resume && losses >parts.losses
+says "without a checkpoint it begins anew and says so" err.txt "training begins anew"
+fit parts --max-steps 50 --checkpoint-every 20 --resume --devices 1 --replicas 2 --save parts.st && losses >>parts.losses
+says "it goes on from step 33" err.txt "ckpt_00000033.safetensors: step 33"
+tap_check "in two pieces, the second on one device: the same losses" cmp whole.losses parts.losses
+tap_check "and the same model" cmp whole.st parts.st
+rm parts.st
+fit parts --max-steps 50 --checkpoint-every 20 --resume --save parts.st && losses >none.losses
+tap_check "a finished run only writes --save" cmp whole.st parts.st
+tap_check "and trains no step" test ! -s none.losses
+grep ^final out.txt | cut -d' ' -f2-5 >parts.final
+tap_check "and says what it came to" cmp whole.final parts.final
+
+fit parts --max-steps 60 --resume --replicas 3 --devices 1
+says "other replicas: both sides are named" err.txt "2 replicas, this one has 3 replicas"
+fit parts --max-steps 60 --resume --batch 32
+says "another batch" err.txt "batches of 64 samples, this one has global batches of 32"
+fit parts --max-steps 3
+says "without --resume the earlier run is mentioned" err.txt "of an earlier run"
+
+"$program" fit --resume 2>err.txt
+tap_check "--resume without --run is a wrong command line" test $? -eq 2
+says "and says what it wants" err.txt "--run DIR"
+echo >file
+fit file --max-steps 3
+says "a directory that is a file" err.txt "--run file: the directory cannot be made"
+if (trap '' XFSZ && ulimit -f 100) 2>/dev/null; then
+    fit full --max-steps 12 --checkpoint-every 5
+    (trap '' XFSZ && ulimit -f 100 && fit full --max-steps 30 --checkpoint-every 5 --resume)
+    says "no room for a checkpoint: the file is named" err.txt "full/ckpt_00000015.safetensors"
+    tap_check "nothing half written stays, and what was there" test "$(echo $(ls full | grep ckpt))" = "ckpt_00000005.safetensors ckpt_00000010.safetensors ckpt_00000012.safetensors"
+else
+    tap_skip "no limit on files here"
+fi
+fit early --early-stopping 1 --lr 0.5
+tap_check "--early-stopping" grep -q ^final out.txt
+
+found=
+for python in python3 ${PEER_PYTHON:-}; do
+    if "$python" -c 'import numpy, safetensors' 2>/dev/null; then found=$python; fi
+done
+if [ "$found" ]; then tap_check "Python's safetensors reads a checkpoint" "$found" "$check" --expect-mnist whole/ckpt_00000050.safetensors
+else tap_skip "no Python with safetensors"; fi
+tap_done
