@@ -3332,7 +3332,7 @@ MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
 }
 
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
-    const double now = mirt__now();
+    double now = mirt__now(); /* not const: clang wants it so below */
     if (lane->timed) mirt__lane_lap(lane, phase, now);
     const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
     mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];
