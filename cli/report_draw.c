@@ -270,7 +270,7 @@ void draw_confusion(page *p, const double *count, int classes, const char *const
     const double side = 400, room = names ? 14 + 6.4 * (longest < (size_t)most ? (double)longest : most) : 24;
     const bool labels = classes <= 32, upright = labels && longest > 2;
     const double left = labels ? room : 8, top = labels ? (upright ? room : 22) : 8;
-    const double cell = (side - left - 4) / classes, high = top + cell * classes + 18;
+    const double cell = fmin((side - left - 4) / classes, 80), high = top + cell * classes + 18;
     add(p, "<svg class=\"matrix\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Confusion matrix: a row for each true class, a column for each predicted one; the numbers are in the table below\">", side, high);
     for (int i = 0; labels && i < classes; i++) {
         const double middle = (i + 0.5) * cell;
@@ -286,5 +286,5 @@ void draw_confusion(page *p, const double *count, int classes, const char *const
         for (int j = 0; j < classes; j++) all += count[i * classes + j];
         for (int j = 0; j < classes; j++) draw_cell(p, count[i * classes + j], all, i, j, cell, left, top, names, classes <= 16);
     }
-    add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">columns: predicted \xc2\xb7 rows: true</text></svg>", left + (side - left) / 2, high - 2);
+    add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">columns: predicted \xc2\xb7 rows: true</text></svg>", left + fmax(cell * classes, 150) / 2, high - 2);
 }
