@@ -179,7 +179,10 @@ convert-test: build/tests/predict_file
 build/pipeline: bench/pipeline.c build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
 
-bench: build/mirrortrain build/pipeline
+build/pipeline_turbojpeg: bench/pipeline.c mirrortrain.c mirrortrain.h
+	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) -DMIRRORTRAIN_TURBOJPEG bench/pipeline.c mirrortrain.c -o $@ -lturbojpeg $(LDLIBS)
+
+bench: build/mirrortrain build/pipeline $(if $(wildcard /usr/include/turbojpeg.h /usr/local/include/turbojpeg.h),build/pipeline_turbojpeg)
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
 install: build/mirrortrain

@@ -1184,12 +1184,13 @@ typedef struct mirt_augmentation {
                                     more than 0 zooms out; no width_factor: it keeps the aspect ratio. Translation, within [-1, 1]: in
                                     heights and widths, down and to the right */
     mirt_fill_mode fill_mode;    /* rotation, zoom, translation */
-    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest */
+    mirt_interpolation interpolation; /* these, and resizing: bilinear or nearest; the layer mirt_resizing any but area */
     float fill_value;            /* of MIRT_FILL_CONSTANT */
     int height, width;           /* of what crops and resizing make; {n, 0} is {n, n} */
     bool crop_to_aspect_ratio;   /* resizing: of the largest part in the middle that has the new shape */
     float value_range[2];        /* of pixels, brightness and contrast: results are clipped to it; default {0, 255} */
     const char *name;            /* of the layer */
+    bool antialias;              /* of the layer mirt_resizing, as in mirt_resize_image */
 } mirt_augmentation;
 
 /* Layers on (rows, height, width, channels). Random ones are active in training only, and leave nothing in programs that predict; what an
@@ -1210,7 +1211,7 @@ MIRT_API mirt_tensor *mirt_random_contrast(mirt_tensor *x, const mirt_augmentati
 MIRT_API mirt_tensor *mirt_random_brightness(mirt_tensor *x, const mirt_augmentation *desc);
 /* These two are always active, and gradients pass. The part in the middle; of smaller images what mirt_random_crop takes. */
 MIRT_API mirt_tensor *mirt_center_crop(mirt_tensor *x, const mirt_augmentation *desc);
-/* Pixels lie at the centers of their squares, without antialias. Keras: Resizing. */
+/* Pixels lie at the centers of their squares. Keras: Resizing. */
 MIRT_API mirt_tensor *mirt_resizing(mirt_tensor *x, const mirt_augmentation *desc);
 /* The layer of desc->kind. */
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc);
@@ -8255,7 +8256,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
         return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: there is no such mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
     }
-    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
+    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) { /* the layer mirt_resizing has seen to the others */
         return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation knows MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
     }
     if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
@@ -19188,6 +19189,8 @@ typedef struct mirt__pixmap {
 } mirt__pixmap;
 /* Bytes of memory that it needs between, aligned to MIRT__ALIGN; 0: too large for any. */
 MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize);
+/* The same along one axis: `matrix` [in][out] is what a row of pixels is multiplied with. False: no memory. */
+MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antialias, int in, int out, float *matrix);
 MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out);
 
 #endif
@@ -20126,6 +20129,25 @@ MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *
 #elif defined(__GNUC__)
 #pragma GCC pop_options
 #endif
+
+MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antialias, int in, int out, float *matrix) {
+    mirt__pixmap_axis axis;
+    mirt__pixmap resize;
+    memset(&resize, 0, sizeof resize);
+    resize.interpolation = interpolation;
+    resize.antialias = antialias;
+    axis.in = in;
+    axis.out = out;
+    axis.taps = mirt__pixmap_axis_taps(&resize, in, out);
+    axis.weight = (float *)mirt__calloc((size_t)out, ((size_t)axis.taps + 1) * sizeof(float));
+    if (!axis.weight) return false;
+    axis.first = (int *)(void *)(axis.weight + (size_t)out * (size_t)axis.taps);
+    mirt__pixmap_axis_set(&axis, &resize);
+    memset(matrix, 0, (size_t)in * (size_t)out * sizeof *matrix);
+    for (int i = 0; i < out * axis.taps; i++) matrix[(size_t)(axis.first[i / axis.taps] + i % axis.taps) * (size_t)out + (size_t)(i / axis.taps)] += axis.weight[i];
+    mirt__free(axis.weight);
+    return true;
+}
 
 MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
                                        float *out) {
@@ -34691,10 +34713,39 @@ MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2
 
 /* Layers that augment images. */
 
+/* Axis 1 or 2 of images by the weights of mirt_resize_image: a product with a matrix, of which gradients are known. */
+static mirt_tensor *mirt__resized_axis(mirt_tensor *x, const mirt_augmentation *d, int axis, int to) {
+    static const int turned[2][4] = {{0, 3, 2, 1}, {0, 1, 3, 2}}; /* its own inverse */
+    const int from = x ? (int)x->shape.dim[axis] : 0;
+    if (!x || from == to) return x;
+    if ((int64_t)from * to > 1 << 24) return mirt__fail(MIRT_E_SHAPE, "%d pixels to %d: such sizes only bilinear or nearest, without antialias", from, to), (mirt_tensor *)NULL;
+    float *matrix = (float *)mirt__calloc((size_t)from, (size_t)to * sizeof *matrix);
+    const bool made = matrix && mirt__pixmap_matrix(d->interpolation, d->antialias, from, to, matrix);
+    mirt_tensor *weights = made ? mirt_constant_tensor(x, mirt_make_array(matrix, MIRT_FLOAT32, MIRT_SHAPE(from, to))) : NULL;
+    mirt__free(matrix);
+    return weights ? mirt_transpose(mirt_matmul(mirt_transpose(x, turned[axis - 1]), weights, false, false), turned[axis - 1]) : NULL;
+}
+
+/* By a filter that the warp does not know. */
+static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc) {
+    mirt_augmentation d = *desc;
+    mirt__transform t;
+    int64_t begin[4] = {0, 0, 0, 0}, size[4] = {-1, 0, 0, -1};
+    d.interpolation = MIRT_BILINEAR;
+    if (!mirt__transform_of(&d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t)) return NULL;
+    size[1] = t.h;
+    size[2] = t.w;
+    if (mirt__transform_fits(&t)) mirt__transform_window(&t, &begin[1], &size[1]);
+    if (size[1] != t.h || size[2] != t.w) x = mirt_slice(x, begin, size);
+    return mirt__resized_axis(mirt__resized_axis(x, desc, 1, (int)t.oh), desc, 2, (int)t.ow);
+}
+
 static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, void *desc, mirt_augmentation_kind kind) {
     mirt_augmentation *d = (mirt_augmentation *)desc;
     mirt__transform t;
     d->kind = kind;
+    const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST && d->interpolation < MIRT__INTERPOLATION_COUNT && d->interpolation != MIRT_AREA));
+    if (filters && mirt__layer_takes_images(x) && mirt__is_batched(&x->shape) && x->shape.dim[1] <= INT_MAX && x->shape.dim[2] <= INT_MAX) return mirt__resized(x, d);
     if (!mirt__layer_takes_images(x) || !mirt__transform_of(d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t)) return NULL;
     if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
     t.key = mirt__hash(layer->name);
@@ -34708,7 +34759,7 @@ static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, 
 static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2), MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
 static const mirt__field mirt__crop_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT)};
 static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
-                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL)};
+                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL), MIRT__AUGMENT_FIELD(antialias, BOOL)};
 static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING
@@ -35989,7 +36040,7 @@ static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__flip_names[] = {"horizontal_and_vertical", "horizontal", "vertical"};
 static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "nearest"};
-static const char *const mirt__interpolation_names[] = {"bilinear", "nearest"};
+static const char *const mirt__interpolation_names[MIRT__INTERPOLATION_COUNT] = {"bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
 static const char *const mirt__curve_names[] = {"ROC", "PR"};

@@ -1,5 +1,5 @@
-/* Batches of photographs, made and thrown away: pipeline DIRECTORY SIZE BATCH [AUGMENTATION]
-   A line says that it is ready; then, for every line with a number of seconds, whole epochs for at least as long. */
+/* Batches of photographs, made and thrown away: pipeline DIRECTORY SIZE BATCH [AUGMENTATION]; or with "train" as AUGMENTATION MobileNetV2 1.0
+   is trained on them. A line says that it is ready; then, for every line with a number of seconds, whole epochs for at least as long. */
 #define _POSIX_C_SOURCE 200809L
 #include "../mirrortrain.h"
 
@@ -22,8 +22,9 @@ static mirt_dataset *open_photos(char **argv, int argc) {
     desc.batch_size = MIRT_NO_BATCH;
     desc.no_shuffle = true;
     desc.dtype = MIRT_UINT8;
+    desc.label_mode = MIRT_LABELS_BINARY;
     mirt_dataset *photos = mirt_shuffle(mirt_image_dataset_from_directory(argv[1], &desc), 10000);
-    int count = argc > 4 ? mirt_parse_augmentation(argv[4], list, 16) : 0;
+    int count = argc > 4 && strcmp(argv[4], "train") != 0 ? mirt_parse_augmentation(argv[4], list, 16) : 0;
     if (count > 0) photos = mirt_augment(photos, list, count);
     return mirt_prefetch(mirt_batch(photos, atoi(argv[3])), MIRT_AUTOTUNE);
 }
@@ -37,20 +38,60 @@ static int64_t drain(mirt_dataset *dataset) {
     return status == MIRT_OK ? images : -1;
 }
 
+/* An epoch of training; -1: it failed. `waited` is the share of its time in which batches were waited for. */
+static int64_t train(mirt_model *model, mirt_dataset *dataset, double *waited) {
+    mirt_fit_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.no_progress = true;
+    const mirt_history *history = mirt_fit(model, dataset, &desc);
+    if (!history) return -1;
+    *waited = history->input_seconds / history->seconds;
+    return mirt_dataset_size(dataset);
+}
+
+static mirt_model *make_network(mirt_strategy *strategy, int size) {
+    mirt_application_desc desc;
+    mirt_compile_desc compile;
+    mirt_dense_desc last;
+    memset(&desc, 0, sizeof desc);
+    memset(&compile, 0, sizeof compile);
+    memset(&last, 0, sizeof last);
+    desc.size = size;
+    desc.no_top = true;
+    desc.pooling = MIRT_POOLING_AVG;
+    desc.preprocessing = MIRT_PREPROCESSING_ON;
+    mirt_model *base = mirt_mobilenet_v2(strategy, &desc), *model = mirt_model_create(strategy, "photographs");
+    if (!base || !model) return NULL;
+    last.units = 1;
+    last.activation = MIRT_SIGMOID;
+    mirt_model_output(model, mirt_dense(mirt_call(base, mirt_input(model, MIRT_SHAPE(size, size, 3)), MIRT_TRAINING_AUTO), &last));
+    compile.loss = MIRT_BINARY_CROSSENTROPY;
+    compile.optimizer = mirt_adam(1e-4f);
+    return mirt_compile(model, &compile) == MIRT_OK ? model : NULL;
+}
+
 int main(int argc, char **argv) {
     double seconds;
     if (argc < 4) return 2;
     mirt_strategy *strategy = mirt_strategy_create(NULL);
-    mirt_dataset *photos = strategy ? mirt_distribute(strategy, open_photos(argv, argc)) : NULL;
-    bool good = photos && drain(photos) > 0; /* buffers and threads are there after one epoch */
+    const bool trains = argc > 4 && strcmp(argv[4], "train") == 0;
+    mirt_model *model = strategy && trains ? make_network(strategy, atoi(argv[2])) : NULL;
+    mirt_dataset *photos = strategy ? open_photos(argv, argc) : NULL;
+    if (!trains && photos) photos = mirt_distribute(strategy, photos);
+    double waited = 0;
+    bool good = photos && (!trains || model) && (trains || drain(photos) > 0); /* buffers and threads are there after one epoch */
+#ifdef MIRRORTRAIN_TURBOJPEG
+    if (good) printf("{\"name\": \"mirrortrain, TurboJPEG\"}\n");
+#else
     if (good) printf("{\"name\": \"mirrortrain\"}\n");
+#endif
     fflush(stdout);
     while (good && scanf("%lf", &seconds) == 1) {
         int64_t images = 0, some = 0;
         double begun = now();
-        while (some >= 0 && now() - begun < seconds) images += some = drain(photos);
+        while (some >= 0 && now() - begun < seconds) images += some = trains ? train(model, photos, &waited) : drain(photos);
         good = some >= 0;
-        printf("{\"images_per_second\": %.2f}\n", (double)images / (now() - begun));
+        printf("{\"images_per_second\": %.2f, \"waited\": %.5f}\n", (double)images / (now() - begun), waited);
         fflush(stdout);
     }
     if (!good) fprintf(stderr, "%s\n", mirt_last_error());

@@ -2,24 +2,30 @@
 
 MIRT_CATSDOGS_DIR has train/ and validation/ with a directory for each class, MIRT_WEIGHTS_DIR the ImageNet weights of MobileNetV2
 0.35. A rate is of whole epochs, and the median of windows; training is by the program and by fit, without a cache of images.
-Frozen: an epoch after the first, when ours has kept the features."""
+Frozen: an epoch after the first, when ours has kept the features. Waiting: the share of MobileNetV2 1.0's training, from random
+weights, in which there was no batch."""
 import os
 import re
 import signal
+import statistics
 import subprocess
 
 import common
 
 SIZE, BATCH, AUGMENT = 224, 32, "flip:horizontal,rotation:0.1,zoom:0.1"
 KINDS = {"decode": "decoded, resized to 224", "augment": "flipped, rotated, zoomed as well", "train": "MobileNetV2 0.35 trained end to end",
-         "frozen": "its head trained alone, epochs after the first"}
+         "frozen": "its head trained alone, epochs after the first", "wait": "MobileNetV2 1.0 trained"}
+TURBO = "mirrortrain, TurboJPEG"
 
 
 class Worker(common.Worker):
     def __init__(self, command, limit):
         super().__init__(command, limit)
-        self.name = self.answer()["name"]
+        self.name, self.waited = self.answer()["name"], []
         self.signal(signal.SIGSTOP)
+
+    def window(self, seconds):
+        self.waited.append(super().window(seconds).get("waited", 0))
 
 
 class Ours:
@@ -54,10 +60,13 @@ def count_images(directory):
 def open_all(kind, args, peers, photos, weights):
     """Those that start."""
     ours = os.path.join(os.path.dirname(args.ours.split()[0]) or ".", "pipeline")
-    here = {"decode": lambda: Worker([ours, os.path.join(photos, "train"), str(SIZE), str(BATCH)], args.limit),
-            "augment": lambda: Worker([ours, os.path.join(photos, "train"), str(SIZE), str(BATCH), AUGMENT], args.limit),
-            "train": lambda: Ours(args, photos, weights, False), "frozen": lambda: Ours(args, photos, weights, True)}
-    starts = [here[kind]] + [lambda package=package, python=python: Worker(
+    more = {"decode": [], "augment": [AUGMENT], "wait": ["train"]}
+    if kind in more:
+        starts = [lambda program=program: Worker([program, os.path.join(photos, "train"), str(SIZE), str(BATCH)] + more[kind], args.limit)
+                  for program in (ours, ours + "_turbojpeg") if os.path.exists(program) and (kind != "wait" or program == ours)]
+    else:
+        starts = [lambda: Ours(args, photos, weights, kind == "frozen")]
+    starts += [] if kind == "wait" else [lambda package=package, python=python: Worker(
         [python, os.path.join(common.HERE, "peer_pipeline.py"), package, photos, str(SIZE), str(BATCH), kind, weights], args.limit)
         for package, python in peers.items() if package == "tensorflow" or kind in ("decode", "augment")]
     runners = []
@@ -82,13 +91,19 @@ def run(section, args, peers):
             continue
         runners = open_all(kind, args, peers, photos, weights)
         try:
-            common.take_turns(runners, args.repeat, args.seconds or 3)
+            common.take_turns(runners, min(args.repeat, 3) if kind == "wait" else args.repeat, args.seconds or 3)
         finally:
             for runner in runners:
                 runner.close()
         results[kind] = {runner.name: common.rates_of(runner) for runner in runners}
-        own = results[kind].get("mirrortrain", {}).get("images_per_second")
+        if kind == "wait":
+            waited = statistics.median(runners[0].waited) if runners else 0
+            results[kind] = {runner.name: {**results[kind][runner.name], "waited": waited} for runner in runners}
+            rows += [(text, runner.name, "%.0f" % results[kind][runner.name]["images_per_second"], "", "waits for input %.2f %% of the time" % (100 * waited), "") for runner in runners]
+            continue
         for name, rate in results[kind].items():
-            ratio = "" if name == "mirrortrain" or not own else "%.2fx" % (own / rate["images_per_second"])
-            rows.append((text, name, "%.0f" % rate["images_per_second"], "%.0f to %.0f" % (rate["lowest"], rate["highest"]), ratio))
-    return results, "Photographs, batch %d; median of %d windows:\n\n" % (BATCH, args.repeat) + common.markdown(("", "", "images/s", "lowest to highest", "ours is"), rows)
+            ratios = ["" if name in ("mirrortrain", TURBO) or own not in results[kind] else
+                      "%.2fx" % (results[kind][own]["images_per_second"] / rate["images_per_second"]) for own in ("mirrortrain", TURBO)]
+            rows.append((text, name, "%.0f" % rate["images_per_second"], "%.0f to %.0f" % (rate["lowest"], rate["highest"]), *ratios))
+    return results, "Photographs, batch %d; median of %d windows:\n\n" % (BATCH, args.repeat) + common.markdown(
+        ("", "", "images/s", "lowest to highest", "ours is", "with TurboJPEG"), rows)

@@ -55,7 +55,7 @@ typedef struct options {
     const char *run; /* the directory of a run, and what is written there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
     bool resume, tensorboard, report;
-    bool no_top, no_shuffle, no_cache, winograd, log_steps, forward, profile, help;
+    bool no_top, no_shuffle, no_cache, originals, winograd, log_steps, forward, profile, help;
 } options;
 
 typedef struct command {

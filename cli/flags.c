@@ -49,6 +49,7 @@ static const flag flags[] = {
     {"corrupt", "fail|skip|zero", FLAG_NAME, 0, AT(corrupt), CMD_FIT | CMD_EVALUATE, "what to do with photographs that cannot be decoded; default fail"},
     {"no-cache", NULL, FLAG_SWITCH, 0, AT(no_cache), CMD_FIT, "decode photographs in every epoch, even if they fit into 1 GiB"},
     {"out", "FILE", FLAG_TEXT, 0, AT(out), CMD_AUGMENT, "the sheet, a .png"},
+    {"originals", NULL, FLAG_SWITCH, 0, AT(originals), CMD_AUGMENT, "three photographs as they are, each with itself augmented three times beside it, instead of twelve"},
     {"epochs", "N", FLAG_COUNT, INT32_MAX, AT(epochs), CMD_FIT, "passes over the data; default 5"},
     {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS, "rows a step, over all replicas together; default 64, of photographs 32"},
     {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH | CMD_SCALING, "global batches, each measured in a process of its own; default 32"},

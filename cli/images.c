@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SHEET_ROWS = 3, SHEET_COLUMNS = 4, SHEET_SIZE = 224 };
@@ -22,7 +23,7 @@ int run_verify(const options *o) {
     return corrupt ? EXIT_FAILED : EXIT_OK;
 }
 
-static mirt_dataset *open_sheet(const options *o, const mirt_augmentation *list, int count) {
+static mirt_dataset *open_sheet(const options *o) {
     mirt_image_directory_desc desc;
     mirt_dataset *dataset;
     memset(&desc, 0, sizeof desc);
@@ -35,8 +36,54 @@ static mirt_dataset *open_sheet(const options *o, const mirt_augmentation *list,
     desc.corrupt = MIRT_CORRUPT_SKIP;
     if (o->operands) dataset = mirt_image_dataset_from_directory(o->operand[0], &desc);
     else dataset = mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, desc.height, desc.width, o->seed, MIRT_TRAIN);
-    if (!o->operands) note_drawn_photos(false);
-    return mirt_augment(dataset, list, count);
+    return dataset;
+}
+
+/* Pixels of `count` images; a network that does nothing reads them. */
+static bool read_sheet(mirt_model *model, mirt_dataset *dataset, int count, size_t pixels, float *out) {
+    dataset = mirt_batch(dataset, 1);
+    const bool good = dataset && mirt_dataset_size(dataset) == count && mirt_predict(model, dataset, out, (size_t)count * pixels) == MIRT_OK;
+    if (dataset && mirt_dataset_size(dataset) < count) complain("a sheet with originals takes %d photographs", SHEET_ROWS);
+    else if (!good) complain_of_library();
+    mirt_dataset_destroy(dataset);
+    return good;
+}
+
+/* Each row begins with a photograph as it is; three times augmented it follows. */
+static bool save_originals(const options *o, const mirt_augmentation *list, int count) {
+    const int size = o->size ? (int)o->size : SHEET_SIZE, again = SHEET_COLUMNS - 1;
+    const size_t pixels = (size_t)size * (size_t)size * 3;
+    mirt_strategy_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = "cpu:0";
+    desc.silent = true;
+    float *read = (float *)malloc(SHEET_ROWS * SHEET_COLUMNS * pixels * sizeof *read), *sheet = (float *)malloc(SHEET_ROWS * SHEET_COLUMNS * pixels * sizeof *sheet);
+    mirt_strategy *strategy = mirt_strategy_create(&desc);
+    mirt_model *model = strategy ? mirt_model_create(strategy, "the sheet with originals") : NULL;
+    bool good = read && sheet && model;
+    if (!good) complain_of_library();
+    if (good) mirt_model_output(model, mirt_flatten(mirt_input(model, MIRT_SHAPE(size, size, 3))));
+    good = good && read_sheet(model, mirt_take(open_sheet(o), SHEET_ROWS), SHEET_ROWS, pixels, read) &&
+           read_sheet(model, mirt_augment(mirt_repeat(mirt_cache(mirt_take(open_sheet(o), SHEET_ROWS)), again), list, count), SHEET_ROWS * again, pixels, read + SHEET_ROWS * pixels);
+    for (int i = 0; good && i < SHEET_ROWS * SHEET_COLUMNS; i++) {
+        memcpy(sheet + (i % SHEET_ROWS * SHEET_COLUMNS + i / SHEET_ROWS) * pixels, read + i * pixels, pixels * sizeof *sheet);
+    }
+    if (good && mirt_write_png(o->out, mirt_make_array(sheet, MIRT_FLOAT32, MIRT_SHAPE(SHEET_ROWS * SHEET_COLUMNS, size, size, 3)), SHEET_COLUMNS) != MIRT_OK) {
+        complain_of_library();
+        good = false;
+    }
+    mirt_strategy_destroy(strategy);
+    free(read);
+    free(sheet);
+    return good;
+}
+
+static bool save_augmented(const options *o, const mirt_augmentation *list, int count) {
+    mirt_dataset *dataset = mirt_augment(open_sheet(o), list, count);
+    const bool good = dataset && mirt_save_grid(o->out, dataset, SHEET_ROWS, SHEET_COLUMNS) == MIRT_OK;
+    if (!good) complain_of_library();
+    mirt_dataset_destroy(dataset);
+    return good;
 }
 
 int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]) {
@@ -62,10 +109,8 @@ int run_augment(const options *o) {
     if (o->operands > 1 || !o->out || !is_png(o->out)) return EXIT_USAGE;
     int count = parse_augment(o, "flip,rotation:0.1,zoom:0.1", list);
     if (count < 0) return EXIT_USAGE;
-    mirt_dataset *dataset = open_sheet(o, list, count);
-    mirt_status status = dataset ? mirt_save_grid(o->out, dataset, SHEET_ROWS, SHEET_COLUMNS) : mirt_last_status();
-    mirt_dataset_destroy(dataset);
-    if (status != MIRT_OK) return complain_of_library();
+    if (!o->operands) note_drawn_photos(false);
+    if (!(o->originals ? save_originals : save_augmented)(o, list, count)) return EXIT_FAILED;
     printf("saved: %s\n", o->out);
     return EXIT_OK;
 }

@@ -262,6 +262,11 @@ case $(cat out err) in
     run augment photos --out sheet.png --augment flip,zoom:0.1 --seed 3
     gives "a sheet of photographs" 0 "saved: sheet.png"
     is "is a PNG" "$(head -c 4 sheet.png | tail -c 3)" PNG
+    run augment photos --out beside.png --augment flip:horizontal --originals --size 16
+    gives "a sheet with originals" 0 "saved: beside.png"
+    is "of the same size" "$(wc -c <beside.png)" "$(run augment photos --out same.png --augment flip:horizontal --size 16; wc -c <same.png)"
+    run augment photos --out beside.png --augment crop:10 --originals --size 16
+    refuses "originals of another size" 1 "samples are (10, 10, 3), the sheet with originals takes (16, 16, 3)"
     run fit $net --data photos --epochs 2 --head 8,dropout:0.2 --augment flip,rotation:0.1 --save photos.safetensors --replicas 2
     gives "fit on photographs" 0 "saved: photos.safetensors"
     is "tells how many there are" "$(grep -c 'Found 12 files belonging to 2 classes\|Found 6 files belonging to 2 classes' err)" 2

@@ -40,6 +40,8 @@ typedef struct mirt__pixmap {
 } mirt__pixmap;
 /* Bytes of memory that it needs between, aligned to MIRT__ALIGN; 0: too large for any. */
 MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize);
+/* The same along one axis: `matrix` [in][out] is what a row of pixels is multiplied with. False: no memory. */
+MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antialias, int in, int out, float *matrix);
 MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out);
 
 #endif

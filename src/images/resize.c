@@ -237,6 +237,25 @@ MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *
 
 #include "../kernels/optimize_end.inc"
 
+MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antialias, int in, int out, float *matrix) {
+    mirt__pixmap_axis axis;
+    mirt__pixmap resize;
+    memset(&resize, 0, sizeof resize);
+    resize.interpolation = interpolation;
+    resize.antialias = antialias;
+    axis.in = in;
+    axis.out = out;
+    axis.taps = mirt__pixmap_axis_taps(&resize, in, out);
+    axis.weight = (float *)mirt__calloc((size_t)out, ((size_t)axis.taps + 1) * sizeof(float));
+    if (!axis.weight) return false;
+    axis.first = (int *)(void *)(axis.weight + (size_t)out * (size_t)axis.taps);
+    mirt__pixmap_axis_set(&axis, &resize);
+    memset(matrix, 0, (size_t)in * (size_t)out * sizeof *matrix);
+    for (int i = 0; i < out * axis.taps; i++) matrix[(size_t)(axis.first[i / axis.taps] + i % axis.taps) * (size_t)out + (size_t)(i / axis.taps)] += axis.weight[i];
+    mirt__free(axis.weight);
+    return true;
+}
+
 MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
                                        float *out) {
     mirt__pixmap resize;

@@ -76,7 +76,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
         return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: there is no such mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
     }
-    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
+    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) { /* the layer mirt_resizing has seen to the others */
         return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation knows MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
     }
     if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;

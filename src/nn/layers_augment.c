@@ -1,10 +1,40 @@
+#include "../images/images.h"
 #include "layers.h"
 /* Layers that augment images. */
+
+/* Axis 1 or 2 of images by the weights of mirt_resize_image: a product with a matrix, of which gradients are known. */
+static mirt_tensor *mirt__resized_axis(mirt_tensor *x, const mirt_augmentation *d, int axis, int to) {
+    static const int turned[2][4] = {{0, 3, 2, 1}, {0, 1, 3, 2}}; /* its own inverse */
+    const int from = x ? (int)x->shape.dim[axis] : 0;
+    if (!x || from == to) return x;
+    if ((int64_t)from * to > 1 << 24) return mirt__fail(MIRT_E_SHAPE, "%d pixels to %d: such sizes only bilinear or nearest, without antialias", from, to), (mirt_tensor *)NULL;
+    float *matrix = (float *)mirt__calloc((size_t)from, (size_t)to * sizeof *matrix);
+    const bool made = matrix && mirt__pixmap_matrix(d->interpolation, d->antialias, from, to, matrix);
+    mirt_tensor *weights = made ? mirt_constant_tensor(x, mirt_make_array(matrix, MIRT_FLOAT32, MIRT_SHAPE(from, to))) : NULL;
+    mirt__free(matrix);
+    return weights ? mirt_transpose(mirt_matmul(mirt_transpose(x, turned[axis - 1]), weights, false, false), turned[axis - 1]) : NULL;
+}
+
+/* By a filter that the warp does not know. */
+static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc) {
+    mirt_augmentation d = *desc;
+    mirt__transform t;
+    int64_t begin[4] = {0, 0, 0, 0}, size[4] = {-1, 0, 0, -1};
+    d.interpolation = MIRT_BILINEAR;
+    if (!mirt__transform_of(&d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t)) return NULL;
+    size[1] = t.h;
+    size[2] = t.w;
+    if (mirt__transform_fits(&t)) mirt__transform_window(&t, &begin[1], &size[1]);
+    if (size[1] != t.h || size[2] != t.w) x = mirt_slice(x, begin, size);
+    return mirt__resized_axis(mirt__resized_axis(x, desc, 1, (int)t.oh), desc, 2, (int)t.ow);
+}
 
 static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, void *desc, mirt_augmentation_kind kind) {
     mirt_augmentation *d = (mirt_augmentation *)desc;
     mirt__transform t;
     d->kind = kind;
+    const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST && d->interpolation < MIRT__INTERPOLATION_COUNT && d->interpolation != MIRT_AREA));
+    if (filters && mirt__layer_takes_images(x) && mirt__is_batched(&x->shape) && x->shape.dim[1] <= INT_MAX && x->shape.dim[2] <= INT_MAX) return mirt__resized(x, d);
     if (!mirt__layer_takes_images(x) || !mirt__transform_of(d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t)) return NULL;
     if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
     t.key = mirt__hash(layer->name);
@@ -18,7 +48,7 @@ static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, 
 static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2), MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
 static const mirt__field mirt__crop_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT)};
 static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
-                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL)};
+                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL), MIRT__AUGMENT_FIELD(antialias, BOOL)};
 static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING

@@ -43,7 +43,7 @@ def pair(v):
 
 
 def entry(kind, factor=(0, 0), height=(0, 0), width=(0, 0), fill="reflect", interpolation="bilinear", value=0, size=(0, 0), crop=False, value_range=(0, 0)):
-    return "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL}" % (
+    return "{MIRT_%s, MIRT_FLIP_HORIZONTAL_AND_VERTICAL, %s, %s, %s, MIRT_FILL_%s, MIRT_%s, %.9g, %d, %d, %s, %s, NULL, false}" % (
         kind.upper(), pair(factor), pair(height), pair(width), fill.upper(), interpolation.upper(), value, size[0], size[1], str(crop).lower(), pair(value_range))
 
 

@@ -19,8 +19,7 @@ HEAD = """#ifndef GOLDEN_IMAGES_H
    Include after mirrortrain.h. */
 #include "formula.h"
 
-/* Files and their pixels in hexadecimal, as tf.io.decode_image has them; JPEGs as decode_jpeg with dct_method INTEGER_ACCURATE (the
-   default, INTEGER_FAST, is up to 17 levels away from that). */
+/* Files and their pixels in hexadecimal, as tf.io.decode_image has them, JPEGs by its default, INTEGER_FAST. */
 typedef struct golden_file {
     const char *name;
     int height, width, channels;
@@ -100,10 +99,7 @@ def files():
 def write_files(out):
     rows = []
     for name, channels, data in files():
-        if name.startswith("jpeg"):
-            pixels = tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE").numpy()
-        else:
-            pixels = tf.io.decode_image(data, channels=channels, expand_animations=False).numpy()
+        pixels = tf.io.decode_image(data, channels=channels, expand_animations=False).numpy()
         shape = ", ".join(map(str, pixels.shape))
         rows.append('    {"%s", %s,\n     %s,\n     %s},' % (name, shape, strings(data), strings(pixels.tobytes())))
     out.append("static const golden_file golden_files[] = {\n%s\n};\n" % "\n".join(rows))
