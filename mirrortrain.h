@@ -39072,6 +39072,7 @@ typedef struct mirt__fit {
     mirt__position run;
     double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;
+    bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
     mirt__error failure;   /* and its error */
@@ -40806,6 +40807,7 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
+    fit->trained = false;
     fit->event.batch = fit->run.done;
     fit->event.input_seconds = fit->run.epoch_input_seconds;
     mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
@@ -40836,6 +40838,7 @@ static mirt_status mirt__train_batches(void *arg) {
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
     fit->run.images += fit->sums.count;
+    fit->trained = true;
     return status;
 }
 
@@ -42798,6 +42801,11 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
     run.count = run.opened ? fit->sums.count : 0;
     run.epoch_seconds = run.done ? fit->event.seconds : 0;
     run.epoch_input_seconds = run.done ? fit->event.input_seconds : 0;
+    if (run.done && fit->trained) { /* in an epoch that is still open: whoever goes on from here adds them again */
+        run.images -= run.count;
+        run.seconds -= run.epoch_seconds;
+        run.input_seconds -= run.epoch_input_seconds;
+    }
     run.rate_set = model->rate_set;
     run.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);

@@ -54,23 +54,23 @@ typedef struct scene {
     const char *name;
     mirt_dataset *(*data)(void);
     int64_t steps_per_epoch;
-    bool nesterov, frozen, weighted, validated, rates, extras;
+    bool nesterov, frozen, weighted, validated, rates, extras, later; /* later: the model has been trained for a step */
 } scene;
 
 static const scene scenes[] = {
-    {"in order", data_plain, 0, false, false, false, true, false, false},
-    {"shuffled, prefetched, class weights", data_shuffled, 0, false, false, true, true, false, false},
-    {"accumulated, Nesterov", data_accumulated, 0, true, false, false, false, false, false},
-    {"made by threads, augmented", data_made, 0, false, false, false, false, true, false},
-    {"a stream through a buffer", data_stream, 5, false, false, false, false, false, false},
-    {"epochs of 4 steps", data_shuffled, 4, false, false, false, true, true, false},
-    {"repeated for ever, epochs of 5 steps", data_repeated, 5, false, false, false, true, false, false},
-    {"repeated and made", data_repeated_made, 0, false, false, false, false, false, false},
-    {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false},
-    {"a part of the batches", data_window, 0, false, false, false, false, false, false},
-    {"a cache behind a shuffle", data_cached, 0, false, false, false, false, false, false},
-    {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false},
-    {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false, true, false, true},
+    {"in order", data_plain, 0, false, false, false, true, false, false, false},
+    {"shuffled, prefetched, class weights", data_shuffled, 0, false, false, true, true, false, false, false},
+    {"accumulated, Nesterov", data_accumulated, 0, true, false, false, false, false, false, false},
+    {"made by threads, augmented", data_made, 0, false, false, false, false, true, false, false},
+    {"a stream through a buffer", data_stream, 5, false, false, false, false, false, false, false},
+    {"epochs of 4 steps", data_shuffled, 4, false, false, false, true, true, false, false},
+    {"repeated for ever, epochs of 5 steps", data_repeated, 5, false, false, false, true, false, false, false},
+    {"repeated and made", data_repeated_made, 0, false, false, false, false, false, false, false},
+    {"batches repeated", data_repeated_batches, 0, false, false, false, false, false, false, false},
+    {"a part of the batches", data_window, 0, false, false, false, false, false, false, false},
+    {"a cache behind a shuffle", data_cached, 0, false, false, false, false, false, false, true},
+    {"batched by fit, frozen layers", data_unbatched, 0, false, true, false, true, false, false, false},
+    {"AMSGrad with decay, clipping, averages, a schedule and counted metrics", data_shuffled, 0, false, false, false, true, false, true, false},
 };
 
 /* >>one fit */
@@ -108,7 +108,7 @@ typedef struct outcome {
     bool good, resumed;
     char weights[MIRT__SHA256_HEX], file[MIRT__SHA256_HEX], history[4096];
     seen told;
-    int64_t steps;
+    int64_t steps, images; /* images: in the seconds of the history */
 } outcome;
 
 static mirt_model *scene_model(const scene *c, mirt_strategy *s) {
@@ -187,12 +187,19 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
     fit.callbacks[1] = &watch;
     fit.callbacks[2] = checkpoint;
     fit.callbacks[3] = resume ? NULL : &tested;
+    if (c->later && !resume) {
+        mirt_fit_desc before;
+        memset(&before, 0, sizeof before);
+        before.no_progress = true;
+        mirt_fit_arrays(m, images_x(0, 16), images_y(0, 16), &before);
+    }
     const mirt_history *h = m && data ? mirt_fit(m, data, &fit) : NULL;
     out->good = h && copies_agree(m) && mirt_save(m, in_work("whole", path), MIRT_SAVE_ALL) == MIRT_OK;
     if (out->good) {
         digest_weights(m, 0, out->weights);
         digest_file(path, out->file);
         out->steps = h->steps;
+        out->images = llround(h->images_per_second * h->seconds);
         for (int e = 0; e < h->epochs; e++) {
             for (int i = 0; i < h->epoch[e].count; i++) {
                 size_t used = strlen(out->history);
@@ -208,7 +215,7 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
 }
 
 static bool same_end(const outcome *a, const outcome *b) {
-    return b->good && strcmp(a->weights, b->weights) == 0 && strcmp(a->file, b->file) == 0 && strcmp(a->history, b->history) == 0 && a->steps == b->steps;
+    return b->good && strcmp(a->weights, b->weights) == 0 && strcmp(a->file, b->file) == 0 && strcmp(a->history, b->history) == 0 && a->steps == b->steps && a->images == b->images;
 }
 
 /* All checkpoints are written by the run that is not broken off; the others begin at one of them, without writing any. */
@@ -221,7 +228,7 @@ static void check_scene(const scene *c) {
     ok(whole.good && same_end(&whole, &part), "%s: %d steps, the same bits with and without checkpoints%s%s", c->name, (int)whole.steps, whole.good ? "" : ": ", whole.good ? "" : mirt_last_error());
     for (int64_t step = 1; step <= whole.steps; step += small_tier() ? 4 : 1) {
         char name[64];
-        snprintf(name, sizeof name, "ckpt_%04d.safetensors", (int)step);
+        snprintf(name, sizeof name, "ckpt_%04d.safetensors", (int)step + c->later);
         run_scene(c, 1 + (int)(step + tried) % 4, NULL, in_work(name, path), 0, &part);
         tried++;
         /* it is told what the whole one was told from that step on */
@@ -238,7 +245,7 @@ static void check_scene(const scene *c) {
     }
     for (int64_t step = 1; step <= whole.steps; step++) {
         char name[64];
-        snprintf(name, sizeof name, "ckpt_%04d.safetensors", (int)step);
+        snprintf(name, sizeof name, "ckpt_%04d.safetensors", (int)step + c->later);
         unlink(in_work(name, path));
     }
     unlink(in_work("whole", path));

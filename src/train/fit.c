@@ -241,6 +241,7 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
+    fit->trained = false;
     fit->event.batch = fit->run.done;
     fit->event.input_seconds = fit->run.epoch_input_seconds;
     mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
@@ -271,6 +272,7 @@ static mirt_status mirt__train_batches(void *arg) {
     model->history.seconds += fit->event.seconds;
     model->history.input_seconds += fit->event.input_seconds;
     fit->run.images += fit->sums.count;
+    fit->trained = true;
     return status;
 }
 

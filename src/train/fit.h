@@ -37,6 +37,7 @@ typedef struct mirt__fit {
     mirt__position run;
     double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;
+    bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
     mirt__error failure;   /* and its error */

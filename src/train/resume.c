@@ -177,6 +177,11 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
     run.count = run.opened ? fit->sums.count : 0;
     run.epoch_seconds = run.done ? fit->event.seconds : 0;
     run.epoch_input_seconds = run.done ? fit->event.input_seconds : 0;
+    if (run.done && fit->trained) { /* in an epoch that is still open: whoever goes on from here adds them again */
+        run.images -= run.count;
+        run.seconds -= run.epoch_seconds;
+        run.input_seconds -= run.epoch_input_seconds;
+    }
     run.rate_set = model->rate_set;
     run.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
