@@ -313,7 +313,8 @@ static void look_at_threads(visit *v) {
         say(v, FINE, "threads", "one core: one device");
         return;
     }
-    const bool ready = begin_bench(&one, 1, 2, rows) & begin_bench(&two, 2, 2, rows);
+    bool ready = begin_bench(&one, 1, 2, rows);
+    ready = begin_bench(&two, 2, 2, rows) && ready; /* both are ended */
     const double alone = ready ? time_step(&one) : -1, together = ready ? time_step(&two) : -1, speed = together > 0 ? alone / together : 0;
     if (alone < 0 || together < 0) say(v, FAILED, "threads", "%s", library_sentence());
     else if (speed < 1.4) say(v, WARNED, "threads", "two devices are %.2f times as fast as one, not 2: other programs have the cores, or the machine has fewer than it says", speed);
