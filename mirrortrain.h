@@ -42693,7 +42693,8 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         const mirt_callback *callback = fit->desc->callbacks[i];
         if (!callback->name || !callback->save_state) continue;
         size_t size = callback->save_state(NULL, 0, callback->user);
-        char *text = (char *)mirt__calloc(size < SIZE_MAX ? size + 1 : SIZE_MAX, 1);
+        if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
+        char *text = (char *)mirt__calloc(size + 1, 1);
         if (!text) return mirt_last_status();
         const bool whole = callback->save_state(text, size + 1, callback->user) == size;
         bool good = mirt__utf8_valid(text, strlen(text)) && mirt__utf8_valid(callback->name, strlen(callback->name));
