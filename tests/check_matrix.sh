@@ -41,6 +41,7 @@ E
 
 for cc in gcc clang; do
     case $cc in gcc) cxx=g++ ;; *) cxx=clang++ ;; esac
+    compile "$cc: the program" $cc -std=c11 $warnings -fsyntax-only cli/*.c
     compile "$cc as C11" $cc -std=c11 $warnings -O2 -I. -c mirrortrain.c -o "$tmp/$cc-c.o"
     compile "$cxx as C++17" $cxx -x c++ -std=c++17 $warnings -O1 -I. -c mirrortrain.c -o "$tmp/$cc-cxx.o"
     compile "$cc with MIRRORTRAIN_NO_SIMD" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
