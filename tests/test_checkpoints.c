@@ -250,6 +250,10 @@ static void check_which(void) {
     ok(good && strcmp(before, after) == 0, "weights alone are found as the latest and loaded");
     fit = short_fit(1, NULL, latest);
     ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT, "but nothing goes on from them: \"%s\"", mirt_last_error());
+    fit = short_fit(1, c = checkpoint("anew", 0, 0, false), NULL);
+    good = fit_small(n, &fit) && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
+    ok(good && mirt_step(n) < mirt_step(m) && strstr(latest, "/anew"), "a run begun later is newer than one of more steps: %s", latest);
+    mirt_callback_destroy(c);
     ok(mirt_latest_checkpoint(s, work_directory(), latest, 4) == MIRT_E_SHAPE && mirt_latest_checkpoint(s, "/no/such", latest, 40) == MIRT_E_NOT_FOUND, "no room, no directory: \"%s\"", mirt_last_error());
     listing(true);
     ok(mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_E_NOT_FOUND && !latest[0], "no checkpoint: \"%s\"", mirt_last_error());
@@ -302,6 +306,17 @@ static void check_refused(void) {
     fit.steps_per_epoch = 3;
     s = strategy_with(2, 11);
     expect_refused(s, small_model(s, 7, mirt_adam(1e-3f)), &fit, SAMPLES, "epochs of 0 steps", "epochs of 3 steps");
+    mirt_optimizer amsgrad = mirt_adam(1e-3f);
+    amsgrad.amsgrad = true;
+    s = strategy_with(2, 11);
+    m = small_model(s, 7, amsgrad);
+    fit = short_fit(1, c = checkpoint("ckpt", 0, 0, false), NULL);
+    ok(fit_small(m, &fit) != NULL, "a run with AMSGrad");
+    mirt_callback_destroy(c);
+    mirt_strategy_destroy(s);
+    fit = short_fit(2, NULL, path);
+    s = strategy_with(2, 11);
+    expect_refused(s, small_model(s, 7, mirt_adam(1e-3f)), &fit, SAMPLES, "adam (3 values", "adam (2)");
     listing(true);
 }
 

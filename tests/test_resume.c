@@ -168,7 +168,8 @@ static void run_scene(const scene *c, int devices, const char *pattern, const ch
     tested.user = (void *)"tested.safetensors";
     tested.test_end = save_tested;
     d.path = pattern;
-    d.every_steps = 1;
+    d.every_steps = max_steps ? 100 : 1;
+    d.at_end = max_steps > 0;
     early.monitor = "loss";
     early.patience = 100;
     early.restore_best_weights = true;
@@ -251,7 +252,7 @@ static void check_scene(const scene *c) {
     unlink(in_work("whole", path));
 }
 
-/* In steps of 3: each fit goes on from what the one before left when its steps were over. */
+/* In steps of 3: each fit goes on from what the one before left when its steps were over, in the middle of an epoch. */
 static void check_chain(void) {
     const scene *c = &scenes[1];
     outcome whole, part;
