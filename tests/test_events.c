@@ -174,6 +174,9 @@ static void test_resume(void) {
     desc.callbacks[3] = &keeping;
     bool good = mirt_fit(model, train, &desc) != NULL;
     first = good ? strdup(read_text(path_of("resumed.csv"))) : NULL;
+    char command[2400];
+    snprintf(command, sizeof command, "cat '%s'/resumed/validation/* | wc -c >'%s'/size", home, home);
+    good = good && system(command) == 0;
     for (int i = 0; i < 3; i++) {
         good = good && k.state[i] && k.of[i]->load_state(k.state[i], k.of[i]->user) == 0;
         desc.callbacks[i] = k.of[i];
@@ -188,9 +191,10 @@ static void test_resume(void) {
     text = read_text(path_of("resumed.jsonl"));
     ok(count_lines(text, "\"event\":\"epoch\"") == 3 && count_lines(text, "\"event\":\"begin\"") == 1 && count_lines(text, "\"event\":\"resume\"") == 1 && count_lines(text, "\"event\":\"end\"") == 1,
         "the JSON log too, and says where");
-    char command[1200];
     snprintf(command, sizeof command, "[ $(ls '%s'/resumed/train | wc -l) = 1 ] && [ $(ls '%s'/resumed/validation | wc -l) = 1 ]", home, home);
     ok(system(command) == 0, "event files are gone on with, not begun anew");
+    snprintf(command, sizeof command, "[ $(cat '%s'/size) -gt 100 ] && cat '%s'/resumed/validation/* | wc -c | cmp -s - '%s'/size", home, home, home);
+    ok(system(command) == 0, "and what was behind the state in them is taken off");
     for (int i = 0; i < 3; i++) {
         mirt_callback_destroy(k.of[i]);
         free(k.state[i]);

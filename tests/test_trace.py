@@ -55,8 +55,12 @@ def check(folder, devices, replicas, steps):
             if not {"input wait", "forward", "backward", "update"} <= names or not any("conv2d" in n for n in names):
                 ok(False, f"step {step} of cpu:{d} has its phases and operations, not {sorted(names)}")
                 break
+            first = {name: min(s["ts"] for s in own if s["args"]["step"] == step and s["name"] == name) for name in ("forward", "backward", "update")}
+            if not first["forward"] < first["backward"] < first["update"]:
+                ok(False, f"step {step} of cpu:{d} goes forward, backward and updates in this order, not {first}")
+                break
         else:
-            ok(True, f"every step of cpu:{d} has its phases and operations")
+            ok(True, f"every step of cpu:{d} has its phases, one after the other, and operations")
         inside = [s for s in own if s["name"] not in PHASES and not s["name"].startswith("all-reduce (")]
         homes = sorted((s["ts"], s["ts"] + s["dur"]) for s in own if s["name"] in ("forward", "backward"))
         lost = sum(1 for s in inside if not any(a - 0.002 <= s["ts"] and s["ts"] + s["dur"] <= b + 0.002 for a, b in homes))
