@@ -1468,7 +1468,8 @@ typedef struct mirt_callback {
     int (*test_end)(const mirt_event *event, void *user);
     /* What a checkpoint keeps of it, under its name: save_state writes at most `capacity` bytes of UTF-8 text with its final 0 and
        returns how many characters there are, as snprintf does; load_state is given that text before train_begin of a fit that
-       goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has no state. */
+       goes on from the checkpoint (not 0: it is of no use, which is an error). NULL: it has no state. Names have at most 80 bytes of UTF-8; of
+       several with one name the second is called NAME_1 in the file, and so on. */
     const char *name;
     size_t (*save_state)(char *text, size_t capacity, void *user);
     int (*load_state)(const char *text, void *user);
@@ -39099,7 +39100,8 @@ MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
 MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
 /* A time for a file, later than all before. */
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
-/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure. */
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
+   whose states cannot be told apart, too. */
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
@@ -42686,18 +42688,62 @@ static int mirt__num_callbacks(const mirt__fit *fit) {
     return count;
 }
 
+/* Checkpoints could not tell states of one name apart. */
+static mirt_status mirt__run_check_names(const mirt__fit *fit) {
+    char label[MIRT_MAX_CALLBACKS][96];
+    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        label[i][0] = 0;
+        if (!callback->name || !callback->save_state) continue;
+        if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
+            return mirt__fail(MIRT_E_INVALID, "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
+        }
+        mirt__callback_label(fit, i, label[i]);
+        for (int k = 0; k < i; k++) {
+            const mirt_callback *other = fit->desc->callbacks[k];
+            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
+                return mirt__fail(MIRT_E_INVALID, "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give one of them another", k, i, label[i]);
+            }
+        }
+    }
+    return MIRT_OK;
+}
+
+typedef struct mirt__state_question {
+    const mirt_callback *callback;
+    char *text;
+    size_t capacity, size;
+} mirt__state_question;
+
+static void mirt__ask_state(void *arg) {
+    mirt__state_question *q = (mirt__state_question *)arg;
+    q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
+}
+
+/* As with all functions of the user, on his thread. */
+static size_t mirt__state_of(const mirt__fit *fit, const mirt_callback *callback, char *text, size_t capacity) {
+    mirt__state_question q;
+    q.callback = callback;
+    q.text = text;
+    q.capacity = capacity;
+    q.size = 0;
+    if (mirt__ready_of(callback)) mirt__ask_state(&q);
+    else mirt__on_caller(fit->model->strategy, mirt__ask_state, &q);
+    return q.size;
+}
+
 static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *out) {
     char label[96];
     bool first = true;
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt_callback *callback = fit->desc->callbacks[i];
         if (!callback->name || !callback->save_state) continue;
-        size_t size = callback->save_state(NULL, 0, callback->user);
+        size_t size = mirt__state_of(fit, callback, NULL, 0);
         if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
         if (!text) return mirt_last_status();
-        const bool whole = callback->save_state(text, size + 1, callback->user) == size;
-        bool good = mirt__utf8_valid(text, strlen(text)) && mirt__utf8_valid(callback->name, strlen(callback->name));
+        const bool whole = mirt__state_of(fit, callback, text, size + 1) == size;
+        const bool good = mirt__utf8_valid(text, strlen(text));
         mirt__text_add(out, first ? "" : ",");
         mirt__json_write_string(out, mirt__callback_label(fit, i, label));
         mirt__text_add(out, ":");
@@ -43119,6 +43165,7 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
     mirt__resume r;
     const char *path = fit->desc->resume;
     bool found;
+    if (mirt__run_check_names(fit) != MIRT_OK) return mirt_last_status();
     for (int i = 0; !path && i < mirt__num_callbacks(fit); i++) {
         const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
         path = ready ? ready->restores : NULL;
@@ -43827,6 +43874,36 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
+/* Whether the pattern can give this name: places hold numbers. */
+static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
+    for (; *pattern; pattern++, path++) {
+        if (*pattern == '{' && pattern[1] != '{') {
+            const char *rest = strchr(pattern, '}') + 1;
+            while (!mirt__pattern_gives(rest, path, end)) {
+                if (path == end || !strchr("0123456789+-.einfa ", *path++)) return false;
+            }
+            return true;
+        }
+        if (path == end || *path != *pattern) return false;
+        pattern += *pattern == '{' || *pattern == '}';
+    }
+    return path == end;
+}
+
+/* A checkpoint may come from a copy of another directory, or from anywhere: what it lists and this pattern does not give is not ours to remove. */
+static void mirt__files_own(mirt__checkpointer *self) {
+    char *to = self->files;
+    for (const char *line = to; line && *line;) {
+        const char *end = line + strcspn(line, "\n"), *next = end + (*end == '\n');
+        if (*end && mirt__pattern_gives(self->pattern, line, end)) {
+            memmove(to, line, (size_t)(next - line));
+            to += next - line;
+        }
+        line = next;
+    }
+    if (to) *to = 0;
+}
+
 /* Removes the oldest files, of which there are too many. */
 static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
     int count = 0;
@@ -43866,6 +43943,7 @@ static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
         mirt__free(self->files);
         self->files = NULL;
     }
+    mirt__files_own(self);
     self->ready.loaded = self->interrupted = false;
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -180,6 +181,105 @@ static void check_names(void) {
     mirt_callback_destroy(c);
     listing(true);
     mirt_strategy_destroy(s);
+}
+
+/* >>copies and states */
+
+static bool touch(const char *name) {
+    char path[400];
+    FILE *f = fopen(in_work(name, path), "w");
+    return f && fclose(f) == 0;
+}
+
+/* What a checkpoint of another place lists as its files stays where it is. */
+static void check_copied(void) {
+    char path[400];
+    bool good = mkdir(in_work("first", path), 0777) == 0 && mkdir(in_work("second", path), 0777) == 0;
+    for (int run = 0; run < 2; run++) {
+        mirt_strategy *s = strategy_with(2, 11);
+        mirt_model *m = small_model(s, 7, mirt_adam(1e-3f));
+        mirt_callback *c = checkpoint(run ? "second/ckpt_{step:4d}" : "first/ckpt_{step:4d}", 1, 2, false);
+        mirt_fit_desc fit = short_fit(3, c, run ? in_work("first", path) : NULL);
+        fit.max_steps = run ? 8 : 4;
+        good = good && fit_small(m, &fit) != NULL;
+        mirt_callback_destroy(c);
+        mirt_strategy_destroy(s);
+        if (!run) good = good && touch("second/ckpt_   3") && touch("second/ckpt_   x");
+    }
+    static const char *const left[] = {"first/ckpt_   3", "first/ckpt_   4", "second/ckpt_   3", "second/ckpt_   x", "second/ckpt_   7", "second/ckpt_   8"};
+    for (int i = 0; i < MIRT__COUNT(left); i++) good = unlink(in_work(left[i], path)) == 0 && good;
+    good = rmdir(in_work("first", path)) == 0 && good;
+    good = rmdir(in_work("second", path)) == 0 && good;
+    ok(good, "a run that goes on elsewhere removes its own checkpoints alone");
+    for (int step = 2; step < 5; step++) { /* in the same place it removes those from before it was broken off, too */
+        mirt_strategy *s = strategy_with(2, 11);
+        mirt_model *m = small_model(s, 7, mirt_adam(1e-3f));
+        mirt_callback *c = checkpoint("{step}_{loss:.3f}_{{", 1, 2, false);
+        mirt_fit_desc fit = short_fit(3, c, work_directory());
+        fit.max_steps = step;
+        good = good && fit_small(m, &fit) != NULL;
+        mirt_callback_destroy(c);
+        mirt_strategy_destroy(s);
+    }
+    const char *names = listing(true);
+    ok(good && strncmp(names, "3_", 2) == 0 && strstr(names, "{ 4_"), "and in its own place those from before, too: %s", names);
+}
+
+typedef struct stateful {
+    pthread_t thread;
+    const char *text;
+    bool strange, wrong;
+    int loads;
+} stateful;
+
+static size_t save_text(char *text, size_t capacity, void *user) {
+    stateful *s = (stateful *)user;
+    s->strange = s->strange || !pthread_equal(s->thread, pthread_self());
+    return (size_t)snprintf(text, capacity, "%s", s->text);
+}
+
+static int load_text(const char *text, void *user) {
+    stateful *s = (stateful *)user;
+    s->wrong = s->wrong || strcmp(text, s->text) != 0;
+    return s->loads++ < 0;
+}
+
+static void check_states(void) {
+    static const char *const cases[][3] = {{"mine", "mine", "other"}, {"mine", "mine_1", "mine"}, {"a", "\xff", "b"}, {"a", "b", NULL}};
+    char many[100];
+    memset(many, 'x', sizeof many - 1);
+    many[sizeof many - 1] = 0;
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        static const char *const texts[] = {"one", "two \"\\\n", ""};
+        stateful state[3];
+        mirt_callback mine[3];
+        mirt_strategy *s = strategy_with(2, 11);
+        mirt_callback *c = checkpoint("ckpt_{step}", 2, 0, false);
+        memset(mine, 0, sizeof mine);
+        memset(state, 0, sizeof state);
+        mirt_history *h = NULL;
+        for (int run = 0; run < 2; run++) {
+            mirt_fit_desc fit = short_fit(1, c, run ? work_directory() : NULL);
+            fit.max_steps = run ? 0 : 3;
+            for (int k = 0; k < 3; k++) {
+                state[k].thread = pthread_self();
+                state[k].text = texts[k];
+                mine[k].name = cases[i][k] ? cases[i][k] : many;
+                mine[k].save_state = save_text;
+                mine[k].load_state = load_text;
+                mine[k].user = &state[k];
+                fit.callbacks[k + 1] = &mine[k];
+            }
+            h = fit_small(small_model(s, 7, mirt_adam(1e-3f)), &fit);
+        }
+        bool all = true;
+        for (int k = 0; k < 3; k++) all = all && !state[k].strange && !state[k].wrong && state[k].loads == 1;
+        if (i == 0) ok(h && all, "states of callbacks are asked for on the caller's thread, and come back to their own");
+        else ok(!h && mirt_last_status() == MIRT_E_INVALID && !state[0].loads, "states that could not be told apart: \"%s\"", mirt_last_error());
+        mirt_callback_destroy(c);
+        mirt_strategy_destroy(s);
+        listing(true);
+    }
 }
 
 /* >>which */
@@ -521,6 +621,8 @@ static void check_backup(void) {
 int main(void) {
     draw_images();
     check_names();
+    check_copied();
+    check_states();
     check_which();
     check_refused();
     check_damage();

@@ -180,6 +180,36 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
+/* Whether the pattern can give this name: places hold numbers. */
+static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
+    for (; *pattern; pattern++, path++) {
+        if (*pattern == '{' && pattern[1] != '{') {
+            const char *rest = strchr(pattern, '}') + 1;
+            while (!mirt__pattern_gives(rest, path, end)) {
+                if (path == end || !strchr("0123456789+-.einfa ", *path++)) return false;
+            }
+            return true;
+        }
+        if (path == end || *path != *pattern) return false;
+        pattern += *pattern == '{' || *pattern == '}';
+    }
+    return path == end;
+}
+
+/* A checkpoint may come from a copy of another directory, or from anywhere: what it lists and this pattern does not give is not ours to remove. */
+static void mirt__files_own(mirt__checkpointer *self) {
+    char *to = self->files;
+    for (const char *line = to; line && *line;) {
+        const char *end = line + strcspn(line, "\n"), *next = end + (*end == '\n');
+        if (*end && mirt__pattern_gives(self->pattern, line, end)) {
+            memmove(to, line, (size_t)(next - line));
+            to += next - line;
+        }
+        line = next;
+    }
+    if (to) *to = 0;
+}
+
 /* Removes the oldest files, of which there are too many. */
 static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
     int count = 0;
@@ -219,6 +249,7 @@ static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
         mirt__free(self->files);
         self->files = NULL;
     }
+    mirt__files_own(self);
     self->ready.loaded = self->interrupted = false;
     return 0;
 }

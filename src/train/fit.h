@@ -64,7 +64,8 @@ MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
 MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
 /* A time for a file, later than all before. */
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
-/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure. */
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
+   whose states cannot be told apart, too. */
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */

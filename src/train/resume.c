@@ -1,6 +1,7 @@
 /* What a checkpoint holds of a fit, and going on from there. */
 #include "../callbacks/callbacks.h"
 #include "../base/file.h"
+#include "../mirror/watch.h"
 #include "../nn/config.h"
 
 /* >>the numbers */
@@ -62,18 +63,62 @@ static int mirt__num_callbacks(const mirt__fit *fit) {
     return count;
 }
 
+/* Checkpoints could not tell states of one name apart. */
+static mirt_status mirt__run_check_names(const mirt__fit *fit) {
+    char label[MIRT_MAX_CALLBACKS][96];
+    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        label[i][0] = 0;
+        if (!callback->name || !callback->save_state) continue;
+        if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
+            return mirt__fail(MIRT_E_INVALID, "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
+        }
+        mirt__callback_label(fit, i, label[i]);
+        for (int k = 0; k < i; k++) {
+            const mirt_callback *other = fit->desc->callbacks[k];
+            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
+                return mirt__fail(MIRT_E_INVALID, "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give one of them another", k, i, label[i]);
+            }
+        }
+    }
+    return MIRT_OK;
+}
+
+typedef struct mirt__state_question {
+    const mirt_callback *callback;
+    char *text;
+    size_t capacity, size;
+} mirt__state_question;
+
+static void mirt__ask_state(void *arg) {
+    mirt__state_question *q = (mirt__state_question *)arg;
+    q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
+}
+
+/* As with all functions of the user, on his thread. */
+static size_t mirt__state_of(const mirt__fit *fit, const mirt_callback *callback, char *text, size_t capacity) {
+    mirt__state_question q;
+    q.callback = callback;
+    q.text = text;
+    q.capacity = capacity;
+    q.size = 0;
+    if (mirt__ready_of(callback)) mirt__ask_state(&q);
+    else mirt__on_caller(fit->model->strategy, mirt__ask_state, &q);
+    return q.size;
+}
+
 static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *out) {
     char label[96];
     bool first = true;
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt_callback *callback = fit->desc->callbacks[i];
         if (!callback->name || !callback->save_state) continue;
-        size_t size = callback->save_state(NULL, 0, callback->user);
+        size_t size = mirt__state_of(fit, callback, NULL, 0);
         if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
         if (!text) return mirt_last_status();
-        const bool whole = callback->save_state(text, size + 1, callback->user) == size;
-        bool good = mirt__utf8_valid(text, strlen(text)) && mirt__utf8_valid(callback->name, strlen(callback->name));
+        const bool whole = mirt__state_of(fit, callback, text, size + 1) == size;
+        const bool good = mirt__utf8_valid(text, strlen(text));
         mirt__text_add(out, first ? "" : ",");
         mirt__json_write_string(out, mirt__callback_label(fit, i, label));
         mirt__text_add(out, ":");
@@ -495,6 +540,7 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
     mirt__resume r;
     const char *path = fit->desc->resume;
     bool found;
+    if (mirt__run_check_names(fit) != MIRT_OK) return mirt_last_status();
     for (int i = 0; !path && i < mirt__num_callbacks(fit); i++) {
         const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
         path = ready ? ready->restores : NULL;
