@@ -37,11 +37,12 @@ typedef struct options {
     const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs */
     const char *const *operand; /* words that are no flags */
     int operands;
-    const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt; /* for chosen() */
+    const char *optimizer, *strategy, *collective, *dtype, *pooling, *corrupt, *on_nan; /* for chosen() */
     int64_t epochs, batch, replicas, threads, max_steps, accumulate;
     uint64_t seed;
     rates lr;
     float weight_decay, clip_norm, ema;
+    float timeout;         /* seconds; 0: the library's default */
     const char *metrics, *confusion;
     int64_t size, classes; /* of the model; 0: its own defaults, */
     float alpha;           /* here as well */
@@ -153,7 +154,7 @@ typedef struct run_callbacks {
 /* Whether the flags of --run go together and its directory, made if it is not there, can be written in. False after complaining, with
    the exit status in *status. */
 bool check_run(const options *o, int *status);
-/* Makes what --run and --early-stopping ask for, and lists it in `desc`. False after complaining. */
+/* Makes what --run, --early-stopping and --on-nan ask for, and lists it in `desc`. False after complaining. */
 bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks);
 void close_run(run_callbacks *callbacks);
 /* What fit trains, and on what. */

@@ -26,6 +26,7 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
     desc.threads = (int)o->threads;
     desc.seed = o->seed;
     desc.winograd = o->winograd;
+    desc.timeout_seconds = (double)o->timeout;
     if (quiet) desc.log = log_warnings;
     mirt_strategy *strategy = mirt_strategy_create(&desc);
     if (!strategy) {

@@ -75,6 +75,8 @@ static const flag flags[] = {
     {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT, "with --run: DIR/report.html, a page about the run, with what is taken for what"},
     {"resume", NULL, FLAG_SWITCH, 0, AT(resume), CMD_FIT, "with --run: go on from the newest checkpoint in DIR that is whole, in the same bits; without one begin anew"},
     {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT, "end when val_loss has not become better for N epochs, with the best epoch's weights"},
+    {"on-nan", "go-on|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT, "when a loss is not finite: go on (default); or name the layer, and go on, or stop before the weights have it"},
+    {"timeout", "SECONDS", FLAG_NUMBER, 0, AT(timeout), CMD_FIT, "end when a device or the input gets on with nothing for so long; default 60"},
     {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
     {"optimizer", "adam|adamw|sgd|rmsprop", FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
     {"weight-decay", "D", FLAG_NUMBER, 0, AT(weight_decay), CMD_FIT, "weights shrink by this times the learning rate every step; default 0, of adamw 0.004"},

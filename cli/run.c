@@ -116,7 +116,9 @@ static mirt_callback *run_early_stopping(const options *o) {
 bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     char newest[4200];
     memset(callbacks, 0, sizeof *callbacks);
-    bool good = !o->early_stopping || add_callback(callbacks, desc, run_early_stopping(o));
+    const bool stops = chosen(o->on_nan, "stop"), watches = stops || chosen(o->on_nan, "warn");
+    bool good = !watches || add_callback(callbacks, desc, mirt_terminate_on_nan(stops ? MIRT_NAN_STOP : MIRT_NAN_WARN));
+    if (o->early_stopping) good = good && add_callback(callbacks, desc, run_early_stopping(o));
     if (o->run && o->tensorboard) good = good && add_callback(callbacks, desc, run_tensorboard(o));
     if (o->run) good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
     if (o->run && o->resume) desc->resume = o->run;

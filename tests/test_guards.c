@@ -161,7 +161,7 @@ static void check_not_finite(int devices) {
     mirt_strategy *s = hearing(devices, 4);
     mirt_model *m = tower(s);
     rows_x[8 + 5][2] = (float)NAN; /* the second batch, rows 4 and 5: replica 2 */
-    ok(run(m, MIRT_NAN_STOP) == 1 && said.lines == 1 && strstr(said.last, "replica 2,") && strstr(said.last, "input number 0") && strstr(said.last, "step 1 "), "NaN in the data: %s", said.last);
+    ok(run(m, MIRT_NAN_STOP) == 1 && said.lines == 1 && strstr(said.last, "replica 2,") && strstr(said.last, "input number 0") && strstr(said.last, "step 2 "), "NaN in the data: %s", said.last);
     mirt_strategy_destroy(s);
     s = hearing(devices, 4);
     m = tower(s);

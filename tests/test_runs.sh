@@ -58,6 +58,12 @@ fi
 fit early --early-stopping 1 --lr 0.5
 tap_check "--early-stopping" grep -q ^final out.txt
 
+fit nan --max-steps 40 --lr 1e30 --on-nan stop
+says "--on-nan stop names the step and the layer" err.txt "loss of step 2 is not finite; the first number that is not is in replica 0, in what layer"
+tap_check "and ends training there" test "$(echo nan/ckpt_*)" = "nan/ckpt_00000001.safetensors"
+fit slow --max-steps 20 --timeout 30
+tap_check "--timeout" grep -q ^final out.txt
+
 found=
 for python in python3 ${PEER_PYTHON:-}; do
     if "$python" -c 'import numpy, safetensors' 2>/dev/null; then found=$python; fi

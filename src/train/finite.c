@@ -65,7 +65,7 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__fin
     for (int d = 0; d < devices; d++) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
-    size_t used = (size_t)snprintf(out, size, "the loss of step %lld is not finite; ", (long long)f->model->step);
+    size_t used = (size_t)snprintf(out, size, "the loss of step %lld is not finite; ", (long long)f->model->step + 1);
     if (!first) {
         snprintf(out + used, size - used, "when the step was run again, it was");
         return;
