@@ -147,7 +147,7 @@ static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
     if (loss == loss || fit->warned) return;
     fit->warned = true;
     mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
-              (long long)fit->model->step);
+              (long long)fit->event.step + 1);
 }
 
 static mirt_status mirt__fit_begin(mirt__fit *fit) {
