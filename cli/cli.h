@@ -151,9 +151,10 @@ typedef struct run_callbacks {
     mirt_callback *list[MIRT_MAX_CALLBACKS];
     int count;
 } run_callbacks;
-/* Whether the flags of --run go together and its directory, made if it is not there, can be written in. False after complaining, with
-   the exit status in *status. */
-bool check_run(const options *o, int *status);
+/* Whether the flags of --run go together and its directory, made if it is not there, can be written in, and by no other run, until
+   end_run. False after complaining, with the exit status in *status. */
+bool begin_run(const options *o, int *lock, int *status);
+void end_run(const options *o, int lock);
 /* Makes what --run, --early-stopping and --on-nan ask for, and lists it in `desc`. False after complaining. */
 bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks);
 void close_run(run_callbacks *callbacks);

@@ -135,10 +135,10 @@ int run_fit(const options *given) {
     options own = *given;
     const options *o = &own;
     training_job j;
-    int status = EXIT_FAILED;
+    int status = EXIT_FAILED, lock;
     memset(&j, 0, sizeof j);
     own.batch = batch_of(o);
-    if ((o->save && !can_save(o->save)) || !check_run(o, &status)) return status;
+    if ((o->save && !can_save(o->save)) || !begin_run(o, &lock, &status)) return status;
     mirt_strategy *strategy = j.strategy = open_strategy(o, false, &status);
     bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
     if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();
@@ -146,6 +146,7 @@ int run_fit(const options *given) {
     mirt_dataset_destroy(j.test);
     mirt_dataset_destroy(j.training);
     mirt_strategy_destroy(strategy);
+    end_run(o, lock);
     return status;
 }
 

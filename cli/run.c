@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,8 +36,37 @@ static const char *flag_of_runs(const options *o) {
     return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
 }
 
-bool check_run(const options *o, int *status) {
+/* Two runs would overwrite each other's checkpoints and log. The lock ends with its process, however that ends; where there are no locks
+   there is no check. */
+static bool lock_run(const char *directory, int *lock) {
+    char path[4200];
+    struct flock whole;
+    struct stat held, there;
+    snprintf(path, sizeof path, "%s/.lock", directory);
+    for (int tries = 0; tries < 10; tries++) {
+        memset(&whole, 0, sizeof whole);
+        whole.l_type = F_WRLCK;
+        whole.l_whence = SEEK_SET;
+        *lock = open(path, O_RDWR | O_CREAT, 0666);
+        if (*lock < 0) {
+            complain("--run %s: %s cannot be opened: %s", directory, path, strerror(errno));
+            return false;
+        }
+        if (fcntl(*lock, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) {
+            if (fcntl(*lock, F_GETLK, &whole) != 0) whole.l_pid = 0;
+            close(*lock);
+            complain("--run %s: another run is at work there, process %ld; a directory is for one at a time", directory, (long)whole.l_pid);
+            return false;
+        }
+        if (fstat(*lock, &held) != 0 || (stat(path, &there) == 0 && held.st_ino == there.st_ino)) return true;
+        close(*lock); /* whoever had it has just removed it */
+    }
+    return *lock = -1, true;
+}
+
+bool begin_run(const options *o, int *lock, int *status) {
     char probe[4200];
+    *lock = -1;
     if (!o->run && flag_of_runs(o)) {
         complain("--%s wants the directory of a run: --run DIR", flag_of_runs(o));
         *status = EXIT_USAGE;
@@ -55,7 +85,15 @@ bool check_run(const options *o, int *status) {
     if (file) fclose(file);
     if (file) remove(probe);
     if (!good) complain("--run %s: nothing can be written there: %s", o->run, strerror(code));
-    return good;
+    return good && lock_run(o->run, lock);
+}
+
+void end_run(const options *o, int lock) {
+    char path[4200];
+    if (lock < 0) return;
+    snprintf(path, sizeof path, "%s/.lock", o->run);
+    remove(path);
+    close(lock);
 }
 
 static bool add_callback(run_callbacks *callbacks, mirt_fit_desc *desc, mirt_callback *callback) {

@@ -168,7 +168,7 @@ static void check_names(void) {
            "a wrong name, before training: \"%s\"", mirt_last_error());
         mirt_callback_destroy(c);
     }
-    static const char *const broken[] = {"x_{epoch", "x_{epoch:q}", "x_}", "x_{}", ""};
+    static const char *const broken[] = {"x_{epoch", "x_{epoch:q}", "x_}", "x_{}", "", "x\n{step}"};
     for (int i = 0; i < MIRT__COUNT(broken); i++) {
         memset(&d, 0, sizeof d);
         d.path = broken[i];

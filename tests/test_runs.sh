@@ -47,6 +47,16 @@ says "and says what it wants" err.txt "--run DIR"
 echo >file
 fit file --max-steps 3
 says "a directory that is a file" err.txt "--run file: the directory cannot be made"
+"$program" fit --batch 64 --epochs 1000 --log-steps --run busy >busy.txt 2>busy.err &
+at_work=$!
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -s busy.txt || sleep 0.5; done
+fit busy --max-steps 3
+tap_check "two runs in one directory: the second is refused" test $? -eq 1
+says "and told who is at work there" err.txt "--run busy: another run is at work there, process $at_work"
+kill -9 $at_work
+wait $at_work 2>/dev/null
+tap_check "one that was killed is at work no more" fit busy --max-steps 3
+tap_check "and nothing of the lock is left" test ! -e busy/.lock
 if (trap '' XFSZ && ulimit -f 100) 2>/dev/null; then
     fit full --max-steps 12 --checkpoint-every 5
     (trap '' XFSZ && ulimit -f 100 && fit full --max-steps 30 --checkpoint-every 5 --resume)
