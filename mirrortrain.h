@@ -1517,7 +1517,8 @@ typedef struct mirt_model_checkpoint_desc {
     bool weights_only;     /* weights alone, which no fit can go on from */
     int64_t every_steps;   /* after every n-th step of training; 0: after every epoch. Keras: save_freq */
     int keep;              /* so many files written by it; those before are removed. 0: all */
-    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so that nothing is lost */
+    bool at_end;           /* with every_steps, or where training ends in the middle of an epoch: also a last one, so that nothing is lost; what
+                              goes on from it finishes that epoch. Without, the checkpoint of an epoch cut short takes it for a whole one */
 } mirt_model_checkpoint_desc;
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc);
 
