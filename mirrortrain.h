@@ -31462,6 +31462,8 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *strategy, double seconds
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *strategy);
 /* Runs fn(arg) on the pilot; the error is the caller's as if it had run here. MIRT_E_TIMEOUT: it was given up. */
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *strategy, mirt_status (*fn)(void *arg), void *arg);
+/* MIRT_E_STATE: it is at work for another thread than this one. */
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *strategy);
 /* On the thread that called: from the pilot by way of it, otherwise at once. */
 MIRT__LIB void mirt__on_caller(const mirt_strategy *strategy, void (*fn)(void *arg), void *arg);
 /* A wait for samples, ended with what it returned; false: it was given up. */
@@ -31767,6 +31769,7 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { ret
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) { return (void)s, fn(arg); }
 MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) { (void)s, fn(arg); }
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return (void)s, MIRT_OK; }
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) { (void)s, (void)device; }
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
@@ -31815,6 +31818,8 @@ struct mirt__watch {
     pthread_mutex_t mutex;
     pthread_cond_t to_pilot, to_caller;
     int turn;
+    int depth;          /* jobs under way, one in the call of the other, */
+    pthread_t owner;    /* of this thread */
     mirt_status (*job)(void *arg);
     void *job_arg;
     mirt_status status; /* of the job */
@@ -32066,6 +32071,18 @@ static bool mirt__await_pilot(mirt_strategy *s) {
     return true;
 }
 
+/* Threads that make samples for a job would wait for themselves. */
+static mirt_status mirt__pilot_take(mirt__watch *w, int jobs) {
+    pthread_mutex_lock(&w->mutex);
+    const bool taken = w->depth && !pthread_equal(w->owner, pthread_self());
+    if (!taken) {
+        w->owner = pthread_self();
+        w->depth += jobs;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return taken ? mirt__fail(MIRT_E_STATE, "another thread is running a model of this strategy: what makes samples for it cannot run one too") : MIRT_OK;
+}
+
 static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     mirt__watch *w = s->watch;
     mirt__error_get(&w->error);
@@ -32105,8 +32122,13 @@ MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *ar
         if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
         w->has_pilot = true;
     }
-    return mirt__hand_over(s, fn, arg);
+    if (mirt__pilot_take(w, 1) != MIRT_OK) return MIRT_E_STATE;
+    const mirt_status status = mirt__hand_over(s, fn, arg);
+    mirt__pilot_take(w, -1);
+    return status;
 }
+
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return s->watch && !mirt__is_pilot(s) ? mirt__pilot_take(s->watch, 0) : MIRT_OK; }
 
 /* >>devices */
 
@@ -40130,6 +40152,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
     }
+    if (mirt__watch_mine(model->strategy) != MIRT_OK) return NULL;
     if (dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
         return NULL;

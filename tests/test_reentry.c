@@ -156,6 +156,21 @@ static int meddle_in_map(const void *const *in, void *const *out, int64_t index,
     return 0;
 }
 
+/* Samples made by threads beside the one that runs the model. */
+static int others_run, others_refused;
+static int evaluate_in_map(const void *const *in, void *const *out, int64_t index, void *user) {
+    mirt_logs logs;
+    struct timespec pause;
+    memset(&pause, 0, sizeof pause);
+    pause.tv_nsec = 2000000;
+    (void)in, (void)out, (void)index, (void)user;
+    nanosleep(&pause, NULL);
+    const mirt_status status = mirt_evaluate_arrays(victim, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, FEATURES)), mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 1)), &logs);
+    __atomic_add_fetch(&others_run, 1, __ATOMIC_RELAXED);
+    if (status == MIRT_E_STATE && strstr(mirt_last_error(), "another thread")) __atomic_add_fetch(&others_refused, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
 static int meddle_in_forward(const mirt_op_call *call, void *user) {
     float out[2];
     (void)user;
@@ -232,6 +247,13 @@ static void test_meddling(void) {
     mirt_dataset *mapped = mirt_batch(mirt_map(mirt_arrays(a, b), &map), 4);
     ok(mirt_evaluate(victim, mapped, &logs) == MIRT_OK, "data that are mapped: %s", mirt_last_error());
     meddled("a map");
+    mirt_dataset_destroy(mapped);
+    map.fn = evaluate_in_map;
+    mapped = mirt_batch(mirt_map(mirt_arrays(a, b), &map), 4);
+    mirt_dataset_workers(mapped, 3);
+    const mirt_status status = mirt_evaluate(victim, mapped, &logs);
+    ok(status == MIRT_OK && others_run == SAMPLES && others_refused > 0,
+       "threads that make samples cannot run the model that waits for them: %d of %d were refused", others_refused, others_run);
     mirt_dataset_destroy(mapped);
     mirt_compile(odd_model(false, true, false), NULL);
     float out[2];

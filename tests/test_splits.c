@@ -279,7 +279,7 @@ static void check_logs(void) {
        "T9: after a batch the logs hold the sums over its samples by their number");
     ok(fabs(seen.loss[1] - loss / 13) < 1e-12 && seen.accuracy[1] == accuracy / 13 && fabs(seen.batch_loss[1] - (loss - eight) / 5) < 1e-12,
        "T9: after an uneven batch too, so far in the epoch and of the batch alone");
-    ok(h && h->epoch[0].count >= 3 && strcmp(h->epoch[0].name[2], "accuracy") == 0 && h->epoch[0].value[2] == seen.accuracy[1], "T9: a second metric has its own sums");
+    ok(h && h->epoch[0].count >= 3 && strcmp(h->epoch[0].name[2], "accuracy_1") == 0 && h->epoch[0].value[2] == seen.accuracy[1], "T9: a second metric has its own sums");
     ok(h && mirt_history_last(h, "loss") == seen.loss[1] && mirt_history_last(h, "accuracy") == seen.accuracy[1], "T9: the epoch's value is the last batch's");
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);

@@ -16,6 +16,7 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { ret
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) { return (void)s, fn(arg); }
 MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) { (void)s, fn(arg); }
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return (void)s, MIRT_OK; }
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) { (void)s, (void)device; }
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) { return (void)s, (void)device, true; }
@@ -64,6 +65,8 @@ struct mirt__watch {
     pthread_mutex_t mutex;
     pthread_cond_t to_pilot, to_caller;
     int turn;
+    int depth;          /* jobs under way, one in the call of the other, */
+    pthread_t owner;    /* of this thread */
     mirt_status (*job)(void *arg);
     void *job_arg;
     mirt_status status; /* of the job */
@@ -315,6 +318,18 @@ static bool mirt__await_pilot(mirt_strategy *s) {
     return true;
 }
 
+/* Threads that make samples for a job would wait for themselves. */
+static mirt_status mirt__pilot_take(mirt__watch *w, int jobs) {
+    pthread_mutex_lock(&w->mutex);
+    const bool taken = w->depth && !pthread_equal(w->owner, pthread_self());
+    if (!taken) {
+        w->owner = pthread_self();
+        w->depth += jobs;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return taken ? mirt__fail(MIRT_E_STATE, "another thread is running a model of this strategy: what makes samples for it cannot run one too") : MIRT_OK;
+}
+
 static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     mirt__watch *w = s->watch;
     mirt__error_get(&w->error);
@@ -354,8 +369,13 @@ MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *ar
         if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
         w->has_pilot = true;
     }
-    return mirt__hand_over(s, fn, arg);
+    if (mirt__pilot_take(w, 1) != MIRT_OK) return MIRT_E_STATE;
+    const mirt_status status = mirt__hand_over(s, fn, arg);
+    mirt__pilot_take(w, -1);
+    return status;
 }
+
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return s->watch && !mirt__is_pilot(s) ? mirt__pilot_take(s->watch, 0) : MIRT_OK; }
 
 /* >>devices */
 

@@ -23,6 +23,8 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *strategy, double seconds
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *strategy);
 /* Runs fn(arg) on the pilot; the error is the caller's as if it had run here. MIRT_E_TIMEOUT: it was given up. */
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *strategy, mirt_status (*fn)(void *arg), void *arg);
+/* MIRT_E_STATE: it is at work for another thread than this one. */
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *strategy);
 /* On the thread that called: from the pilot by way of it, otherwise at once. */
 MIRT__LIB void mirt__on_caller(const mirt_strategy *strategy, void (*fn)(void *arg), void *arg);
 /* A wait for samples, ended with what it returned; false: it was given up. */
