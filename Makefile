@@ -4,7 +4,7 @@
 # make header        writes mirrortrain.h and mirrortrain.c from src/
 # make check-header  fails if they are not what src/ gives
 # make examples      compiles each example by its own first line, and runs it
-# make sanitize      the tests under ASan, UBSan and TSan
+# make sanitize      the tests under ASan and UBSan (make asan), and under TSan (make tsan)
 # make coverage      lines and branches of src/ that the tests reach; needs gcc, gcov and python3
 # make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
@@ -138,11 +138,16 @@ kill-test: build/mirrortrain
 	@python3 tests/test_kill.py $(KILLS)
 
 # MIRT_TEST_SMALL asks the tests for small shapes only.
-sanitize:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) build/asan/fuzz_model build/asan/fuzz_image $(TSAN_TESTS:%=build/tsan/%)
-	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-		TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TESTS:%=build/asan/%) tests/fuzz_seeds.sh $(TSAN_TESTS:%=build/tsan/%)
+sanitize: asan tsan
 
+asan:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) build/asan/fuzz_model build/asan/fuzz_image
+	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		tests/run -t 400 $(TESTS:%=build/asan/%) tests/fuzz_seeds.sh
+
+tsan:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TSAN_TESTS:%=build/tsan/%)
+	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TSAN_TESTS:%=build/tsan/%)
 
 # What no test reached is in build/coverage/*.txt.
 coverage: header
@@ -193,4 +198,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test kill-test smoke-test test-long sanitize coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
