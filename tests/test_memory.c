@@ -101,7 +101,7 @@ static mirt_dataset *pipeline(int kind) {
     mirt_dataset *d = mirt_arrays(images_x(0, 200), images_y(0, 200));
     if (kind == 0) return mirt_batch(d, 37);
     if (kind == 1) return mirt_batch(mirt_shuffle(d, 64), 37);
-    if (kind == 2) return mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(d), 200), 37), MIRT_AUTOTUNE);
+    if (kind == 2) return mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(d), 200), 37), 2); /* MIRT_AUTOTUNE adds slots where steps wait */
     if (kind == 3) return mirt_prefetch(mirt_batch(d, 37), 3);
     return d; /* batched and shuffled by fit */
 }
