@@ -2050,7 +2050,11 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern
 #else
+#if defined(MIRRORTRAIN_NO_THREADS) && defined(__GNUC__)
+#define MIRT__LIB static __attribute__((unused)) /* what threads alone call */
+#else
 #define MIRT__LIB static
+#endif
 #endif
 
 #if defined(__GNUC__)

@@ -22,7 +22,11 @@
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern
 #else
+#if defined(MIRRORTRAIN_NO_THREADS) && defined(__GNUC__)
+#define MIRT__LIB static __attribute__((unused)) /* what threads alone call */
+#else
 #define MIRT__LIB static
+#endif
 #endif
 
 #if defined(__GNUC__)
