@@ -35,7 +35,7 @@ limit() { # DESCRIPTION LIMIT COMMAND...
     fi
 }
 
-limit "gcc -O2 of the whole header" 900 gcc -O2 -I. -c mirrortrain.c -o "$tmp/object.o"
+limit "gcc -O2 of the whole header" 1200 gcc -O2 -I. -c mirrortrain.c -o "$tmp/object.o"
 limit "declarations only" 10 gcc -O2 -I. -c "$tmp/declarations.c" -o "$tmp/object.o"
 
 tap_check "a program that predicts compiles" gcc -O2 examples/embed.c examples/embed_other.c -o "$tmp/embed" -lm -lpthread
