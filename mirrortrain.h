@@ -20891,8 +20891,10 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
 }
 
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
-    for (; dataset->joins > 0; dataset = dataset->source) batches *= dataset->joins;
-    if (dataset->joins >= 0 || dataset->skips) return false; /* samples that are skipped are known only when they are made */
+    const int64_t most = INT64_MAX / INT32_MAX; /* a batch has at most INT32_MAX samples */
+    for (; dataset->joins > 0 && batches <= most / dataset->joins; dataset = dataset->source) batches *= dataset->joins;
+    /* Samples that are skipped are known only when they are made; a number from a file may be anything. */
+    if (dataset->joins >= 0 || dataset->skips || batches > most) return false;
     dataset->pass_over = batches;
     return true;
 }
@@ -42949,7 +42951,9 @@ static mirt_status mirt__resume_same_run(const mirt__resume *r) {
         else snprintf(b, sizeof b, "%.*s%lld%s", lead, what, is, rest);
         return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same", a, b);
     }
-    return MIRT_OK;
+    const int64_t batches = mirt_dataset_batches(r->fit->train);
+    if (batches < 0 || then.passed <= batches) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "run: %lld batches of a pass over %lld", (long long)then.passed, (long long)batches);
 }
 
 /* The text of item i of a list, and its length. */

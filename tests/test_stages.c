@@ -497,6 +497,10 @@ static void test_refusals(void) {
     refused(mirt_shuffle(mirt_repeat(arrays(9), 0), INT64_MAX / 4), MIRT_E_NOMEM, "memory");
     refused(mirt_take(mirt_skip(mirt_repeat(mirt_map(mirt_accumulate(mirt_batch(arrays(9), -7), 2), &map), 2), 1), 1), MIRT_E_INVALID, "a batch of -7 samples");
     ok(mirt_dataset_batches(NULL) == 0, "no data set has no batches");
+    mirt_dataset *joined = mirt_accumulate(mirt_batch(arrays(9), 2), 2);
+    ok(mirt__dataset_pass_over(joined, 1) && !mirt__dataset_pass_over(joined, INT64_MAX / 2 + 2) && !mirt__dataset_pass_over(joined, (int64_t)1 << 53),
+       "more batches than can be counted in samples are not passed over");
+    mirt_dataset_destroy(joined);
 }
 
 int main(void) {

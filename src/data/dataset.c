@@ -13,8 +13,10 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
 }
 
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
-    for (; dataset->joins > 0; dataset = dataset->source) batches *= dataset->joins;
-    if (dataset->joins >= 0 || dataset->skips) return false; /* samples that are skipped are known only when they are made */
+    const int64_t most = INT64_MAX / INT32_MAX; /* a batch has at most INT32_MAX samples */
+    for (; dataset->joins > 0 && batches <= most / dataset->joins; dataset = dataset->source) batches *= dataset->joins;
+    /* Samples that are skipped are known only when they are made; a number from a file may be anything. */
+    if (dataset->joins >= 0 || dataset->skips || batches > most) return false;
     dataset->pass_over = batches;
     return true;
 }

@@ -296,7 +296,9 @@ static mirt_status mirt__resume_same_run(const mirt__resume *r) {
         else snprintf(b, sizeof b, "%.*s%lld%s", lead, what, is, rest);
         return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same", a, b);
     }
-    return MIRT_OK;
+    const int64_t batches = mirt_dataset_batches(r->fit->train);
+    if (batches < 0 || then.passed <= batches) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "run: %lld batches of a pass over %lld", (long long)then.passed, (long long)batches);
 }
 
 /* The text of item i of a list, and its length. */
