@@ -154,15 +154,39 @@ static inline void mirt__idct_turn(mirt__eight v[8]) {
     mirt__idct_mix(twice, v);
 }
 
-/* Take the places of stb_image's functions of these names: only the definitions there are followed by arguments. */
-static void stbi__idct_block(unsigned char *out, int stride, short data[64]) {
+/* What the transform scales coefficients of this table by, in 1/4096: libjpeg rounds what it multiplies both by. */
+static void mirt__idct_scales(const unsigned short quant[64], unsigned short out[64]) {
     static const unsigned short scale[64] = {
         16384, 22725, 21407, 19266, 16384, 12873, 8867, 4520, 22725, 31521, 29692, 26722, 22725, 17855, 12299, 6270, 21407, 29692, 27969, 25172, 21407, 16819, 11585, 5906,
         19266, 26722, 25172, 22654, 19266, 15137, 10426, 5315, 16384, 22725, 21407, 19266, 16384, 12873, 8867, 4520, 12873, 17855, 16819, 15137, 12873, 10114, 6967, 3552,
         8867, 12299, 11585, 10426, 8867, 6967, 4799, 2446, 4520, 6270, 5906, 5315, 4520, 3552, 2446, 1247};
+    for (int i = 0; i < 64; i++) {
+        const unsigned most = 32767, by = quant[i] ? quant[i] : 1, made = (((by * scale[i] + 2048) >> 12 << 12) + by / 2) / by;
+        out[i] = (unsigned short)(made < most ? made : most);
+    }
+}
+
+/* Those of the next block on this thread; of each table that stb_image holds, the last. */
+static __thread const unsigned short *mirt__stb_scale;
+static __thread unsigned short mirt__stb_quant[4][64], mirt__stb_scales[4][64];
+
+static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
+    if (memcmp(mirt__stb_quant[table], quant, sizeof mirt__stb_quant[table]) != 0) {
+        memcpy(mirt__stb_quant[table], quant, sizeof mirt__stb_quant[table]);
+        mirt__idct_scales(quant, mirt__stb_scales[table]);
+    }
+    mirt__stb_scale = mirt__stb_scales[table];
+    return stride;
+}
+/* Only where stb_image calls it for component `n` of JPEG `z` is this followed by arguments. */
+#define idct_block_kernel(out, stride, data) \
+    idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
+
+/* Take the places of stb_image's functions of these names: only the definitions there are followed by arguments. */
+static void stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
-    memcpy(s, scale, sizeof s);
+    memcpy(s, mirt__stb_scale, sizeof s);
     for (int i = 0; i < 8; i++) v[i] = mirt__eight_high(v[i] << 4, s[i]) + ((v[i] << 4) * s[i] >> 15);
     mirt__idct_pass(v);
     mirt__idct_turn(v);
@@ -241,6 +265,7 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
 #undef STBIDEF
 #undef stbi__resample_row_h_2
 #undef stbi__idct_block
+#undef idct_block_kernel
 #undef stbi__idct_simd
 #undef stbi__YCbCr_to_RGB_simd
 #undef stbi__unpremultiply_on_load_thread
@@ -277,6 +302,59 @@ static void mirt__stb_skip(void *user, int count) {
 
 static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
 
+/* Row `y` of a component, as wide as the image. */
+static unsigned char *mirt__stb_ink_row(stbi__jpeg *jpeg, int component, int y) {
+    const int across = jpeg->img_h_max / jpeg->img_comp[component].h, down = jpeg->img_v_max / jpeg->img_comp[component].v;
+    const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
+    unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
+    unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
+    unsigned char *far = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
+    const int width = ((int)jpeg->s->img_x + across - 1) / across;
+    if (across == 1 && down == 1) return close;
+    if (across == 1 && down == 2) return stbi__resample_row_v_2(line, close, far, width, across);
+    if (across == 2 && down == 1) return stbi__resample_row_h_2(line, close, far, width, across);
+    if (across == 2 && down == 2) return jpeg->resample_row_hv_2_kernel(line, close, far, width, across);
+    return stbi__resample_row_generic(line, close, far, width, across);
+}
+
+/* Cyan, magenta, yellow and black to red, green and blue as TensorFlow has them: Adobe's are inverted, and what does not come out even is
+   cut off. stb_image rounds it, and takes what is not Adobe's for colors with something else. */
+static unsigned char *mirt__stb_ink(stbi__jpeg *jpeg) {
+    if (!stbi__decode_jpeg_image(jpeg)) return NULL;
+    const int width = (int)jpeg->s->img_x, height = (int)jpeg->s->img_y, adobe = jpeg->app14_color_transform;
+    if (jpeg->s->img_n != 4) return stbi__errpuc("bad component count", "Corrupt JPEG");
+    for (int k = 0; k < 4; k++)
+        if (!(jpeg->img_comp[k].linebuf = (unsigned char *)stbi__malloc((size_t)width + 3))) return stbi__errpuc("outofmem", "Out of memory");
+    unsigned char *made = (unsigned char *)stbi__malloc_mad3(3, width, height, 1), *out = made;
+    for (int y = 0; made && y < height; y++, out += 3 * width) {
+        unsigned char *row[4];
+        for (int k = 0; k < 4; k++) row[k] = mirt__stb_ink_row(jpeg, k, y);
+        if (adobe > 0) jpeg->YCbCr_to_RGB_kernel(out, row[0], row[1], row[2], width, 3);
+        for (int i = 0; i < 3 * width; i++) {
+            const int ink = adobe > 0 ? 255 - out[i] : row[i % 3][i / 3], black = row[3][i / 3];
+            out[i] = (unsigned char)((adobe < 0 ? (255 - ink) * (255 - black) : ink * black) / 255);
+        }
+    }
+    return made;
+}
+
+static unsigned char *mirt__stb_load_ink(stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
+    stbi__context context;
+    stbi__jpeg *jpeg = (stbi__jpeg *)stbi__malloc(sizeof *jpeg);
+    if (!jpeg) return stbi__errpuc("outofmem", "Out of memory");
+    memset(jpeg, 0, sizeof *jpeg);
+    memset(&context, 0, sizeof context);
+    stbi__start_callbacks(&context, reader, file);
+    jpeg->s = &context;
+    stbi__setup_jpeg(jpeg);
+    unsigned char *made = mirt__stb_ink(jpeg);
+    stbi__cleanup_jpeg(jpeg);
+    mirt__stb_free(jpeg);
+    *width = (int)context.img_x;
+    *height = (int)context.img_y;
+    return made;
+}
+
 /* Every block of `scale` x `scale` pixels becomes their mean. */
 static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     mirt_image made;
@@ -309,11 +387,13 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     reader.skip = mirt__stb_skip;
     reader.eof = mirt__stb_eof;
     /* Of luma a JPEG has its own, of all else we make it. */
-    int wanted = header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
+    const bool ink = header->format == MIRT__FORMAT_JPEG && header->channels == 4;
+    int wanted = ink ? 3 : header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = false;
-    if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
+    else if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
     /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */

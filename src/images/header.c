@@ -47,7 +47,23 @@ static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool
     return true;
 }
 
-static mirt_status mirt__jpeg_frame(const unsigned char *frame, mirt__image_header *out) {
+/* As libjpeg, no components of 2 samples for 3 of others: of these rows, stb_image up to 2.27 reads more than there is. */
+static bool mirt__jpeg_sampling_known(const unsigned char *frame) {
+    int most[2] = {0, 0};
+    for (int i = 0; i < 2 * frame[9]; i++) {
+        const int samples = frame[11 + i / 2 * 3] >> (i % 2 ? 0 : 4) & 15;
+        if (samples > most[i % 2]) most[i % 2] = samples;
+    }
+    for (int i = 0; i < 2 * frame[9]; i++) {
+        const int samples = frame[11 + i / 2 * 3] >> (i % 2 ? 0 : 4) & 15;
+        if (samples < 1 || samples > 4 || most[i % 2] % samples != 0) return false;
+    }
+    return true;
+}
+
+static mirt_status mirt__jpeg_frame(const unsigned char *frame, size_t length, mirt__image_header *out) {
+    if (length != 8 + 3 * (size_t)frame[9] || !mirt__jpeg_sampling_known(frame))
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG whose %d components do not fit each other", frame[9]);
     out->height = mirt__image_big(frame + 5, 2);
     out->width = mirt__image_big(frame + 7, 2);
     out->channels = frame[9];
@@ -84,9 +100,9 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             if (!mirt__jpeg_scan_known(next, length, progressive, tables)) status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
             else if (++scans > most_scans) status = mirt__fail(MIRT_E_FORMAT, "a JPEG of more than %d scans, which do nothing but take time", most_scans);
         } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
-            if (at + 10 > size) break;
+            if (at + 10 > size || at + 2 + length > size) break;
             progressive = marker == 0xC2;
-            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, out);
+            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, length, out);
         }
         if (status != MIRT_OK) return status;
         at += 2 + length;

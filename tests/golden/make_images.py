@@ -66,6 +66,8 @@ def files():
     rgb, odd = Image.fromarray(picture(16, 16, 3, 1)), Image.fromarray(picture(9, 19, 3, 3))
     grey, rgba = Image.fromarray(picture(9, 11, 1, 5)[..., 0]), Image.fromarray(picture(9, 11, 4, 7))
     cmyk, noisy = Image.fromarray(picture(9, 11, 4, 9), "CMYK"), Image.fromarray((words(11, 9 * 11) >> np.uint32(16)).astype(np.uint16).reshape(9, 11))
+    ink, adobe = made(cmyk, "JPEG", quality=85, subsampling=2), b"\xff\xee\0\x0eAdobe"
+    at = ink.index(adobe)
     exif = Image.Exif()
     exif[0x112] = 6
     small = odd.quantize(16)
@@ -77,6 +79,10 @@ def files():
     yield "jpeg, grey", 3, made(grey, "JPEG", quality=85)
     yield "jpeg, colours as grey", 1, made(odd, "JPEG", quality=85)
     yield "jpeg, CMYK", 3, made(cmyk, "JPEG", quality=85)
+    yield "jpeg, CMYK, 4:2:0", 3, ink
+    yield "jpeg, CMYK not of Adobe", 3, ink[:at] + ink[at + 16 :]
+    yield "jpeg, YCCK", 3, ink[: at + 15] + b"\2" + ink[at + 16 :]
+    yield "jpeg, YCCK, 4:2:2", 3, made(cmyk, "JPEG", quality=85, subsampling=1).replace(adobe + b"\0\x64\0\0\0\0\0", adobe + b"\0\x64\0\0\0\0\2")
     yield "jpeg, of an orientation in EXIF", 3, made(odd, "JPEG", quality=85, exif=exif)
     yield "png", 3, made(odd, "PNG")
     yield "png, colours as grey", 1, made(odd, "PNG")
