@@ -1,12 +1,13 @@
-/* Writes mirrortrain.h and mirrortrain.c from src/.
+/* Writes mirrortrain.h, mirrortrain.c and mirrortrain_cuda.cu from src/.
 
        amalgamate [--check] SRC_DIR OUT_DIR
 
-   SRC_DIR/FILES lists the source files, one path a line, in the order in which they are laid out;
-   its first line is the public API, which comes first in the header, verbatim but for its line
-   @MANUAL@, which stands for SRC_DIR/manual.txt, and the .inc files it includes. Of the other files only #include "..." lines are
-   changed: a file that stands earlier in the list is already there, a .inc file is copied in, and
-   anything else is an error. SRC_DIR/../LICENSE ends the header.
+   SRC_DIR/FILES lists the source files, one path a line, in the order in which they are laid out; its
+   first line is the public API, which comes first in the header, verbatim but for its line @MANUAL@,
+   which stands for SRC_DIR/manual.txt, and the .inc files it includes. What stands before the line
+   @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
+   that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
+   error. SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu.
 
    --check compares with what is in OUT_DIR instead. Exit status: 0 ok, 1 stale or failed, 2 usage. */
 #include <errno.h>
@@ -28,6 +29,7 @@ typedef struct text {
 typedef struct source_list {
     char path[MAX_FILES][MAX_PATH_LENGTH]; /* relative to SRC_DIR */
     int count;
+    int shared; /* so many of them are for backends too */
 } source_list;
 
 static void die(const char *format, ...) {
@@ -100,15 +102,20 @@ static bool is_blank(const char *line, size_t size) {
     return true;
 }
 
-static void read_list(const char *src, source_list *list) {
+/* Adds what src/`name` lists. */
+static void read_list(const char *src, const char *name, source_list *list) {
     char path[MAX_PATH_LENGTH];
-    join(path, src, "FILES");
+    join(path, src, name);
     text t = read_existing(path);
     const char *cursor = t.data, *line;
     size_t size;
     for (int number = 1; (size = next_line(&cursor, &line)) > 0; number++) {
         while (size > 0 && strchr(" \t\r\n", line[size - 1])) size--;
         if (size == 0 || line[0] == '#') continue;
+        if (size == 15 && memcmp(line, "@IMPLEMENTATION", size) == 0) {
+            list->shared = list->count;
+            continue;
+        }
         if (size >= MAX_PATH_LENGTH) die("%s:%d: path is too long", path, number);
         if (list->count == MAX_FILES) die("%s:%d: more than %d files; raise MAX_FILES", path, number, MAX_FILES);
         memcpy(list->path[list->count], line, size);
@@ -241,31 +248,57 @@ static int append_api(text *out, const char *src, const char *api, int depth) {
     return manuals;
 }
 
-static text make_header(const char *src) {
-    static source_list list;
-    text out = {0};
-    read_list(src, &list);
-    int manuals = append_api(&out, src, list.path[0], 0);
-    if (manuals != 1) die("%s/%s: has %d lines @MANUAL@, not one", src, list.path[0], manuals);
-    append_string(&out,
-        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n"
-        "\n/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */\n"
-        "#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic push\n#pragma nv_diag_suppress 1675\n#endif\n");
-    for (int i = 1; i < list.count; i++) {
-        append_string(&out, "\n/* >>section ");
-        append_string(&out, list.path[i]);
-        append_string(&out, " */\n\n");
-        append_source(&out, src, list.path[i], &list, i, 0);
+static void append_sections(text *out, const char *src, const source_list *list, int begin, int end) {
+    for (int i = begin; i < end; i++) {
+        append_string(out, "\n/* >>section ");
+        append_string(out, list->path[i]);
+        append_string(out, " */\n\n");
+        append_source(out, src, list->path[i], list, i, 0);
     }
-    append_string(&out,
-        "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"
-        "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n\n/*\n");
+}
+
+static void append_licence(text *out, const char *src) {
     char path[MAX_PATH_LENGTH];
     join(path, src, "../LICENSE");
     text licence = read_existing(path);
-    append(&out, licence.data, licence.size);
+    append_string(out, "\n/*\n");
+    append(out, licence.data, licence.size);
     free(licence.data);
-    append_string(&out, "*/\n");
+    append_string(out, "*/\n");
+}
+
+static text make_header(const char *src, const source_list *list) {
+    text out = {0};
+    int manuals = append_api(&out, src, list->path[0], 0);
+    if (manuals != 1) die("%s/%s: has %d lines @MANUAL@, not one", src, list->path[0], manuals);
+    append_string(&out,
+        "\n/* What backends are made of (mirrortrain_cuda.cu defines MIRRORTRAIN_BACKEND); not for programs. */\n"
+        "#if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && !defined(MIRRORTRAIN_BACKEND_SHOWN)\n"
+        "#define MIRRORTRAIN_BACKEND_SHOWN\n");
+    append_sections(&out, src, list, 1, list->shared);
+    append_string(&out,
+        "\n#endif /* MIRRORTRAIN_BACKEND */\n"
+        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n"
+        "\n/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */\n"
+        "#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic push\n#pragma nv_diag_suppress 1675\n#endif\n");
+    append_sections(&out, src, list, list->shared, list->count);
+    append_string(&out,
+        "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"
+        "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n");
+    append_licence(&out, src);
+    return out;
+}
+
+/* The backend for GPUs: what cuda/FILES lists, behind the header's part for backends. */
+static text make_cuda(const char *src, const source_list *header) {
+    static source_list list;
+    text out = {0};
+    list = *header;
+    list.count = header->shared;
+    read_list(src, "cuda/FILES", &list);
+    append_string(&out, "#define MIRRORTRAIN_BACKEND\n#include \"mirrortrain.h\"\n");
+    append_sections(&out, src, &list, header->shared, list.count);
+    append_licence(&out, src);
     return out;
 }
 
@@ -290,16 +323,19 @@ int main(int argc, char **argv) {
         return 2;
     }
     const char *src = argv[argc - 2], *out = argv[argc - 1];
-    text header = make_header(src), unit = {0};
-    append_string(&unit, "#define MIRRORTRAIN_IMPLEMENTATION\n#include \"mirrortrain.h\"\n");
-    char header_path[MAX_PATH_LENGTH], unit_path[MAX_PATH_LENGTH];
-    join(header_path, out, "mirrortrain.h");
-    join(unit_path, out, "mirrortrain.c");
+    static source_list list;
+    read_list(src, "FILES", &list);
+    if (!list.shared) die("%s/FILES: has no line @IMPLEMENTATION", src);
+    text file[3] = {make_header(src, &list), {0}, make_cuda(src, &list)};
+    static const char *const name[3] = {"mirrortrain.h", "mirrortrain.c", "mirrortrain_cuda.cu"};
+    append_string(&file[1], "#define MIRRORTRAIN_IMPLEMENTATION\n#include \"mirrortrain.h\"\n");
     const char *stale = NULL;
-    if (!update(unit_path, &unit, check)) stale = "mirrortrain.c";
-    if (!update(header_path, &header, check)) stale = "mirrortrain.h";
-    free(header.data);
-    free(unit.data);
+    for (int i = 0; i < 3; i++) {
+        char path[MAX_PATH_LENGTH];
+        join(path, out, name[i]);
+        if (!update(path, &file[i], check)) stale = name[i];
+        free(file[i].data);
+    }
     if (!stale) return 0;
     fprintf(stderr, "%s is out of date: run `make header` and commit it\n", stale);
     return 1;

@@ -2,7 +2,7 @@
 #define MIRT__BASE_H
 /* What every room stands on: linkage, errors, memory, random numbers, clock. */
 
-#include "../mirrortrain_api.h"
+#include "types.h"
 
 #include <errno.h>
 #include <float.h>
@@ -47,23 +47,12 @@
 #error "define both of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, or neither"
 #endif
 
-/* The number type of MIRT_FLOAT32 tensors. Only the gradient tests make it double, and then
-   only the reference kernels exist. */
-#ifdef MIRT__REAL_DOUBLE
-typedef double mirt__real;
-#else
-typedef float mirt__real;
-#endif
-
 /* How the program is compiled; parts of the library are compiled otherwise, and there gcc says so. */
 #ifdef __OPTIMIZE__
 #define MIRT__OPTIMIZED true
 #else
 #define MIRT__OPTIMIZED false
 #endif
-
-#define MIRT__ALIGN 64
-#define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* Errors: record the sentence for mirt_last_error() and return `status`. */
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
@@ -144,8 +133,6 @@ MIRT__LIB double mirt__random_normal(mirt__random *random);
 /* FNV-1a 64, for keys from names. */
 MIRT__LIB uint64_t mirt__hash(const char *text);
 
-/* How tensors of the mixed policy are stored; no dtype of users. */
-#define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);

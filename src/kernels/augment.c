@@ -620,3 +620,33 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     }
     if (half && a->y_dtype == MIRT_UINT8) mirt__augment_to_bytes(real, (unsigned char *)a->y, last->oh * last->ow * last->c);
 }
+
+typedef struct mirt__augment_job {
+    const mirt__augment_rows *args;
+    const mirt__where *where;
+} mirt__augment_job;
+
+static void mirt__augment_task(void *arg, int64_t row, int member) {
+    const mirt__augment_job *job = (const mirt__augment_job *)arg;
+    const mirt__augment_rows *r = job->args;
+    const mirt__transform *first = r->transform, *last = &r->transform[r->count - 1];
+    mirt__augment a;
+    a.transform = r->transform;
+    a.count = r->count;
+    a.seed = r->seed;
+    a.row = r->first_row + (uint64_t)row;
+    a.step = r->step;
+    a.x_dtype = r->x_dtype;
+    a.y_dtype = MIRT_FLOAT32;
+    a.x = (const char *)r->x + (size_t)(row * first->h * first->w * first->c) * mirt__dtype_size(r->x_dtype);
+    a.y = r->y + row * last->oh * last->ow * last->c;
+    a.room = (char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread;
+    mirt__augment_image(&a);
+}
+
+MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where) {
+    mirt__augment_job job;
+    job.args = args;
+    job.where = where;
+    mirt__team_for(where->team, args->rows, mirt__augment_task, &job);
+}

@@ -6,21 +6,6 @@
 
 #include "kernels.h"
 
-/* One transform of images (h, w, c) to images (oh, ow, c), checked. */
-typedef struct mirt__transform {
-    mirt_augmentation_kind kind;
-    mirt_flip_mode mode;
-    mirt_fill_mode fill;
-    bool nearest;       /* otherwise bilinear */
-    bool paired;        /* a zoom's width is drawn with its height */
-    bool crop;          /* of the part in the middle that has the new shape, where it has to be resized */
-    float value;        /* of what is filled with a constant */
-    float low[2], high[2]; /* of what is drawn: of the height, or of all; of the width */
-    float range[2];     /* of pixels */
-    int64_t h, w, c, oh, ow;
-    uint64_t key;
-} mirt__transform;
-
 /* Reads a description for images (h, w, c); false with the error set. The key is left 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 /* Whether it moves pixels. */
@@ -59,6 +44,8 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
+/* For the kernels' tables. */
+MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype, mirt_dtype y_dtype);
 
 #endif

@@ -1,5 +1,6 @@
 /* The table of reference kernels. */
 
+#include "augment.h"
 #include "reference.h"
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
@@ -37,6 +38,9 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_normalize,
     mirt__ref_norm_grad_sums,
     mirt__ref_norm_grad_input,
+    mirt__augment_batch,
+    mirt__ref_fill,
+    mirt__ref_constant,
     mirt__ref_accumulate,
     mirt__ref_sgd,
     mirt__ref_adam,

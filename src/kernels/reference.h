@@ -72,6 +72,9 @@ MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *args, const mirt__where *wh
 MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
+/* These two are the same for every table. */
+MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
+MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
 MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_resize(const mirt__resize *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *args, const mirt__where *where);

@@ -1,5 +1,6 @@
 /* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
 
+#include "augment.h"
 #include "common.h"
 #include "fast.h"
 #include "reference.h"

@@ -12,27 +12,19 @@ static bool mirt__augment_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static void mirt__augment_row(void *arg, int64_t row, int member) {
-    const mirt__call *call = (const mirt__call *)arg;
+static void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const mirt_tensor *x = node->in[0], *y = node->out[0];
-    mirt__augment a;
+    mirt__augment_rows a;
     a.transform = (const mirt__transform *)node->a.data;
     a.count = mirt__augment_count(node);
     a.seed = call->run->seed ^ node->a.key;
-    a.row = (uint64_t)(call->run->first_row + row);
+    a.first_row = (uint64_t)call->run->first_row;
     a.step = (uint64_t)call->run->step;
-    a.x_dtype = x->dtype;
-    a.y_dtype = MIRT_FLOAT32;
-    a.x = (const char *)call->in[0] + (size_t)row * mirt__tensor_bytes(x, 1);
-    a.y = (char *)call->out[0] + (size_t)row * mirt__tensor_bytes(y, 1);
-    a.room = (char *)call->where.scratch + (size_t)member * call->where.scratch_per_thread;
-    mirt__augment_image(&a);
-}
-
-static void mirt__augment_run(const mirt__call *call) {
-    mirt__call copy = *call;
-    mirt__team_for(call->where.team, call->rows, mirt__augment_row, &copy);
+    a.rows = call->rows;
+    a.x_dtype = node->in[0]->dtype;
+    a.x = call->in[0];
+    a.y = (mirt__real *)call->out[0];
+    call->kernels->augment(&a, &call->where);
 }
 
 static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {

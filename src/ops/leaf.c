@@ -62,22 +62,23 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
 
 static void mirt__loss_weight_run(const mirt__call *call) {
     const mirt__step_info *run = call->run;
-    mirt__real *out = (mirt__real *)call->out[0];
-    switch ((mirt__weight_kind)call->node->a.kind) {
-    case MIRT__WEIGHT_SAMPLE:
-        for (int64_t i = 0; i < call->rows; i++) out[i] = (mirt__real)run->loss_scale;
-        break;
-    case MIRT__WEIGHT_SHARE: *out = (mirt__real)((double)call->rows / (double)run->global_rows); break;
-    case MIRT__WEIGHT_ONCE: *out = run->replica == 0; break;
-    case MIRT__WEIGHT_ONE: *out = 1; break;
-    }
+    const bool samples = call->node->a.kind == MIRT__WEIGHT_SAMPLE;
+    double weight = 1;
+    if (samples) weight = run->loss_scale;
+    else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
+    else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
+    call->kernels->fill((mirt__real *)call->out[0], (mirt__real)weight, samples ? call->rows : 1, &call->where);
+}
+
+static void mirt__constant_run(const mirt__call *call) {
+    call->kernels->constant(call->out[0], call->node->a.data, mirt__tensor_bytes(call->node->out[0], 1), &call->where);
 }
 
 MIRT__LIB void mirt__copy_run(const mirt__call *call) {
     mirt__cast c;
     c.from = c.to = call->node->out[0]->dtype;
     c.count = mirt__elements(call->node->out[0], call->rows);
-    c.x = call->node->num_in ? call->in[0] : call->node->a.data;
+    c.x = call->in[0];
     c.y = call->out[0];
     call->kernels->cast(&c, &call->where);
 }
@@ -122,7 +123,7 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
     return like ? mirt__constant_op(like->node->graph, array) : NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_constant = {"constant", mirt__leaf_shape, NULL, mirt__copy_run, NULL, NULL, false, 0, NULL};
+MIRT__TABLE mirt__op mirt__op_constant = {"constant", mirt__leaf_shape, NULL, mirt__constant_run, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
 MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};

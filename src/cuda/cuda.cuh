@@ -1,0 +1,103 @@
+#ifndef MIRT__CUDA_CUH
+#define MIRT__CUDA_CUH
+/* What all GPU code stands on. Kernels are C++17 that also compiles for a simulated device (MIRT_SIM): launches by MIRT_LAUNCH,
+   shared memory by MIRT_SHARED, instructions beyond C++ in ptx.cuh alone. */
+
+#include "../mirror/backend.h"
+
+#include <cuda_runtime.h>
+#include <cuda_bf16.h>
+#include <cublas_v2.h>
+#include <string.h>
+
+#ifdef MIRT_SIM
+#define MIRT_SHARED(type, name, count) MIRT_SIM_SHARED(type, name, count)
+#define MIRT_DYNAMIC_SHARED(type, name) MIRT_SIM_DYNAMIC_SHARED(type, name)
+#else
+#define MIRT_SHARED(type, name, count) __shared__ type name[count]
+/* One array of bytes for all kernels: their types differ. */
+#define MIRT_DYNAMIC_SHARED(type, name) \
+    extern __shared__ __align__(128) unsigned char mirt__cu_dynamic[]; \
+    type *name = reinterpret_cast<type *>(mirt__cu_dynamic)
+#endif
+
+/* What becomes of what is enqueued. */
+typedef enum mirt__cu_mode {
+    MIRT__CU_RUN,
+    MIRT__CU_MEASURE, /* nothing but the room it wants is noted */
+    MIRT__CU_CAPTURE, /* it becomes a graph */
+    MIRT__CU_REFRESH  /* it is in a graph already: the numbers that change are noted */
+} mirt__cu_mode;
+
+typedef struct mirt__cu_graphs mirt__cu_graphs;
+typedef struct mirt__cu_staging mirt__cu_staging;
+typedef struct mirt__cu_group mirt__cu_group;
+
+/* An opened device. */
+typedef struct mirt__remote {
+    const mirt__host *host;
+    int index, major, minor, processors;
+    size_t shared_most; /* bytes of shared memory that a block may ask for */
+    cudaStream_t stream, copies, exchanges;
+    cudaEvent_t signal[8];
+    mirt__cu_mode mode;
+    bool tf32;
+    mirt_status status; /* the first failure since the last wait, */
+    char error[400];    /* and its sentence */
+    char *room;
+    size_t room_bytes, room_most;
+    /* numbers that change from step to step, at the same places each time */
+    char *numbers, *numbers_host;
+    size_t numbers_used;
+    cublasHandle_t blas;
+    void *blas_room;
+    mirt__cu_staging *staging;
+    mirt__cu_graphs *graphs;
+    mirt__cu_group *group;
+    int rank;
+} mirt__cu;
+
+/* Whether kernels are to be launched now. */
+static inline bool mirt__cu_launches(const mirt__cu *cu) {
+    return cu->status == MIRT_OK && (cu->mode == MIRT__CU_RUN || cu->mode == MIRT__CU_CAPTURE);
+}
+/* context.cu: notes the first failure; `what` is what was tried. */
+static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
+static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
+/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL while measuring or after
+   a failure: go on, nothing is launched then. */
+static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
+/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes back. */
+static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
+#define MIRT__CU_NUMBERS (1 << 18) /* bytes of a step's */
+
+static inline mirt__cu *mirt__cu_of(const mirt__where *where) { return where->remote; }
+static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Blocks of a kernel that goes over `count` items in steps of the whole grid: enough for the machine, and a function of count alone. */
+static inline unsigned mirt__cu_blocks(int64_t count, int threads) {
+    const int64_t blocks = mirt__cu_ceil(count, threads);
+    return (unsigned)(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks);
+}
+
+#ifdef MIRT_SIM
+#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
+    mirt_sim::launch((grid), (block), (size_t)(shared), (at), #kernel, [=] { kernel(__VA_ARGS__); })
+#else
+#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
+    do { \
+        if ((size_t)(shared) > 48 * 1024) (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
+        kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__); \
+    } while (0)
+#endif
+/* kernel<<<grid, block, shared bytes>>>(...) on a stream of the device; template kernels stand in parentheses. */
+#define MIRT_LAUNCH_ON(cu, at, kernel, grid, block, shared, ...) \
+    do { \
+        if (!mirt__cu_launches(cu)) break; \
+        MIRT__CU_START(cu, at, kernel, grid, block, shared, __VA_ARGS__); \
+        const cudaError_t mirt__cu_launched = cudaGetLastError(); \
+        if (mirt__cu_launched != cudaSuccess) mirt__cu_failed(cu, mirt__cu_launched, #kernel); \
+    } while (0)
+#define MIRT_LAUNCH(cu, kernel, grid, block, shared, ...) MIRT_LAUNCH_ON(cu, (cu)->stream, kernel, grid, block, shared, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,481 @@
+#ifndef MIRT__TABLE_H
+#define MIRT__TABLE_H
+/* Kernels: pure functions on buffers. One table of function pointers per instruction set or backend, all
+   with the same arguments; the reference table is the obvious scalar version of each.
+
+   The numerical law every table obeys (docs/architecture.md):
+   - an output of a matrix product or convolution is one FMA chain in ascending k from zero
+     (k = row-major order of kernel height, width, input channel); bias and activation come after;
+   - a reduction over rows or space is cut into chunks fixed by shape alone, whose partials are
+     summed by mirt__tree over ascending chunk numbers; no chunk belongs to a thread;
+   - a row's result does not depend on the number of rows or its place among them.
+   So AVX2, AVX-512 and NEON give the same bits, for any team. The reference table may round
+   differently.
+
+   All buffers are dense and row-major; kernels must not rely on alignment for correctness (a
+   replica's rows may start anywhere in a user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
+   scratch_per_thread * team size bytes, aligned, where scratch_per_thread comes from the
+   ..._scratch function of the call; `shared` likewise from ..._shared, once per call. These two
+   depend on the arguments' shapes (at the largest row count), never on the table. */
+
+#include "../base/types.h"
+
+typedef struct mirt__team mirt__team;
+
+/* Where a kernel runs. */
+typedef struct mirt__where {
+    mirt__team *team;
+    void *scratch;             /* per-thread scratch, one after the other */
+    size_t scratch_per_thread; /* bytes of each */
+    void *shared;              /* partial sums of this call */
+    struct mirt__remote *remote; /* of a backend's device, which finds its room itself: the rest is not used; otherwise NULL */
+} mirt__where;
+
+/* The normalization of n columns by given statistics: u = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta,
+   rounded after each step, then activation(u). */
+typedef struct mirt__scaling {
+    const mirt__real *mean, *variance, *gamma, *beta; /* [n]; gamma and beta may be NULL */
+    float epsilon;
+    mirt_activation_kind activation;
+} mirt__scaling;
+
+/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the derivative
+   of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and
+   part = sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
+typedef struct mirt__norm_back {
+    mirt__scaling norm;
+    const void *z; /* as dy: channels, rows, dtype */
+    const mirt__real *sum[2];
+    double count;
+} mirt__norm_back;
+
+/* An input that is read as float: float32 or MIRT__BFLOAT16, or uint8/int32 converted, then x * scale + offset
+   (one FMA) when `affine`; or one of the following, which only tables that have `strips` can read: */
+typedef struct mirt__reader {
+    const void *data;
+    mirt_dtype dtype;
+    bool affine;
+    float scale, offset;
+    int64_t channels;            /* of the last axis, for: */
+    const mirt__scaling *norm;   /* activation(norm(x)) is read, */
+    const mirt__real *gate;      /* then times gate[pixel / gate_pixels][channel], [rows, channels] */
+    int64_t gate_pixels;
+    const mirt__norm_back *back; /* data is dy; that gradient is read */
+} mirt__reader;
+
+/* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
+   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or of each image the mean, in forward depthwise
+   convolutions. From the values before they are rounded to bfloat16. */
+typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
+
+/* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
+   (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
+   slope->activation at u(slope_x). add, mask and slope_x are as the output: shape and dtype. Beside bias, activation and
+   mask, only tables that have `strips` can do these. */
+typedef struct mirt__epilogue {
+    const mirt__real *bias;
+    const mirt__scaling *norm; /* its activation is not used */
+    const void *add;
+    mirt_activation_kind activation;
+    const void *mask;
+    mirt_activation_kind mask_activation;
+    const mirt__scaling *slope;
+    const void *slope_x;
+    mirt__column_sums sums;
+    mirt__real *sum[2]; /* [columns] each; of images [rows, columns], one */
+} mirt__epilogue;
+
+/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
+   b likewise (b_col 1: rows of b are contiguous; b_row 1: b is transposed in memory); c rows are n apart.
+   If column_sum is set it receives the sum over p of b[p, j], one chain of additions in ascending
+   p (the bias gradient beside a weight gradient; b_col is 1 then). `reader` applies to a and needs
+   a_col == 1 when it is not plain float32, except for weight gradients (a_row == 1). */
+typedef struct mirt__gemm {
+    int64_t m, n, k;
+    mirt__reader a;
+    int64_t a_row, a_col;
+    const mirt__real *b;
+    int64_t b_row, b_col;
+    mirt__real *c;
+    mirt__real *column_sum;
+    mirt__epilogue epilogue;
+} mirt__gemm;
+
+/* NHWC x [rows, h, w, ci], kernel [kh, kw, ci / groups, co], y [rows, oh, ow, co]. */
+typedef struct mirt__conv {
+    int64_t rows, h, w, ci, oh, ow, co;
+    int kh, kw, stride_h, stride_w, dilation_h, dilation_w, groups;
+    int64_t pad_top, pad_left; /* zeros before; after follows from the rest. Padding is zero after the reader's affine. */
+} mirt__conv;
+
+typedef struct mirt__conv_forward {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *kernel;
+    void *y;
+    mirt_dtype y_dtype; /* float32, or MIRT__BFLOAT16 */
+    bool half;          /* products of numbers rounded to bfloat16, added up in float32 (law: words of two k each) */
+    bool winograd;      /* may take F(2x2, 3x3) where it applies: other roundings */
+    mirt__epilogue epilogue;
+} mirt__conv_forward;
+
+typedef struct mirt__conv_input_grad {
+    mirt__conv s;
+    mirt__reader dy; /* plain, or `back` */
+    const mirt__real *kernel;
+    void *dx;
+    mirt_dtype dx_dtype;
+    bool half, winograd;
+    mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
+    /* Both gradients, of depthwise convolutions and where mirt__both_applies in one pass: */
+    const mirt__reader *x;   /* not NULL: */
+    mirt__real *dkernel, *db; /* db may be NULL */
+} mirt__conv_input_grad;
+
+/* Chunks of rows of dy, of all images one after the other (mirt__conv_grad_view). db may be NULL. */
+typedef struct mirt__conv_weight_grad {
+    mirt__conv s;
+    mirt__reader x, dy;
+    mirt__real *dkernel, *db;
+    bool half;
+} mirt__conv_weight_grad;
+
+/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
+   (VALID), for inputs that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one
+   byte each, may be NULL: 0..3 the first place of the maximum in its window, row-major, or 4 when
+   the pooled value is not > 0. The chain of the weight gradient visits windows in row-major order,
+   within an image, and within a window its (up to one) live place. */
+typedef struct mirt__conv_pool {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *kernel, *bias; /* bias may be NULL */
+    mirt__real *y;
+    uint8_t *which;
+} mirt__conv_pool;
+typedef struct mirt__conv_pool_weight_grad {
+    mirt__conv s;
+    mirt__reader x;
+    const mirt__real *dy;
+    const uint8_t *which;
+    mirt__real *dkernel, *db; /* db may be NULL */
+} mirt__conv_pool_weight_grad;
+
+typedef struct mirt__pool2d {
+    int64_t rows, h, w, c, oh, ow;
+    int kh, kw, stride_h, stride_w;
+    int64_t pad_top, pad_left;
+    mirt_dtype dtype; /* of x and y: float32; of max also MIRT__BFLOAT16, where the table has `strips` */
+    const void *x;    /* forward; dy for the gradients */
+    void *y;          /* forward; dx for the gradients */
+    void *which;      /* max: place of the first maximum in its window, ky * kw + kx: uint8, or int32 where
+                         mirt__pool_wide(kh * kw) */
+} mirt__pool2d;
+
+typedef enum mirt__unary_kind {
+    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,
+    MIRT__EXP, MIRT__LOG, MIRT__SQRT, MIRT__RSQRT, MIRT__ABS, MIRT__SIGN, MIRT__FLOOR,
+    MIRT__CLIP,           /* between scale and offset */
+    MIRT__POWER,          /* to the power of scale */
+    MIRT__ACT_RELU6,
+    MIRT__ACT_LEAKY_RELU, /* x * scale below zero */
+    MIRT__ACT_ELU,        /* (exp(x) - 1) * scale below zero */
+    MIRT__ACT_GELU, MIRT__ACT_SILU, MIRT__ACT_HARD_SIGMOID, MIRT__ACT_HARD_SWISH, MIRT__ACT_SOFTPLUS
+} mirt__unary_kind;
+typedef enum mirt__binary_kind {
+    MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
+    MIRT__MAXIMUM, MIRT__MINIMUM, /* not a number where a or b is none */
+    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, MIRT__RELU6_GRAD, /* a = dy, b = the activation's output */
+    MIRT__LEAKY_RELU_GRAD, MIRT__ELU_GRAD, MIRT__GELU_GRAD, MIRT__SILU_GRAD, MIRT__HARD_SIGMOID_GRAD, /* a = dy, b = its input */
+    MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
+} mirt__binary_kind;
+
+/* What there is to know of an activation: the one place where a new one is described. */
+typedef struct mirt__activation_class {
+    const char *name;
+    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
+    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
+    float scale;            /* of both, unless a node says another one */
+} mirt__activation_class;
+/* y = f(x), count elements; y may be x. */
+typedef struct mirt__unary {
+    mirt__unary_kind kind;
+    int64_t count;
+    const mirt__real *x;
+    mirt__real *y;
+    float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
+} mirt__unary;
+
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
+   that one is not broadcast. */
+typedef struct mirt__binary {
+    mirt__binary_kind kind;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
+    const mirt__real *a, *b;
+    mirt__real *y;
+    float scale, offset; /* of the unary kind whose gradient it is */
+} mirt__binary;
+
+/* A bool is one byte, 0 or 1. */
+typedef enum mirt__logic_kind {
+    MIRT__IS_EQUAL, MIRT__IS_NOT_EQUAL, MIRT__IS_LESS, MIRT__IS_LESS_EQUAL, /* two of `dtype` -> bool */
+    MIRT__AND, MIRT__OR, MIRT__NOT,                                         /* bools */
+    MIRT__WHERE                                                             /* bool, two of `dtype` -> `dtype` */
+} mirt__logic_kind;
+/* Broadcasting as mirt__binary, over up to three inputs. */
+typedef struct mirt__logic {
+    mirt__logic_kind kind;
+    mirt_dtype dtype;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
+    const void *in[3];
+    void *y;
+} mirt__logic;
+
+typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX, MIRT__REDUCE_MIN } mirt__reduce_kind;
+/* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
+   elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
+typedef struct mirt__reduce {
+    mirt__reduce_kind kind;
+    int rank;
+    unsigned axes;
+    int64_t dim[MIRT_MAX_RANK];
+    const void *x;
+    mirt_dtype x_dtype; /* float32, or for sums and means where the table has `strips` MIRT__BFLOAT16 */
+    mirt__real *y;
+} mirt__reduce;
+/* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
+typedef struct mirt__reduce_max_grad {
+    mirt__reduce s; /* x and y of the forward call */
+    const mirt__real *dy;
+    mirt__real *dx;
+} mirt__reduce_max_grad;
+#define MIRT__REDUCE_CHUNK 256
+
+/* Along the middle axis of x [outer, n, inner]. */
+typedef enum mirt__scan_kind {
+    MIRT__ARGMAX, MIRT__ARGMIN,   /* y int32 [outer, inner]: the first place of the extreme */
+    MIRT__CUMSUM, MIRT__CUMSUM_BACK /* y as x: one chain of additions, ascending or descending */
+} mirt__scan_kind;
+typedef struct mirt__scan {
+    mirt__scan_kind kind;
+    int64_t outer, n, inner;
+    const mirt__real *x;
+    void *y;
+} mirt__scan;
+
+/* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
+   for every index of `dim`. A stride of 0 in `from` repeats. */
+typedef struct mirt__move {
+    mirt_dtype dtype;
+    int rank;
+    int64_t dim[MIRT_MAX_RANK], from[MIRT_MAX_RANK], to[MIRT_MAX_RANK];
+    const void *x;
+    void *y;
+} mirt__move;
+
+/* y [count, width] = rows of x [n, width]; zeros where an index is none of 0 .. n - 1. The gradient
+   (x [count, width] -> y [n, width]) adds up every row's x in ascending order. */
+typedef struct mirt__gather {
+    int64_t n, width, count;
+    mirt_dtype dtype; /* of the indices: int32 or uint8 */
+    const void *indices;
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__gather;
+
+/* Over the last axis of [rows, n]. */
+typedef struct mirt__softmax {
+    int64_t rows, n;
+    bool log; /* log(softmax(x)); gradient: dx = dy - exp(x) * sum(dy) */
+    const mirt__real *x; /* forward: input; gradient: the softmax's output */
+    const mirt__real *dy;
+    mirt__real *y; /* forward: output; gradient: dx = x * (dy - sum(dy * x)) */
+} mirt__softmax;
+
+/* Per-sample losses of [rows, n] predictions, [rows] losses. Keras's formulas: probabilities are
+   clipped to [1e-7, 1 - 1e-7] (categorical ones normalized by their sum first); binary and mean
+   squared error average over n. labels: int32 [rows] for the sparse loss (already checked),
+   otherwise float32 [rows, n]. With gradients, dx[r, j] = dloss[r] * d loss[r] / d x[r, j]. */
+typedef struct mirt__loss {
+    mirt_loss kind;
+    bool from_logits;
+    int64_t rows, n;
+    const mirt__real *x;
+    const void *labels;
+    mirt__real *loss;        /* forward */
+    const mirt__real *dloss; /* gradient: [rows] */
+    mirt__real *dx;
+} mirt__loss;
+
+typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
+/* 1 or 0 per sample (binary: the share of n that agree at threshold 0.5, strictly greater). First of equal maxima. */
+typedef struct mirt__accuracy {
+    mirt__accuracy_kind kind;
+    int64_t rows, n;
+    const mirt__real *x;
+    const void *labels; /* as in mirt__loss */
+    mirt__real *y;      /* [rows] */
+} mirt__accuracy;
+
+/* y[r, j] = keep(r, j) ? x[r, j] / (1 - rate) : 0. keep: word (j % 4) of Philox with counter
+   {j / 4, low and high word of (first_row + r), low word of step} and key {low, high word of
+   `key` ^ (high word of step mixed in by the caller)}, as a 24-bit unit number, >= rate. The
+   gradient is the same call on dy. */
+typedef struct mirt__dropout {
+    int64_t rows, n, first_row;
+    uint64_t key;
+    uint32_t step;
+    float rate;
+    const mirt__real *x;
+    mirt__real *y;
+} mirt__dropout;
+
+typedef struct mirt__cast {
+    mirt_dtype from, to;
+    int64_t count;
+    const void *x;
+    void *y; /* to bfloat16 from float32 only, where the table has `strips`; to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
+} mirt__cast;
+
+typedef struct mirt__one_hot {
+    int64_t count, depth;
+    mirt_dtype dtype; /* int32 or uint8 */
+    const void *x;
+    mirt__real *y;
+} mirt__one_hot;
+
+/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest
+   input (halfway: the next), or the two around it, each weighted by how near it is. A gradient
+   adds the outputs that read an input in ascending order. */
+typedef struct mirt__resize {
+    int64_t rows, h, w, c, oh, ow;
+    bool bilinear;
+    const mirt__real *x; /* gradient: dy */
+    mirt__real *y;       /* gradient: dx */
+} mirt__resize;
+
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u + add).
+   Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
+   (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
+   over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
+   ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may be add, dx may be dy. */
+typedef struct mirt__norm {
+    int64_t rows, n;
+    bool by_row;
+    float epsilon;
+    const mirt__real *mean, *variance, *gamma, *beta;
+    mirt_activation_kind activation;
+    const void *x, *dy, *add;
+    mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
+    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
+    double count;
+    void *y;            /* normalize; norm_grad_input: dx */
+    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
+} mirt__norm;
+
+/* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
+   i is the sum of part[0][i] .. part[parts - 1][i] combined by the caller's tree: `tree` lists
+   parts - 1 additions {into, from} to be done in order; the result is part `tree[last].into`
+   (or part 0). Parts are only read. The new weight goes to every copy in `weight`; they are equal
+   before and after. */
+#define MIRT__MAX_PARTS 64
+typedef struct mirt__update {
+    int64_t begin, end;
+    int parts;
+    const mirt__real *part[MIRT__MAX_PARTS];
+    struct { int into, from; } tree[MIRT__MAX_PARTS];
+    int copies;
+    mirt__real *weight[MIRT__MAX_PARTS];
+    mirt__real *slot[3];
+    float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
+    bool nesterov;
+    bool shaped;         /* first the gradient is multiplied by `scale` and, unless it is 0, cut off at `clip` */
+    float scale, clip;
+    float decay;         /* then weight -= weight * decay, unless it is 0; */
+    mirt__real *average; /* behind the update, unless it is NULL, average = keep * average + fresh * weight, */
+    float keep, fresh;
+    bool overwrite;      /* and weight = average */
+} mirt__update;
+
+/* One transform of images (h, w, c) to images (oh, ow, c), checked. */
+typedef struct mirt__transform {
+    mirt_augmentation_kind kind;
+    mirt_flip_mode mode;
+    mirt_fill_mode fill;
+    bool nearest;       /* otherwise bilinear */
+    bool paired;        /* a zoom's width is drawn with its height */
+    bool crop;          /* of the part in the middle that has the new shape, where it has to be resized */
+    float value;        /* of what is filled with a constant */
+    float low[2], high[2]; /* of what is drawn: of the height, or of all; of the width */
+    float range[2];     /* of pixels */
+    int64_t h, w, c, oh, ow;
+    uint64_t key;
+} mirt__transform;
+
+/* The transforms, one after the other, of each row of x [rows, h, w, c], the first of which is row first_row of the global
+   batch, into y [rows, oh, ow, c]. */
+typedef struct mirt__augment_rows {
+    const mirt__transform *transform; /* [count], where the host can read them, and the same for every call of a node */
+    int count;
+    uint64_t seed, first_row, step;
+    int64_t rows;
+    mirt_dtype x_dtype; /* float32 or uint8 */
+    const void *x;
+    mirt__real *y;
+} mirt__augment_rows;
+
+typedef struct mirt__kernels {
+    const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
+    bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
+    bool half;        /* has instructions for products of bfloat16; without, they are emulated */
+    void (*gemm)(const mirt__gemm *args, const mirt__where *where);
+    void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
+    void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);
+    void (*conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where);
+    void (*conv_pool)(const mirt__conv_pool *args, const mirt__where *where);
+    void (*conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
+    void (*max_pool)(const mirt__pool2d *args, const mirt__where *where);
+    void (*max_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
+    void (*average_pool)(const mirt__pool2d *args, const mirt__where *where);
+    void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
+    void (*unary)(const mirt__unary *args, const mirt__where *where);
+    void (*binary)(const mirt__binary *args, const mirt__where *where);
+    void (*logic)(const mirt__logic *args, const mirt__where *where);
+    void (*reduce)(const mirt__reduce *args, const mirt__where *where);
+    void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
+    void (*scan)(const mirt__scan *args, const mirt__where *where);
+    void (*move)(const mirt__move *args, const mirt__where *where);
+    void (*gather)(const mirt__gather *args, const mirt__where *where);
+    void (*gather_grad)(const mirt__gather *args, const mirt__where *where);
+    void (*softmax)(const mirt__softmax *args, const mirt__where *where);
+    void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
+    void (*loss)(const mirt__loss *args, const mirt__where *where);
+    void (*loss_grad)(const mirt__loss *args, const mirt__where *where);
+    void (*accuracy)(const mirt__accuracy *args, const mirt__where *where);
+    void (*dropout)(const mirt__dropout *args, const mirt__where *where);
+    void (*cast)(const mirt__cast *args, const mirt__where *where);
+    void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
+    void (*resize)(const mirt__resize *args, const mirt__where *where);
+    void (*resize_grad)(const mirt__resize *args, const mirt__where *where);
+    void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
+    void (*normalize)(const mirt__norm *args, const mirt__where *where);
+    void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);
+    void (*norm_grad_input)(const mirt__norm *args, const mirt__where *where);
+    /* `scratch` is mirt__augment_room bytes for float32 */
+    void (*augment)(const mirt__augment_rows *args, const mirt__where *where);
+    void (*fill)(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
+    /* y = bytes of data, which the host can read, and which are the same in every call with this pointer while a function lives */
+    void (*constant)(void *y, const void *data, size_t bytes, const mirt__where *where);
+    /* into[i] = into[i] + from[i] */
+    void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
+    void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
+    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v, slot[2]: the largest v, or NULL */
+    /* slot[0]: velocity, slot[1]: momentum or NULL, slot[2]: average gradient (centered) or NULL */
+    void (*rmsprop)(const mirt__update *args, const mirt__where *where);
+} mirt__kernels;
+
+#endif
