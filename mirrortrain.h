@@ -1553,6 +1553,10 @@ typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *us
 /* Asks `schedule` at the beginning of every epoch; mirt_fit_desc.learning_rate is the short form. */
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user);
 
+/* The line of progress that fit shows in any case, unless told no_progress; of one in its list it shows that alone, whose numbers are those of
+   its place in the list. Keras: ProgbarLogger. */
+MIRT_API mirt_callback *mirt_progbar_logger(void);
+
 /* Ready-made callbacks that write files, in directories that they make. What cannot be written ends fit with an error that names the file. A run that goes on from a
    checkpoint goes on with its files as they were at the checkpoint: the lines behind it are taken off. */
 
@@ -1605,7 +1609,7 @@ typedef struct mirt_fit_desc {
     mirt_epoch_schedule_fn learning_rate; /* asked at the beginning of every epoch */
     void *learning_rate_user;
     int64_t max_steps;         /* of this fit; 0: no limit */
-    bool no_progress;          /* leave the progress line out */
+    bool no_progress;          /* leave the progress line out; mirt_progbar_logger is one */
     int initial_epoch;         /* 0-based: `epochs` is where fit ends, as in Keras */
     int64_t steps_per_epoch;   /* 0: all of the data; otherwise the data go on where the last epoch left them, over and over */
     int64_t validation_steps;  /* 0: all of the validation data */
@@ -39424,7 +39428,8 @@ typedef struct mirt__fit {
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
-    mirt__progress progress;
+    mirt__progress progress; /* of the line that it shows without a callback */
+    bool shows;
     mirt__position run;
     double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;
@@ -39529,6 +39534,9 @@ MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *wh
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
 /* Whether `value` is the best so far, which it becomes. */
 MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
+
+/* --- progbar_logger.c --- */
+MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback);
 
 /* --- monitor.c --- */
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
@@ -41187,7 +41195,7 @@ static mirt_status mirt__train_batches(void *arg) {
         fit->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
         fit->event.batch++;
-        if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
+        if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
     if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -41250,7 +41258,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
         mirt__tell(fit, MIRT__EPOCH_BEGIN);
     }
     if (fit->stop) return MIRT_OK;
-    if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
+    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
     if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
@@ -41260,7 +41268,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
-    if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
+    if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, true);
     fit->run.epoch = epoch + 1;
     fit->run.opened = fit->run.done = 0;
     fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
@@ -41315,6 +41323,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     const mirt_fit_desc *d = fit.desc;
+    fit.shows = !d->no_progress;
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) fit.shows = fit.shows && !mirt__is_progbar_logger(d->callbacks[i]);
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
     }
@@ -44047,6 +44057,54 @@ MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
     ready->base.train_begin = mirt__nan_train_begin;
     ready->base.batch_end = mirt__nan_batch_end;
     ready->base.train_end = mirt__nan_train_end;
+    return &ready->base;
+}
+
+/* >>section callbacks/progbar_logger.c */
+
+typedef struct mirt__progbar_logger {
+    mirt__readymade ready;
+    mirt__progress progress;
+    int shown; /* epochs that there is a line above of */
+} mirt__progbar_logger;
+
+static int mirt__progbar_train_begin(const mirt_event *event, void *user) {
+    (void)event;
+    ((mirt__progbar_logger *)user)->shown = 0;
+    return 0;
+}
+
+static int mirt__progbar_epoch_begin(const mirt_event *event, void *user) {
+    mirt__progbar_logger *self = (mirt__progbar_logger *)user;
+    self->shown = event->epoch + 1;
+    mirt__progress_epoch(&self->progress, event->model, event->epoch, event->epochs);
+    return 0;
+}
+
+/* What goes on in the middle of an epoch is not told of its beginning. */
+static int mirt__progbar_batch_end(const mirt_event *event, void *user) {
+    mirt__progbar_logger *self = (mirt__progbar_logger *)user;
+    mirt_event behind = *event;
+    behind.batch++;
+    if (self->shown != event->epoch + 1) mirt__progbar_epoch_begin(event, user);
+    mirt__progress_line(&self->progress, event->model, &behind, false);
+    return 0;
+}
+
+static int mirt__progbar_epoch_end(const mirt_event *event, void *user) {
+    mirt__progress_line(&((mirt__progbar_logger *)user)->progress, event->model, event, true);
+    return 0;
+}
+
+MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback) { return callback->epoch_end == mirt__progbar_epoch_end; }
+
+MIRT_API mirt_callback *mirt_progbar_logger(void) {
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__progbar_logger), "progbar_logger", NULL, 0);
+    if (!ready) return NULL;
+    ready->base.train_begin = mirt__progbar_train_begin;
+    ready->base.epoch_begin = mirt__progbar_epoch_begin;
+    ready->base.batch_end = mirt__progbar_batch_end;
+    ready->base.epoch_end = mirt__progbar_epoch_end;
     return &ready->base;
 }
 

@@ -325,6 +325,19 @@ static void check_log(void) {
     snprintf(value, sizeof value, " - val_accuracy: %.4f", h ? mirt_history_last(h, "val_accuracy") : 0);
     ok(strstr(k.text, "\nEpoch 1/2\n4/4 ") && strstr(k.text, "Epoch 2/2\n4/4 ") && strstr(k.text, "/step - ") && strstr(k.text, loss) && strstr(k.text, value),
        "as Keras does, with the values of the history");
+    mirt_callback *line = mirt_progbar_logger();
+    fit.callbacks[0] = line;
+    for (int quiet = 0; quiet < 2; quiet++) {
+        memset(&k, 0, sizeof k);
+        k.clean = true;
+        fit.no_progress = quiet == 1;
+        h = mirt_fit_arrays(m, images_x(0, 50), images_y(0, 50), &fit);
+        snprintf(value, sizeof value, " - val_accuracy: %.4f", h ? mirt_history_last(h, "val_accuracy") : 0);
+        ok(h && k.clean && k.progress == 4 && strstr(k.text, "Epoch 1/2\n4/4 ") && strstr(k.text, "Epoch 2/2\n4/4 ") && strstr(k.text, value),
+           "as a callback it is the same, once%s", quiet ? ", and shown if no other is" : "");
+    }
+    fit.callbacks[0] = NULL;
+    fit.no_progress = false;
     mirt__progress progress;
     mirt_logs logs;
     mirt_event event;
@@ -338,6 +351,15 @@ static void check_log(void) {
     event.seconds = 2;
     mirt__progress_line(&progress, m, &event, true);
     ok(strncmp(k.text, "4/5 ", 4) == 0 && strstr(k.text, " 2s 500ms/step\n"), "time is that of the epoch and of one step: %.*s", (int)strcspn(k.text, "\n"), k.text);
+    memset(&k, 0, sizeof k);
+    event.model = m;
+    event.epochs = 7;
+    line->train_begin(&event, line->user);
+    line->batch_end(&event, line->user);
+    line->batch_end(&event, line->user);
+    line->epoch_end(&event, line->user);
+    ok(strncmp(k.text, "Epoch 1/7\n4/5 ", 14) == 0 && k.lines == 2, "an epoch that it comes into the middle of has a line above, too");
+    mirt_callback_destroy(line);
     memset(&k, 0, sizeof k);
     mirt_set_log(s, NULL, NULL);
     ok(mirt_fit_arrays(m, images_x(0, 50), images_y(0, 50), &fit) && k.lines == 0, "no sink, no lines");

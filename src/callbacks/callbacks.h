@@ -63,6 +63,9 @@ MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, 
 /* Whether `value` is the best so far, which it becomes. */
 MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 
+/* --- progbar_logger.c --- */
+MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback);
+
 /* --- monitor.c --- */
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);

@@ -263,7 +263,7 @@ static mirt_status mirt__train_batches(void *arg) {
         fit->event.seconds = mirt__now() - began;
         mirt__tell(fit, MIRT__BATCH_END);
         fit->event.batch++;
-        if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, false);
+        if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
     }
     if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
     mirt__timing_stop(model);
@@ -326,7 +326,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
         mirt__tell(fit, MIRT__EPOCH_BEGIN);
     }
     if (fit->stop) return MIRT_OK;
-    if (!fit->desc->no_progress) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
+    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
     if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
     if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
@@ -336,7 +336,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
-    if (!fit->desc->no_progress) mirt__progress_line(&fit->progress, model, &fit->event, true);
+    if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, true);
     fit->run.epoch = epoch + 1;
     fit->run.opened = fit->run.done = 0;
     fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
@@ -391,6 +391,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     const mirt_fit_desc *d = fit.desc;
+    fit.shows = !d->no_progress;
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) fit.shows = fit.shows && !mirt__is_progbar_logger(d->callbacks[i]);
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
     }

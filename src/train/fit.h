@@ -33,7 +33,8 @@ typedef struct mirt__fit {
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
-    mirt__progress progress;
+    mirt__progress progress; /* of the line that it shows without a callback */
+    bool shows;
     mirt__position run;
     double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;

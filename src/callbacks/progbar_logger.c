@@ -1,0 +1,47 @@
+#include "callbacks.h"
+
+typedef struct mirt__progbar_logger {
+    mirt__readymade ready;
+    mirt__progress progress;
+    int shown; /* epochs that there is a line above of */
+} mirt__progbar_logger;
+
+static int mirt__progbar_train_begin(const mirt_event *event, void *user) {
+    (void)event;
+    ((mirt__progbar_logger *)user)->shown = 0;
+    return 0;
+}
+
+static int mirt__progbar_epoch_begin(const mirt_event *event, void *user) {
+    mirt__progbar_logger *self = (mirt__progbar_logger *)user;
+    self->shown = event->epoch + 1;
+    mirt__progress_epoch(&self->progress, event->model, event->epoch, event->epochs);
+    return 0;
+}
+
+/* What goes on in the middle of an epoch is not told of its beginning. */
+static int mirt__progbar_batch_end(const mirt_event *event, void *user) {
+    mirt__progbar_logger *self = (mirt__progbar_logger *)user;
+    mirt_event behind = *event;
+    behind.batch++;
+    if (self->shown != event->epoch + 1) mirt__progbar_epoch_begin(event, user);
+    mirt__progress_line(&self->progress, event->model, &behind, false);
+    return 0;
+}
+
+static int mirt__progbar_epoch_end(const mirt_event *event, void *user) {
+    mirt__progress_line(&((mirt__progbar_logger *)user)->progress, event->model, event, true);
+    return 0;
+}
+
+MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback) { return callback->epoch_end == mirt__progbar_epoch_end; }
+
+MIRT_API mirt_callback *mirt_progbar_logger(void) {
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__progbar_logger), "progbar_logger", NULL, 0);
+    if (!ready) return NULL;
+    ready->base.train_begin = mirt__progbar_train_begin;
+    ready->base.epoch_begin = mirt__progbar_epoch_begin;
+    ready->base.batch_end = mirt__progbar_batch_end;
+    ready->base.epoch_end = mirt__progbar_epoch_end;
+    return &ready->base;
+}
