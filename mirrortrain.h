@@ -2941,7 +2941,7 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
 
 #ifndef MIRT__DIGEST_H
 #define MIRT__DIGEST_H
-/* Checksums of bytes: SHA-256 (FIPS 180-4), CRC-32C (Castagnoli) and the CRC-32 of PNG. */
+/* Checksums of bytes: SHA-256 (FIPS 180-4), CRC-32C (Castagnoli), and the CRC-32 and Adler-32 of PNG. */
 
 #define MIRT__SHA256_HEX 65 /* 64 hexadecimal digits and the final 0 */
 
@@ -2959,6 +2959,9 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
 /* Continues from the checksum of the bytes before; 0 to begin. */
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
+
+/* Of all bytes at once. */
+MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size);
 
 /* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in what was hashed
    before: one bit that differs is always seen. For comparing within a run. */
@@ -4194,6 +4197,19 @@ static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size); }
 
 MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__ETHERNET, crc, data, size); }
+
+MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    uint32_t a = 1, b = 0;
+    while (size) {
+        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
+        size -= run;
+        for (; run; run--) b += a += *at++;
+        a %= 65521;
+        b %= 65521;
+    }
+    return b << 16 | a;
+}
 
 #undef MIRT__CASTAGNOLI
 #undef MIRT__ETHERNET
@@ -19384,6 +19400,1743 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 #pragma GCC pop_options
 #endif
 
+/* >>section formats/json.h */
+
+#ifndef MIRT__JSON_H
+#define MIRT__JSON_H
+/* A strict JSON reader (RFC 8259) and the two writers that need care. Neither depends on the
+   locale. */
+
+#define MIRT__JSON_DEPTH 64          /* containers inside each other */
+#define MIRT__JSON_VALUES (1 << 18)  /* values of one text: bounds the memory a hostile text costs */
+#define MIRT__JSON_DIGITS 128        /* characters of one number */
+
+typedef enum mirt__json_type {
+    MIRT__JSON_NULL = 0, MIRT__JSON_BOOL, MIRT__JSON_NUMBER, MIRT__JSON_STRING, MIRT__JSON_ARRAY, MIRT__JSON_OBJECT
+} mirt__json_type;
+
+typedef struct mirt__json {
+    mirt__json_type type;
+    bool truth;
+    bool integral;           /* written without fraction or exponent, and fits `integer` */
+    int64_t integer;
+    double number;
+    const char *string;      /* UTF-8 that ends in 0 and has no other 0 */
+    const char *key;         /* of a member of an object */
+    size_t offset;           /* of the value's first byte in the text */
+    size_t count;            /* items or members */
+    struct mirt__json **item; /* in the order of the text */
+    struct mirt__json **by_key; /* members in the order of their keys */
+    struct mirt__json *next; /* the item or member behind this one */
+} mirt__json;
+
+/* The whole of `text` as one value allocated from `pool`, or NULL with the error set
+   (MIRT_E_FORMAT with the offset, MIRT_E_NOMEM); then `pool` may hold parts. Two members of the
+   same name, invalid UTF-8, U+0000 and numbers beyond double are errors. */
+MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size);
+/* The member of an object, or NULL, without an error, when there is none. */
+MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key);
+/* The member, which must be there and of that type; NULL with the error set. */
+MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type);
+/* An integer member in [minimum, maximum]. */
+MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
+                                         int64_t *out);
+MIRT__LIB const char *mirt__json_type_name(mirt__json_type type);
+
+/* A quoted string; `value` should be UTF-8. */
+MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value);
+/* The first of integer, %.9g and %.17g that reads back as the same double; null when not finite. */
+MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
+
+#define MIRT__JSON_LABEL 80
+/* The beginning of a foreign name, safe to print in a message: cut between characters, control
+   characters replaced. Returns `out`. */
+MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
+
+/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
+
+#endif
+
+/* >>section formats/safetensors.h */
+
+#ifndef MIRT__SAFETENSORS_H
+#define MIRT__SAFETENSORS_H
+/* The safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes, all little
+   endian. Files written here also carry checksums in their metadata:
+     mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
+     mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
+     mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros
+   A reader that finds one of them expects all three and verifies them. Files without them, as
+   other programs write, are read as well. */
+
+#define MIRT__ST_RANK 8
+#define MIRT__ST_HEADER_LIMIT 100000000
+
+/* Name and bytes of an element. */
+#define MIRT__ST_DTYPE_LIST(X) \
+    X(BOOL, 1) X(U8, 1) X(I8, 1) X(F8_E5M2, 1) X(F8_E4M3, 1) X(F8_E8M0, 1) X(I16, 2) X(U16, 2) X(F16, 2) X(BF16, 2) \
+    X(I32, 4) X(U32, 4) X(F32, 4) X(C64, 8) X(F64, 8) X(I64, 8) X(U64, 8)
+
+typedef enum mirt__st_dtype {
+#define MIRT__ST_ENUM(name, size) MIRT__ST_##name,
+    MIRT__ST_DTYPE_LIST(MIRT__ST_ENUM)
+#undef MIRT__ST_ENUM
+    MIRT__ST_DTYPE_COUNT
+} mirt__st_dtype;
+
+typedef struct mirt__safetensor {
+    const char *name;
+    mirt__st_dtype dtype;
+    int rank;
+    int64_t dim[MIRT__ST_RANK];
+    size_t size;      /* bytes; filled in by the reader, computed by the writer */
+    const void *data; /* when read: not aligned to anything */
+} mirt__safetensor;
+
+/* A file that was read. */
+typedef struct mirt__safetensors {
+    mirt__safetensor *tensor; /* in the header's order */
+    int count;
+    const mirt__json *metadata; /* an object of strings, or NULL */
+    const unsigned char *data;  /* bytes of all tensors */
+    size_t data_size;
+    char sha256[MIRT__SHA256_HEX]; /* of these, "" when the file does not tell */
+    const char *origin;         /* the path, or "memory" */
+    unsigned char *owned;
+    mirt__pool pool;
+} mirt__safetensors;
+
+/* Reads and checks a whole file, or a block that stays borrowed until close. Any failure closes
+   the file; the message names it, the tensor, and what is wrong (MIRT_E_FORMAT). */
+MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
+MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
+MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
+/* NULL, without an error, when there is none of that name. */
+MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
+MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
+
+MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
+MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype);
+#define MIRT__ST_SHAPE_TEXT 192
+/* "(3, 3, 1, 32)" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]);
+/* Bytes that dtype and shape ask for; false on overflow. */
+MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out);
+
+/* What to write. Tensors come in the given order, packed. */
+typedef struct mirt__safetensors_content {
+    const mirt__safetensor *tensor; /* `size` is ignored */
+    int count;
+    const char *const *metadata; /* key, value, key, value, ... */
+    int metadata_count;          /* pairs */
+    /* Provides the bytes of tensors whose data is NULL, once each and in order; they stay valid
+       until the next call. Fails with the error set. */
+    mirt_status (*fetch)(void *user, int index, const void **data);
+    void *user;
+} mirt__safetensors_content;
+
+/* Replaces `path` atomically. The same content gives the same bytes. */
+MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content);
+
+#endif
+
+/* >>section formats/png.h */
+
+#ifndef MIRT__PNG_H
+#define MIRT__PNG_H
+
+/* The file mirt_write_png writes, in memory that mirt__aligned_free frees. MIRT_E_SHAPE, MIRT_E_NOMEM. */
+MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
+
+#endif
+
+/* >>section formats/tfevents.h */
+
+#ifndef MIRT__TFEVENTS_H
+#define MIRT__TFEVENTS_H
+/* TensorBoard's event files: TFRecords of Event messages (tensorboard/compat/proto), written by hand. */
+
+typedef struct mirt__events {
+    mirt__appender file;
+    char *name;        /* of the file, without its directory */
+    mirt__text record; /* the message being made */
+} mirt__events;
+
+/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep` bytes
+   of that file. */
+MIRT__LIB mirt_status mirt__events_open(mirt__events *events, const char *directory, const char *name, int64_t keep);
+MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
+
+/* Each writes one event; errors name the file. */
+MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, const char *tag, double value);
+MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
+/* As tf.summary.histogram: MIRT__BUCKETS of one width; numbers that are none are left out. */
+#define MIRT__BUCKETS 30
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag, const mirt__real *values, int64_t count);
+/* One picture; of several images, a sheet in `columns`. */
+MIRT__LIB mirt_status mirt__events_image(mirt__events *events, int64_t step, const char *tag, const mirt_array *images, int columns);
+/* Layers of an architecture (nn/config.h) as a GraphDef. */
+MIRT__LIB mirt_status mirt__events_graph(mirt__events *events, const mirt__json *architecture);
+
+/* A hyper-parameter: a number, or with a text that. */
+typedef struct mirt__hparam {
+    const char *name, *text;
+    double number;
+} mirt__hparam;
+/* What the hparams plugin shows of a run and compares runs by: its parameters, and names of metrics, which are tags of
+   `metric_group`, a directory below this one. */
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group);
+
+#endif
+
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#pragma GCC optimize("O0,fp-contract=off")
+#endif
+
+/* >>section formats/json.c */
+
+typedef struct mirt__json_reader {
+    mirt__pool *pool;
+    const char *text;
+    size_t size, at;
+    int depth, values;
+} mirt__json_reader;
+
+static mirt__json *mirt__json_read_value(mirt__json_reader *in);
+
+static mirt__json *mirt__json_bad(size_t offset, const char *what) {
+    mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: %s", offset, what);
+    return NULL;
+}
+
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
+    const unsigned char *s = (const unsigned char *)at;
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    int length;
+    if (size == 0) return 0;
+    if (s[0] < 0x80) return 1;
+    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
+    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
+    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
+    else return 0;
+    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
+    if (s[0] == 0xED) high = 0x9F; /* surrogates */
+    if (s[0] == 0xF0) low = 0x90;
+    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
+    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
+    for (int i = 2; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    return length;
+}
+
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
+    while (size > 0) {
+        int length = mirt__utf8_length(text, size);
+        if (length == 0) return false;
+        text += length;
+        size -= (size_t)length;
+    }
+    return true;
+}
+
+MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]) {
+    size_t used = 0, left = strlen(name);
+    while (left > 0) {
+        int length = mirt__utf8_length(name, left);
+        bool plain = length > 0 && (unsigned char)*name >= 0x20 && *name != 0x7F;
+        if (length == 0) length = 1;
+        if (used + (size_t)length + 4 > MIRT__JSON_LABEL) {
+            memcpy(out + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (plain) memcpy(out + used, name, (size_t)length);
+        else out[used] = '?';
+        used += (size_t)length;
+        name += length;
+        left -= (size_t)length;
+    }
+    out[used] = 0;
+    return out;
+}
+
+static void mirt__json_skip_space(mirt__json_reader *in) {
+    while (in->at < in->size && in->text[in->at] != 0 && strchr(" \t\n\r", in->text[in->at])) in->at++;
+}
+
+/* Steps over `c` if it is next, after white space. */
+static bool mirt__json_accept(mirt__json_reader *in, char c) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size || in->text[in->at] != c) return false;
+    in->at++;
+    return true;
+}
+
+/* Four hexadecimal digits at `at`, or -1. */
+static int mirt__json_hex4(const mirt__json_reader *in, size_t at) {
+    int value = 0;
+    if (in->size < 4 || at > in->size - 4) return -1;
+    for (size_t i = at; i < at + 4; i++) {
+        char c = in->text[i];
+        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
+        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
+        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
+        else return -1;
+    }
+    return value;
+}
+
+static char *mirt__json_put_utf8(char *out, int code) {
+    if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xC0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 63));
+    } else if (code < 0x10000) {
+        *out++ = (char)(0xE0 | code >> 12);
+        *out++ = (char)(0x80 | (code >> 6 & 63));
+        *out++ = (char)(0x80 | (code & 63));
+    } else {
+        *out++ = (char)(0xF0 | code >> 18);
+        *out++ = (char)(0x80 | (code >> 12 & 63));
+        *out++ = (char)(0x80 | (code >> 6 & 63));
+        *out++ = (char)(0x80 | (code & 63));
+    }
+    return out;
+}
+
+/* The escape whose backslash is at in->at; writes to `out` and returns its new end, or NULL. */
+static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    size_t start = in->at++;
+    char kind = in->text[in->at++]; /* there is one: the closing quote was found behind it */
+    const char *known = kind ? strchr(from, kind) : NULL;
+    if (known) {
+        *out++ = to[known - from];
+        return out;
+    }
+    int code = kind == 'u' ? mirt__json_hex4(in, in->at) : -1;
+    if (code >= 0) in->at += 4;
+    if (code >= 0xD800 && code <= 0xDBFF) {
+        bool pair = in->size - in->at >= 2 && in->text[in->at] == '\\' && in->text[in->at + 1] == 'u';
+        int second = pair ? mirt__json_hex4(in, in->at + 2) : -1;
+        code = second >= 0xDC00 && second <= 0xDFFF ? 0x10000 + ((code - 0xD800) << 10) + (second - 0xDC00) : -2;
+        in->at += 6;
+    } else if (code >= 0xDC00 && code <= 0xDFFF) {
+        code = -2;
+    }
+    if (code > 0) return mirt__json_put_utf8(out, code);
+    mirt__json_bad(start, code == -1 ? "unknown escape in a string"
+                        : code == -2 ? "half of a surrogate pair" : "U+0000 in a string is not supported");
+    return NULL;
+}
+
+/* The string whose opening quote is at in->at, decoded; NULL with the error set. */
+static const char *mirt__json_read_string(mirt__json_reader *in) {
+    size_t start = in->at++, end = in->at;
+    while (end < in->size && in->text[end] != '"') end += in->text[end] == '\\' ? 2 : 1;
+    if (end >= in->size) {
+        mirt__json_bad(start, "string without an end");
+        return NULL;
+    }
+    char *value = (char *)mirt__pool_alloc(in->pool, end - start); /* escapes never grow when decoded */
+    char *out = value;
+    if (!value) return NULL;
+    while (in->at < end) {
+        if (in->text[in->at] == '\\') {
+            out = mirt__json_read_escape(in, out);
+            if (!out) return NULL;
+            continue;
+        }
+        int length = mirt__utf8_length(in->text + in->at, end - in->at);
+        if (length == 0 || (unsigned char)in->text[in->at] < 0x20) {
+            mirt__json_bad(in->at, length == 0 ? "invalid UTF-8" : "control character in a string");
+            return NULL;
+        }
+        for (; length > 0; length--) *out++ = in->text[in->at++];
+    }
+    in->at = end + 1;
+    return value;
+}
+
+static bool mirt__json_digit(const mirt__json_reader *in, size_t at) {
+    return at < in->size && in->text[at] >= '0' && in->text[at] <= '9';
+}
+
+/* Where the number at `at` ends by JSON's grammar, or `at` itself if there is none. */
+static size_t mirt__json_number_end(const mirt__json_reader *in, size_t at, bool *integral) {
+    size_t begin = at;
+    *integral = true;
+    if (at < in->size && in->text[at] == '-') at++;
+    if (!mirt__json_digit(in, at)) return begin;
+    if (in->text[at] == '0') at++;
+    else while (mirt__json_digit(in, at)) at++;
+    if (at < in->size && in->text[at] == '.') {
+        *integral = false;
+        if (!mirt__json_digit(in, ++at)) return begin;
+        while (mirt__json_digit(in, at)) at++;
+    }
+    if (at < in->size && (in->text[at] == 'e' || in->text[at] == 'E')) {
+        *integral = false;
+        at++;
+        if (at < in->size && (in->text[at] == '+' || in->text[at] == '-')) at++;
+        if (!mirt__json_digit(in, at)) return begin;
+        while (mirt__json_digit(in, at)) at++;
+    }
+    return at;
+}
+
+static bool mirt__json_to_int(const char *digits, int64_t *out) {
+    bool negative = *digits == '-';
+    int64_t value = 0;
+    for (digits += negative; *digits; digits++) {
+        int digit = *digits - '0';
+        /* Counted downwards, because the smallest integer has no positive twin. */
+        if (value < (INT64_MIN + digit) / 10) return false;
+        value = value * 10 - digit;
+    }
+    if (!negative && value == INT64_MIN) return false;
+    *out = negative ? value : -value;
+    return true;
+}
+
+/* What stands between 0 and 5 when the C library prints a half: the locale's decimal point. */
+static void mirt__json_decimal_point(char out[16]) {
+    char half[16];
+    snprintf(half, sizeof half, "%.1f", 0.5);
+    size_t length = strlen(half);
+    memcpy(out, half + 1, length - 2);
+    out[length - 2] = 0;
+}
+
+static bool mirt__json_to_double(const char *digits, double *out) {
+    char local[MIRT__JSON_DIGITS + 16], point[16];
+    const char *dot = strchr(digits, '.');
+    mirt__json_decimal_point(point);
+    int before = dot ? (int)(dot - digits) : (int)strlen(digits);
+    snprintf(local, sizeof local, "%.*s%s%s", before, digits, dot ? point : "", dot ? dot + 1 : "");
+    *out = strtod(local, NULL);
+    return isfinite(*out);
+}
+
+static mirt__json *mirt__json_read_number(mirt__json_reader *in, mirt__json *node) {
+    char digits[MIRT__JSON_DIGITS + 1];
+    size_t end = mirt__json_number_end(in, in->at, &node->integral), length = end - in->at;
+    if (length == 0) return mirt__json_bad(in->at, "expected a value");
+    if (length > MIRT__JSON_DIGITS) return mirt__json_bad(in->at, "number of more than 128 characters");
+    memcpy(digits, in->text + in->at, length);
+    digits[length] = 0;
+    node->type = MIRT__JSON_NUMBER;
+    if (!mirt__json_to_double(digits, &node->number)) return mirt__json_bad(in->at, "number too large for a double");
+    if (node->integral) node->integral = mirt__json_to_int(digits, &node->integer);
+    in->at = end;
+    return node;
+}
+
+static bool mirt__json_accept_word(mirt__json_reader *in, const char *word) {
+    size_t length = strlen(word);
+    if (in->size - in->at < length || memcmp(in->text + in->at, word, length) != 0) return false;
+    in->at += length;
+    return true;
+}
+
+/* qsort's comparison of two members. */
+static int mirt__json_compare_keys(const void *a, const void *b) {
+    return strcmp((*(mirt__json *const *)a)->key, (*(mirt__json *const *)b)->key);
+}
+
+/* Turns the list of items that begins at `first` into the node's arrays. */
+static mirt__json *mirt__json_index(mirt__json_reader *in, mirt__json *node, mirt__json *first) {
+    if (node->count == 0) return node;
+    size_t bytes = node->count * sizeof(mirt__json *);
+    node->item = (mirt__json **)mirt__pool_alloc(in->pool, bytes);
+    if (!node->item) return NULL;
+    for (size_t i = 0; i < node->count; i++, first = first->next) node->item[i] = first;
+    if (node->type != MIRT__JSON_OBJECT) return node;
+    node->by_key = (mirt__json **)mirt__pool_alloc(in->pool, bytes);
+    if (!node->by_key) return NULL;
+    memcpy(node->by_key, node->item, bytes);
+    qsort(node->by_key, node->count, sizeof(mirt__json *), mirt__json_compare_keys);
+    for (size_t i = 1; i < node->count; i++) {
+        const mirt__json *a = node->by_key[i - 1], *b = node->by_key[i];
+        if (strcmp(a->key, b->key) != 0) continue;
+        char label[MIRT__JSON_LABEL];
+        mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: the name \"%s\" appears twice",
+                   a->offset > b->offset ? a->offset : b->offset, mirt__json_label(a->key, label));
+        return NULL;
+    }
+    return node;
+}
+
+/* "name": ahead of a member's value; NULL with the error set. */
+static const char *mirt__json_read_key(mirt__json_reader *in) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size || in->text[in->at] != '"') {
+        mirt__json_bad(in->at, "expected a member's name");
+        return NULL;
+    }
+    const char *key = mirt__json_read_string(in);
+    if (!key) return NULL;
+    if (mirt__json_accept(in, ':')) return key;
+    mirt__json_bad(in->at, "expected ':' behind a member's name");
+    return NULL;
+}
+
+/* An array or object whose opening bracket has been read. */
+static mirt__json *mirt__json_read_container(mirt__json_reader *in, mirt__json *node) {
+    bool object = in->text[in->at - 1] == '{';
+    mirt__json *first = NULL, *last = NULL;
+    node->type = object ? MIRT__JSON_OBJECT : MIRT__JSON_ARRAY;
+    if (++in->depth > MIRT__JSON_DEPTH) return mirt__json_bad(in->at - 1, "nested more than 64 levels deep");
+    if (!mirt__json_accept(in, object ? '}' : ']')) {
+        do {
+            const char *key = object ? mirt__json_read_key(in) : NULL;
+            mirt__json *item = object && !key ? NULL : mirt__json_read_value(in);
+            if (!item) return NULL;
+            item->key = key;
+            if (last) last->next = item;
+            else first = item;
+            last = item;
+            node->count++;
+        } while (mirt__json_accept(in, ','));
+        if (!mirt__json_accept(in, object ? '}' : ']'))
+            return mirt__json_bad(in->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
+    }
+    in->depth--;
+    return mirt__json_index(in, node, first);
+}
+
+static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
+    mirt__json_skip_space(in);
+    if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
+    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 262144 values");
+    mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
+    if (!node) return NULL;
+    node->offset = in->at;
+    char c = in->text[in->at];
+    if (c == '{' || c == '[') {
+        in->at++;
+        return mirt__json_read_container(in, node);
+    }
+    if (c == '"') {
+        node->type = MIRT__JSON_STRING;
+        node->string = mirt__json_read_string(in);
+        return node->string ? node : NULL;
+    }
+    if (mirt__json_accept_word(in, "null")) return node;
+    node->truth = mirt__json_accept_word(in, "true");
+    if (!node->truth && !mirt__json_accept_word(in, "false")) return mirt__json_read_number(in, node);
+    node->type = MIRT__JSON_BOOL;
+    return node;
+}
+
+MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size) {
+    mirt__json_reader in = {pool, text, size, 0, 0, 0};
+    mirt__json *root = mirt__json_read_value(&in);
+    if (!root) return NULL;
+    mirt__json_skip_space(&in);
+    return in.at == size ? root : mirt__json_bad(in.at, "something follows the value");
+}
+
+MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key) {
+    size_t low = 0, high = object->type == MIRT__JSON_OBJECT ? object->count : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(key, object->by_key[middle]->key);
+        if (order == 0) return object->by_key[middle];
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
+    return NULL;
+}
+
+MIRT__LIB const char *mirt__json_type_name(mirt__json_type type) {
+    static const char *const names[] = {"null", "true or false", "a number", "a string", "an array", "an object"};
+    return names[type];
+}
+
+MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type) {
+    const mirt__json *member = mirt__json_member(object, key);
+    if (member && member->type == type) return member;
+    if (!member) mirt__fail(MIRT_E_FORMAT, "\"%s\" is missing", key);
+    else mirt__fail(MIRT_E_FORMAT, "\"%s\" is %s, but must be %s", key, mirt__json_type_name(member->type),
+                    mirt__json_type_name(type));
+    return NULL;
+}
+
+MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
+                                         int64_t *out) {
+    const mirt__json *member = mirt__json_get(object, key, MIRT__JSON_NUMBER);
+    if (!member) return mirt_last_status();
+    if (!member->integral || member->integer < minimum || member->integer > maximum)
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be an integer from %lld to %lld", key, (long long)minimum,
+                          (long long)maximum);
+    *out = member->integer;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    mirt__text_add_bytes(text, "\"", 1);
+    while (*value) {
+        size_t plain = 0;
+        while ((unsigned char)value[plain] >= 0x20 && value[plain] != '"' && value[plain] != '\\') plain++;
+        mirt__text_add_bytes(text, value, plain);
+        value += plain;
+        if (!*value) break;
+        const char *known = strchr(from, *value);
+        if (known) mirt__text_add(text, "\\%c", to[known - from]);
+        else mirt__text_add(text, "\\u%04x", (unsigned)(unsigned char)*value);
+        value++;
+    }
+    mirt__text_add_bytes(text, "\"", 1);
+}
+
+MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
+    char digits[64], point[16];
+    if (!isfinite(value)) {
+        mirt__text_add(text, "null");
+        return;
+    }
+    if (fabs(value) < 9007199254740992.0 && value == floor(value) && !(value == 0 && signbit(value))) {
+        mirt__text_add(text, "%lld", (long long)value);
+        return;
+    }
+    snprintf(digits, sizeof digits, "%.9g", value);
+    if (strtod(digits, NULL) != value) snprintf(digits, sizeof digits, "%.17g", value);
+    mirt__json_decimal_point(point);
+    char *comma = strstr(digits, point);
+    int before = comma ? (int)(comma - digits) : (int)strlen(digits);
+    mirt__text_add(text, "%.*s%s%s", before, digits, comma ? "." : "", comma ? comma + strlen(point) : "");
+}
+
+/* >>section formats/safetensors.c */
+
+/* Reading: nothing in a file is believed before it was checked. */
+
+#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "tensors are read and written in place, which needs a little-endian machine"
+#endif
+
+static const struct {
+    const char *name;
+    size_t size;
+} mirt__st_dtypes[MIRT__ST_DTYPE_COUNT] = {
+#define MIRT__ST_ROW(name, size) {#name, size},
+    MIRT__ST_DTYPE_LIST(MIRT__ST_ROW)
+#undef MIRT__ST_ROW
+};
+
+MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype) {
+    return mirt__st_dtypes[dtype].name;
+}
+
+MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype) {
+    return mirt__st_dtypes[dtype].size;
+}
+
+MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out) {
+    size_t bytes = mirt__st_dtype_size(tensor->dtype);
+    for (int i = 0; i < tensor->rank; i++) {
+        if (tensor->dim[i] < 0 || (uint64_t)tensor->dim[i] > SIZE_MAX / 2) return false;
+        if (!mirt__mul_size(bytes, (size_t)tensor->dim[i], &bytes)) return false;
+    }
+    *out = bytes;
+    return bytes <= SIZE_MAX / 2;
+}
+
+MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]) {
+    size_t used = 1;
+    out[0] = '(';
+    for (int i = 0; i < tensor->rank; i++)
+        used += (size_t)snprintf(out + used, MIRT__ST_SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
+                                 (long long)tensor->dim[i]);
+    out[used] = ')';
+    out[used + 1] = 0;
+    return out;
+}
+
+/* "origin: tensor: what", the tensor being NULL when the whole file is meant. */
+static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
+    MIRT__PRINTF(3, 4);
+static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
+    char what[400], label[MIRT__JSON_LABEL];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return mirt__fail(MIRT_E_FORMAT, "%s: %s%s%s", file->origin, tensor ? mirt__json_label(tensor, label) : "",
+                      tensor ? ": " : "", what);
+}
+
+/* The current error, put into words as mirt__st_bad does. */
+static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
+    char label[MIRT__JSON_LABEL];
+    return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
+}
+
+static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt__json *node,
+                                       mirt__safetensor *tensor) {
+    char label[MIRT__JSON_LABEL];
+    const mirt__json *dtype = mirt__json_get(node, "dtype", MIRT__JSON_STRING);
+    if (!dtype) return mirt__st_bad_json(file, node->key);
+    for (int i = 0; i < MIRT__ST_DTYPE_COUNT; i++) {
+        if (strcmp(dtype->string, mirt__st_dtypes[i].name) != 0) continue;
+        tensor->dtype = (mirt__st_dtype)i;
+        return MIRT_OK;
+    }
+    return mirt__st_bad(file, node->key, "dtype \"%s\" is not one that is known here (such as F32, I32, U8)",
+                        mirt__json_label(dtype->string, label));
+}
+
+static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt__json *node,
+                                       mirt__safetensor *tensor) {
+    char text[MIRT__ST_SHAPE_TEXT];
+    const mirt__json *shape = mirt__json_get(node, "shape", MIRT__JSON_ARRAY);
+    if (!shape) return mirt__st_bad_json(file, node->key);
+    if (shape->count > MIRT__ST_RANK)
+        return mirt__st_bad(file, node->key, "shape has %zu dimensions, but at most %d are supported", shape->count,
+                            MIRT__ST_RANK);
+    for (size_t i = 0; i < shape->count; i++) {
+        const mirt__json *dim = shape->item[i];
+        if (dim->type != MIRT__JSON_NUMBER || !dim->integral || dim->integer < 0)
+            return mirt__st_bad(file, node->key, "shape[%zu] must be a whole number from 0 to %lld", i,
+                                (long long)INT64_MAX);
+        tensor->dim[tensor->rank++] = dim->integer;
+    }
+    if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
+    return mirt__st_bad(file, node->key, "shape %s of %s has more bytes than can be addressed",
+                        mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
+}
+
+static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mirt__json *node,
+                                         mirt__safetensor *tensor) {
+    char text[MIRT__ST_SHAPE_TEXT];
+    uint64_t offset[2] = {0, 0};
+    const mirt__json *pair = mirt__json_get(node, "data_offsets", MIRT__JSON_ARRAY);
+    if (!pair) return mirt__st_bad_json(file, node->key);
+    if (pair->count != 2)
+        return mirt__st_bad(file, node->key, "data_offsets has %zu items, but must have 2", pair->count);
+    for (int i = 0; i < 2; i++) {
+        const mirt__json *item = pair->item[i];
+        if (item->type != MIRT__JSON_NUMBER || !item->integral || item->integer < 0)
+            return mirt__st_bad(file, node->key, "data_offsets[%d] must be a whole number from 0 to %zu", i,
+                                file->data_size);
+        offset[i] = (uint64_t)item->integer;
+    }
+    unsigned long long begin = offset[0], end = offset[1];
+    if (begin > end)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] end before they begin", begin, end);
+    if (end > file->data_size)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] go beyond the %zu bytes of tensor data", begin,
+                            end, file->data_size);
+    if (end - begin != tensor->size)
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu", begin,
+                            end, end - begin, mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype),
+                            tensor->size);
+    tensor->data = file->data + begin;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_read_metadata(mirt__safetensors *file, const mirt__json *node) {
+    if (node->type != MIRT__JSON_OBJECT)
+        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
+    for (size_t i = 0; i < node->count; i++)
+        if (node->item[i]->type != MIRT__JSON_STRING)
+            return mirt__st_bad(file, node->item[i]->key, "this metadata is %s, but must be a string",
+                                mirt__json_type_name(node->item[i]->type));
+    file->metadata = node;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__json *node) {
+    mirt__safetensor *tensor = &file->tensor[file->count];
+    if (node->type != MIRT__JSON_OBJECT)
+        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
+    tensor->name = node->key;
+    mirt_status status = mirt__st_read_dtype(file, node, tensor);
+    if (status == MIRT_OK) status = mirt__st_read_shape(file, node, tensor);
+    if (status == MIRT_OK) status = mirt__st_read_offsets(file, node, tensor);
+    if (status == MIRT_OK) file->count++;
+    return status;
+}
+
+/* qsort's comparison by place in the file; empty tensors come before what begins at their place. */
+static int mirt__st_compare_places(const void *a, const void *b) {
+    const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
+    uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
+    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
+    return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
+}
+
+/* Every byte behind the header belongs to exactly one tensor. */
+static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
+    size_t count = (size_t)file->count, end = 0;
+    const char *before = "";
+    const mirt__safetensor **order =
+        (const mirt__safetensor **)mirt__pool_alloc(&file->pool, (count + 1) * sizeof(mirt__safetensor *));
+    if (!order) return mirt_last_status();
+    for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
+    qsort(order, count, sizeof *order, mirt__st_compare_places);
+    for (size_t i = 0; i < count; i++) {
+        char label[MIRT__JSON_LABEL];
+        size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
+        if (begin > end)
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
+                                begin, end);
+        if (begin < end)
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" goes on to %zu: they overlap", begin,
+                                mirt__json_label(before, label), end);
+        end = begin + order[i]->size;
+        before = order[i]->name;
+    }
+    if (end == file->data_size) return MIRT_OK;
+    return mirt__st_bad(file, NULL, "the tensors end at %zu, but the file has %zu bytes of tensor data", end,
+                        file->data_size);
+}
+
+static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__json *header) {
+    file->tensor = (mirt__safetensor *)mirt__pool_alloc(&file->pool, (header->count + 1) * sizeof(mirt__safetensor));
+    if (!file->tensor) return mirt_last_status();
+    for (size_t i = 0; i < header->count; i++) {
+        const mirt__json *node = header->item[i];
+        bool metadata = strcmp(node->key, "__metadata__") == 0;
+        mirt_status status = metadata ? mirt__st_read_metadata(file, node) : mirt__st_read_tensor(file, node);
+        if (status != MIRT_OK) return status;
+    }
+    return mirt__st_check_layout(file);
+}
+
+static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
+                                     const char *want, const char *got) {
+    char label[MIRT__JSON_LABEL];
+    return mirt__st_bad(file, tensor,
+                        "%s is %s, but the file promises %s: it is damaged, or was changed by a program that "
+                        "kept the old mirrortrain.* metadata", what, got, mirt__json_label(want, label));
+}
+
+static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
+    const mirt__json *sums = mirt__json_parse(&file->pool, promised, strlen(promised));
+    if (!sums) return mirt__st_bad_json(file, "mirrortrain.crc32c");
+    if (sums->type != MIRT__JSON_OBJECT || sums->count != (size_t)file->count)
+        return mirt__st_bad(file, "mirrortrain.crc32c", "must be an object with one member for each of the %d tensors",
+                            file->count);
+    for (int i = 0; i < file->count; i++) {
+        char got[16];
+        const mirt__safetensor *tensor = &file->tensor[i];
+        const mirt__json *sum = mirt__json_get(sums, tensor->name, MIRT__JSON_STRING);
+        if (!sum) return mirt__st_bad_json(file, "mirrortrain.crc32c");
+        snprintf(got, sizeof got, "%08x", (unsigned)mirt__crc32c(0, tensor->data, tensor->size));
+        if (strcmp(got, sum->string) != 0) return mirt__st_mismatch(file, tensor->name, "CRC-32C", sum->string, got);
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_check_header(const mirt__safetensors *file, const mirt__json *promised,
+                                         const unsigned char *header, size_t size) {
+    size_t at = promised->offset + 1; /* behind the quote */
+    char got[16];
+    if (strlen(promised->string) != 8 || memcmp(header + at, promised->string, 8) != 0)
+        return mirt__st_bad(file, "mirrortrain.header", "must be 8 hexadecimal digits");
+    uint32_t crc = mirt__crc32c(0, header, at);
+    crc = mirt__crc32c(crc, "00000000", 8);
+    crc = mirt__crc32c(crc, header + at + 8, size - at - 8);
+    snprintf(got, sizeof got, "%08x", (unsigned)crc);
+    return strcmp(got, promised->string) == 0 ? MIRT_OK
+                                              : mirt__st_mismatch(file, "header", "CRC-32C", promised->string, got);
+}
+
+static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned char *header, size_t header_size) {
+    static const char *const keys[3] = {"mirrortrain.header", "mirrortrain.crc32c", "mirrortrain.sha256"};
+    const mirt__json *value[3];
+    int found = 0;
+    for (int i = 0; i < 3; i++) {
+        value[i] = file->metadata ? mirt__json_member(file->metadata, keys[i]) : NULL;
+        found += value[i] != NULL;
+    }
+    if (found == 0) return MIRT_OK;
+    for (int i = 0; i < 3; i++)
+        if (!value[i]) return mirt__st_bad(file, "__metadata__", "%s is missing beside the other checksums", keys[i]);
+    mirt_status status = mirt__st_check_header(file, value[0], header, header_size);
+    if (status == MIRT_OK) status = mirt__st_check_tensors(file, value[1]->string);
+    if (status != MIRT_OK) return status;
+    mirt__sha256 sha;
+    mirt__sha256_begin(&sha);
+    mirt__sha256_add(&sha, file->data, file->data_size);
+    mirt__sha256_end(&sha, file->sha256);
+    if (strcmp(file->sha256, value[2]->string) == 0) return MIRT_OK;
+    return mirt__st_mismatch(file, "all tensors", "SHA-256", value[2]->string, file->sha256);
+}
+
+static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
+    uint64_t length = 0;
+    if (size < 8)
+        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: the header length alone takes 8",
+                            size);
+    for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
+    if (length > MIRT__ST_HEADER_LIMIT)
+        return mirt__st_bad(file, NULL, "the header length %llu is above the limit of %d: this is no safetensors file",
+                            (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
+    if (length > size - 8)
+        return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
+                            (unsigned long long)length, size);
+    if (length == 0 || bytes[8] != '{') return mirt__st_bad(file, NULL, "the header does not begin with '{'");
+    file->data = bytes + 8 + length;
+    file->data_size = size - 8 - (size_t)length;
+    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, (size_t)length);
+    if (!header) return mirt__st_bad_json(file, "header");
+    mirt_status status = mirt__st_read_header(file, header);
+    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
+}
+
+/* Reads bytes that are in memory; closes the file after a failure. */
+static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
+    file->origin = mirt__pool_strdup(&file->pool, origin);
+    mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
+    if (status != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path) {
+    size_t size;
+    memset(file, 0, sizeof *file);
+    mirt_status status = mirt__file_read(path, SIZE_MAX, &file->owned, &size);
+    return status == MIRT_OK ? mirt__st_open(file, path, file->owned, size) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size) {
+    memset(file, 0, sizeof *file);
+    return mirt__st_open(file, "memory", (const unsigned char *)data, size);
+}
+
+MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file) {
+    mirt__pool_free(&file->pool);
+    mirt__aligned_free(file->owned);
+    memset(file, 0, sizeof *file);
+}
+
+MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name) {
+    for (int i = 0; i < file->count; i++)
+        if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
+    return NULL;
+}
+
+MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key) {
+    const mirt__json *value = file->metadata ? mirt__json_member(file->metadata, key) : NULL;
+    return value ? value->string : NULL;
+}
+
+/* >>section formats/safetensors_write.c */
+
+/* Checksums of what is written; zeros until the bytes have been seen. */
+typedef struct mirt__st_sums {
+    uint32_t *crc; /* per tensor */
+    char sha256[MIRT__SHA256_HEX];
+} mirt__st_sums;
+
+static mirt_status mirt__st_check_text(const char *what, const char *text) {
+    if (!text) return mirt__fail(MIRT_E_INVALID, "%s is NULL", what);
+    if (mirt__utf8_valid(text, strlen(text))) return MIRT_OK;
+    char label[MIRT__JSON_LABEL];
+    return mirt__fail(MIRT_E_INVALID, "%s \"%s\" is not valid UTF-8", what, mirt__json_label(text, label));
+}
+
+static mirt_status mirt__st_check_content(const mirt__safetensors_content *content) {
+    char label[MIRT__JSON_LABEL];
+    mirt_status status = MIRT_OK;
+    size_t bytes, total = 0;
+    for (int i = 0; i < content->count; i++) {
+        const mirt__safetensor *tensor = &content->tensor[i];
+        status = mirt__st_check_text("tensor name", tensor->name);
+        if (status != MIRT_OK) return status;
+        for (int j = 0; j < i; j++)
+            if (strcmp(content->tensor[j].name, tensor->name) == 0)
+                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"", mirt__json_label(tensor->name, label));
+        if (strcmp(tensor->name, "__metadata__") == 0)
+            return mirt__fail(MIRT_E_INVALID, "a tensor must not be named \"__metadata__\"");
+        if (tensor->rank < 0 || tensor->rank > MIRT__ST_RANK || !mirt__st_bytes(tensor, &bytes) ||
+            !mirt__add_size(total, bytes, &total))
+            return mirt__fail(MIRT_E_INVALID, "tensor \"%s\" has an impossible shape",
+                              mirt__json_label(tensor->name, label));
+    }
+    for (int i = 0; i < 2 * content->metadata_count; i++) {
+        const char *text = content->metadata[i];
+        status = mirt__st_check_text(i % 2 ? "metadata value" : "metadata key", text);
+        if (status != MIRT_OK) return status;
+        if (i % 2) continue;
+        bool taken = strncmp(text, "mirrortrain.", 12) == 0;
+        for (int j = 0; j < i; j += 2) taken = taken || strcmp(content->metadata[j], text) == 0;
+        if (taken)
+            return mirt__fail(MIRT_E_INVALID, "metadata key \"%s\" is used twice or reserved",
+                              mirt__json_label(text, label));
+    }
+    return MIRT_OK;
+}
+
+static void mirt__st_add_pair(mirt__text *text, const char *key, const char *value) {
+    mirt__json_write_string(text, key);
+    mirt__text_add_bytes(text, ":", 1);
+    mirt__json_write_string(text, value);
+}
+
+static void mirt__st_add_crcs(mirt__text *text, const mirt__safetensors_content *content, const mirt__st_sums *sums) {
+    mirt__text inner = {NULL, 0, 0, false};
+    for (int i = 0; i < content->count; i++) {
+        char digits[16];
+        snprintf(digits, sizeof digits, "%08x", (unsigned)sums->crc[i]);
+        mirt__text_add_bytes(&inner, i ? "," : "{", 1);
+        mirt__st_add_pair(&inner, content->tensor[i].name, digits);
+    }
+    mirt__text_add(&inner, content->count ? "}" : "{}");
+    if (inner.failed) text->failed = true;
+    else mirt__st_add_pair(text, "mirrortrain.crc32c", inner.data);
+    mirt__text_free(&inner);
+}
+
+static void mirt__st_add_tensors(mirt__text *text, const mirt__safetensors_content *content) {
+    size_t offset = 0, bytes = 0;
+    for (int i = 0; i < content->count; i++) {
+        const mirt__safetensor *tensor = &content->tensor[i];
+        mirt__text_add_bytes(text, ",", 1);
+        mirt__json_write_string(text, tensor->name);
+        mirt__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", mirt__st_dtype_name(tensor->dtype));
+        for (int d = 0; d < tensor->rank; d++) mirt__text_add(text, "%s%lld", d ? "," : "", (long long)tensor->dim[d]);
+        mirt__st_bytes(tensor, &bytes);
+        mirt__text_add(text, "],\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
+        offset += bytes;
+    }
+}
+
+/* Length and header as they begin the file. Their size does not depend on the checksums. */
+static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetensors_content *content,
+                                         const mirt__st_sums *sums) {
+    mirt__text_clear(text);
+    mirt__text_add(text, "LLLLLLLL{\"__metadata__\":{");
+    for (int i = 0; i < content->metadata_count; i++) {
+        mirt__st_add_pair(text, content->metadata[2 * i], content->metadata[2 * i + 1]);
+        mirt__text_add_bytes(text, ",", 1);
+    }
+    mirt__st_add_crcs(text, content, sums);
+    mirt__text_add(text, ",\"mirrortrain.header\":\"00000000");
+    size_t digits = text->size - 8;
+    mirt__text_add(text, "\",\"mirrortrain.sha256\":\"%s\"}", sums->sha256);
+    mirt__st_add_tensors(text, content);
+    mirt__text_add(text, "}");
+    while (!text->failed && text->size % 8 != 0) mirt__text_add_bytes(text, " ", 1);
+    if (text->failed) return mirt_last_status();
+    if (text->size - 8 > MIRT__ST_HEADER_LIMIT)
+        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d that readers accept",
+                          text->size - 8, MIRT__ST_HEADER_LIMIT);
+    char crc[16];
+    snprintf(crc, sizeof crc, "%08x", (unsigned)mirt__crc32c(0, text->data + 8, text->size - 8));
+    memcpy(text->data + digits, crc, 8);
+    for (int i = 0; i < 8; i++) text->data[i] = (char)((uint64_t)(text->size - 8) >> (8 * i) & 255u);
+    return MIRT_OK;
+}
+
+/* Appends all tensors and takes their checksums on the way. */
+static mirt_status mirt__st_write_tensors(mirt__file_writer *writer, const mirt__safetensors_content *content,
+                                          mirt__st_sums *sums) {
+    mirt__sha256 sha;
+    mirt__sha256_begin(&sha);
+    for (int i = 0; i < content->count; i++) {
+        const void *data = content->tensor[i].data;
+        size_t bytes = 0;
+        mirt__st_bytes(&content->tensor[i], &bytes);
+        mirt_status status = data || bytes == 0 ? MIRT_OK : content->fetch(content->user, i, &data);
+        if (status == MIRT_OK) status = mirt__file_append(writer, data, bytes);
+        if (status != MIRT_OK) return status;
+        sums->crc[i] = mirt__crc32c(0, data, bytes);
+        mirt__sha256_add(&sha, data, bytes);
+    }
+    mirt__sha256_end(&sha, sums->sha256);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__st_write_all(mirt__file_writer *writer, const mirt__safetensors_content *content,
+                                      mirt__text *header, mirt__st_sums *sums) {
+    mirt_status status = mirt__st_build_header(header, content, sums);
+    if (status == MIRT_OK) status = mirt__file_append(writer, header->data, header->size);
+    if (status == MIRT_OK) status = mirt__st_write_tensors(writer, content, sums);
+    if (status == MIRT_OK) status = mirt__st_build_header(header, content, sums);
+    return status == MIRT_OK ? mirt__file_patch(writer, 0, header->data, header->size) : status;
+}
+
+MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content) {
+    mirt__text header = {NULL, 0, 0, false};
+    mirt__st_sums sums;
+    mirt__file_writer writer;
+    mirt_status status = mirt__st_check_content(content);
+    if (status != MIRT_OK) {
+        mirt__fail_at("%s", path);
+        return status;
+    }
+    memset(sums.sha256, '0', MIRT__SHA256_HEX - 1);
+    sums.sha256[MIRT__SHA256_HEX - 1] = 0;
+    sums.crc = (uint32_t *)mirt__calloc((size_t)content->count, sizeof(uint32_t));
+    if (!sums.crc) return MIRT_E_NOMEM;
+    status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        status = mirt__st_write_all(&writer, content, &header, &sums);
+        if (status == MIRT_OK) status = mirt__file_commit(&writer);
+        else mirt__file_abort(&writer);
+    }
+    mirt__text_free(&header);
+    mirt__free(sums.crc);
+    return status;
+}
+
+/* >>section formats/png.c */
+
+/* Images as PNG files, single or as a sheet, stored without compression (RFC 2083, 1950, 1951). */
+
+#define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
+#define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
+#define MIRT__PNG_MOST 0x7fffff00u /* bytes of pixels, by the format and more than anyone looks at */
+
+static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
+    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> (24 - 8 * i));
+    return at + 4;
+}
+
+/* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
+static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
+    return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
+}
+
+/* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
+static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels, unsigned char *out) {
+    static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
+    const size_t blocks = (size + MIRT__PNG_BLOCK - 1) / MIRT__PNG_BLOCK;
+    unsigned char *at = out + sizeof signature, *begin;
+    memcpy(out, signature, sizeof signature);
+    begin = mirt__png_word(at, 13);
+    memcpy(begin, "IHDR", 4);
+    at = mirt__png_word(mirt__png_word(begin + 4, width), height);
+    *at++ = 8;
+    *at++ = colors[channels];
+    memset(at, 0, 3);
+    begin = mirt__png_word(mirt__png_seal(begin, at + 3), (uint32_t)(size + 5 * blocks + 6));
+    memcpy(begin, "IDAT\x78\x01", 6);
+    at = begin + 6;
+    for (size_t done = 0; done < size;) {
+        const size_t run = size - done < MIRT__PNG_BLOCK ? size - done : MIRT__PNG_BLOCK;
+        *at++ = done + run == size;
+        for (int i = 0; i < 4; i++) *at++ = (unsigned char)((i < 2 ? run : ~run) >> (8 * (i & 1)));
+        memcpy(at, lines + done, run);
+        at += run;
+        done += run;
+    }
+    begin = mirt__png_word(mirt__png_seal(begin, mirt__png_word(at, mirt__adler32(lines, size))), 0);
+    memcpy(begin, "IEND", 4);
+    return (size_t)(mirt__png_seal(begin, begin + 4) - out);
+}
+
+static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
+    if (images->dtype == MIRT_UINT8) return ((const unsigned char *)images->data)[at];
+    const float v = ((const float *)images->data)[at];
+    return (unsigned char)(v > 0 ? v < 255 ? v + 0.5f : 255 : 0);
+}
+
+/* `lines`: of `height` lines of `line` bytes. */
+static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char *lines, int64_t line) {
+    const int64_t c = size[2], wide = size[1] * c;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t y = 0; y < size[0]; y++) {
+            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 + i % columns * (size[1] + MIRT__PNG_GAP) * c;
+            for (int64_t k = 0; k < wide; k++) out[k] = mirt__png_pixel(images, (i * size[0] + y) * wide + k);
+        }
+    }
+}
+
+static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char **out, size_t *length) {
+    const int64_t rows = (count + columns - 1) / columns;
+    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
+    if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
+        return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
+    }
+    const size_t bytes = (size_t)(line * height), room = bytes + bytes / MIRT__PNG_BLOCK * 5 + 128;
+    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes);
+    *out = lines ? (unsigned char *)mirt__aligned_alloc(room) : NULL;
+    if (*out) {
+        memset(lines, 255, bytes);
+        for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
+        mirt__png_draw(images, count, size, columns, lines, line);
+        *length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], *out);
+    }
+    mirt__aligned_free(lines);
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size) {
+    const mirt_shape *s = &images->shape;
+    const int64_t *dim = &s->dim[s->rank == 4];
+    char text[96];
+    *out = NULL;
+    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
+    if (!good || dim[2] > 4) return mirt__fail(MIRT_E_SHAPE, "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
+    if (columns < 1) columns = 1;
+    return mirt__png_sheet(images, count, dim, columns < count ? columns : count, out, size);
+}
+
+MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
+    mirt__file_writer writer;
+    unsigned char *file;
+    size_t size;
+    if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
+    if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at("mirt_write_png");
+    mirt_status status = mirt__file_begin(&writer, path);
+    if (status == MIRT_OK) {
+        mirt__file_append(&writer, file, size);
+        status = mirt__file_commit(&writer);
+    }
+    mirt__aligned_free(file);
+    return status;
+}
+
+#undef MIRT__PNG_GAP
+#undef MIRT__PNG_BLOCK
+#undef MIRT__PNG_MOST
+
+/* >>section formats/confusion_png.c */
+
+/* A confusion matrix as a picture. */
+
+/* ASCII from the space on: five columns a letter, their lowest bit above. */
+static const uint8_t mirt__letters[95 * 5] = {
+    0, 0, 0, 0, 0, 0, 0, 95, 0, 0, 0, 7, 0, 7, 0, 20, 127, 20, 127, 20, 36, 42, 127, 42, 18, 35, 19, 8, 100, 98, 54,
+    73, 86, 32, 80, 0, 8, 7, 3, 0, 0, 28, 34, 65, 0, 0, 65, 34, 28, 0, 42, 28, 127, 28, 42, 8, 8, 62, 8, 8, 0, 128,
+    112, 48, 0, 8, 8, 8, 8, 8, 0, 0, 96, 96, 0, 32, 16, 8, 4, 2, 62, 81, 73, 69, 62, 0, 66, 127, 64, 0, 114, 73, 73,
+    73, 70, 33, 65, 73, 77, 51, 24, 20, 18, 127, 16, 39, 69, 69, 69, 57, 60, 74, 73, 73, 49, 65, 33, 17, 9, 7, 54, 73,
+    73, 73, 54, 70, 73, 73, 41, 30, 0, 0, 20, 0, 0, 0, 64, 52, 0, 0, 0, 8, 20, 34, 65, 20, 20, 20, 20, 20, 0, 65, 34,
+    20, 8, 2, 1, 89, 9, 6, 62, 65, 93, 89, 78, 124, 18, 17, 18, 124, 127, 73, 73, 73, 54, 62, 65, 65, 65, 34, 127, 65,
+    65, 65, 62, 127, 73, 73, 73, 65, 127, 9, 9, 9, 1, 62, 65, 65, 81, 115, 127, 8, 8, 8, 127, 0, 65, 127, 65, 0, 32,
+    64, 65, 63, 1, 127, 8, 20, 34, 65, 127, 64, 64, 64, 64, 127, 2, 28, 2, 127, 127, 4, 8, 16, 127, 62, 65, 65, 65,
+    62, 127, 9, 9, 9, 6, 62, 65, 81, 33, 94, 127, 9, 25, 41, 70, 38, 73, 73, 73, 50, 3, 1, 127, 1, 3, 63, 64, 64, 64,
+    63, 31, 32, 64, 32, 31, 63, 64, 56, 64, 63, 99, 20, 8, 20, 99, 3, 4, 120, 4, 3, 97, 89, 73, 77, 67, 0, 127, 65,
+    65, 65, 2, 4, 8, 16, 32, 0, 65, 65, 65, 127, 4, 2, 1, 2, 4, 64, 64, 64, 64, 64, 0, 3, 7, 8, 0, 32, 84, 84, 120,
+    64, 127, 40, 68, 68, 56, 56, 68, 68, 68, 40, 56, 68, 68, 40, 127, 56, 84, 84, 84, 24, 0, 8, 126, 9, 2, 24, 164,
+    164, 156, 120, 127, 8, 4, 4, 120, 0, 68, 125, 64, 0, 32, 64, 64, 61, 0, 127, 16, 40, 68, 0, 0, 65, 127, 64, 0,
+    124, 4, 120, 4, 120, 124, 8, 4, 4, 120, 56, 68, 68, 68, 56, 252, 24, 36, 36, 24, 24, 36, 36, 24, 252, 124, 8, 4,
+    4, 8, 72, 84, 84, 84, 36, 4, 4, 63, 68, 36, 60, 64, 64, 32, 124, 28, 32, 64, 32, 28, 60, 64, 48, 64, 60, 68, 40,
+    16, 40, 68, 76, 144, 144, 144, 124, 68, 100, 84, 76, 68, 0, 8, 54, 65, 0, 0, 0, 119, 0, 0, 0, 65, 54, 8, 0, 2, 1,
+    2, 4, 2
+};
+
+typedef struct mirt__picture {
+    uint8_t *pixel; /* [height, width, 3] */
+    int width, height;
+} mirt__picture;
+
+static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, int height, const uint8_t color[3]) {
+    for (int i = y < 0 ? 0 : y; i < y + height && i < p->height; i++) {
+        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++) memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
+    }
+}
+
+/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question mark. */
+static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length, const uint8_t color[3]) {
+    for (int i = 0; i < length; i++) {
+        const int letter = text[i] >= 32 && text[i] < 127 ? text[i] - 32 : '?' - 32;
+        for (int dot = 0; dot < 40; dot++) {
+            if (!(mirt__letters[letter * 5 + dot / 8] >> dot % 8 & 1)) continue;
+            const int along = (6 * i + dot / 8) * size, across = dot % 8 * size;
+            if (up) mirt__picture_fill(p, x + across, y - along - size, size, size, color);
+            else mirt__picture_fill(p, x + along, y + across, size, size, color);
+        }
+    }
+}
+
+typedef struct mirt__confusion {
+    const int64_t *counts;
+    int classes, cell, left, top;
+    int letters, digits; /* their sizes beside and in the matrix; 0: none */
+    const char *const *names;
+} mirt__confusion;
+
+enum { MIRT__NAME_MOST = 16 };
+
+/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its length. */
+static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
+    int length = 0;
+    if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
+    for (const char *at = m->names[i]; *at && length < MIRT__NAME_MOST; at++) {
+        if (((unsigned char)*at & 0xc0) != 0x80) text[length++] = *at;
+    }
+    return length;
+}
+
+/* Blue where they agree, orange where not, as deep as the share of the row. */
+static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
+    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32}, white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
+    const int64_t count = m->counts[(size_t)row * (size_t)m->classes + (size_t)column];
+    const double share = sum > 0 ? (double)count / (double)sum : 0, depth = count ? 0.12 + 0.88 * sqrt(share) : 0;
+    const uint8_t *deep = row == column ? right : wrong;
+    uint8_t color[3];
+    char text[32];
+    const int gap = m->cell > 6, x = m->left + column * m->cell, y = m->top + row * m->cell;
+    for (int k = 0; k < 3; k++) color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
+    mirt__picture_fill(p, x, y, m->cell - gap, m->cell - gap, color);
+    const int length = snprintf(text, sizeof text, "%lld", (long long)count);
+    const int size = m->digits;
+    if (size && count) mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size, false, text, length, depth > 0.55 ? white : dark);
+}
+
+static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *m) {
+    static const uint8_t ink[3] = {64, 64, 64}, white[3] = {255, 255, 255};
+    const int side = m->classes * m->cell, size = m->letters;
+    char text[MIRT__NAME_MOST + 1];
+    mirt__picture_fill(p, 0, 0, p->width, p->height, white);
+    for (int i = 0; i < m->classes; i++) {
+        int64_t sum = 0;
+        for (int j = 0; j < m->classes; j++) sum += m->counts[(size_t)i * (size_t)m->classes + (size_t)j];
+        for (int j = 0; j < m->classes; j++) mirt__confusion_cell(p, m, i, j, sum);
+        if (!size) continue;
+        const int length = mirt__confusion_name(m, i, text), middle = i * m->cell + (m->cell - 8 * size) / 2;
+        mirt__picture_write(p, m->left - 6 - length * 6 * size, m->top + middle, size, false, text, length, ink);
+        mirt__picture_write(p, m->left + middle, m->top - 6, size, true, text, length, ink);
+    }
+    mirt__picture_write(p, 6, m->top + side / 2 + 24, 2, true, "true", 4, ink);
+    mirt__picture_write(p, m->left + side / 2 - 54, 6, 2, false, "predicted", 9, ink);
+}
+
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
+    mirt__confusion m;
+    mirt__picture p;
+    char text[MIRT__NAME_MOST + 1];
+    int longest = 1;
+    if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
+    if (classes < 2 || classes > 4096) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+    memset(&m, 0, sizeof m);
+    m.counts = counts;
+    m.classes = classes;
+    m.names = names;
+    m.cell = classes <= 12 ? 56 : classes <= 32 ? 28 : classes <= 128 ? 12 : classes <= 512 ? 4 : 2;
+    m.letters = m.cell >= 20 ? 2 : m.cell >= 10 ? 1 : 0;
+    for (int i = 0; i < classes; i++) {
+        const int length = mirt__confusion_name(&m, i, text);
+        longest = length > longest ? length : longest;
+    }
+    int64_t most = 0;
+    for (size_t i = 0; i < (size_t)classes * (size_t)classes; i++) most = counts[i] > most ? counts[i] : most;
+    const int digits = snprintf(text, sizeof text, "%.0f", (double)most);
+    m.digits = 2;
+    while (m.digits && (digits * 6 * m.digits > m.cell - 4 || 8 * m.digits > m.cell - 4)) m.digits--;
+    m.left = m.top = 40 + 6 * longest * m.letters;
+    p.width = m.left + classes * m.cell + 12;
+    if (p.width < m.left + 120) p.width = m.left + 120;
+    p.height = m.top + classes * m.cell + 12;
+    p.pixel = (uint8_t *)mirt__calloc((size_t)p.width * 3, (size_t)p.height);
+    if (!p.pixel) return mirt_last_status();
+    mirt__confusion_draw(&p, &m);
+    mirt_status status = mirt_write_png(path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
+    mirt__free(p.pixel);
+    return status;
+}
+
+/* >>section formats/tfevents.c */
+
+/* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
+
+#include <unistd.h>
+
+/* Fields of Event, Summary.Value, SummaryMetadata and TensorProto, and numbers of data types. */
+enum { MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5 };
+enum { MIRT__VALUE_TAG = 1, MIRT__VALUE_TENSOR = 8, MIRT__VALUE_METADATA = 9 };
+enum { MIRT__TENSOR_DTYPE = 1, MIRT__TENSOR_SHAPE = 2, MIRT__TENSOR_CONTENT = 4, MIRT__TENSOR_STRING = 8 };
+enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
+typedef enum mirt__data_class { MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS } mirt__data_class;
+
+/* >>messages */
+
+static void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
+    unsigned char b[8];
+    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
+    mirt__text_add_bytes(out, b, (size_t)bytes);
+}
+
+static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
+    size_t n = 0;
+    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
+    out[n++] = (unsigned char)value;
+    return n;
+}
+
+static void mirt__pb_varint(mirt__text *out, uint64_t value) {
+    unsigned char b[10];
+    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
+}
+
+static void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
+    mirt__pb_varint(out, field << 3);
+    mirt__pb_varint(out, (uint64_t)value);
+}
+
+static void mirt__pb_double_bytes(mirt__text *out, double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    mirt__pb_little(out, bits, 8);
+}
+
+static void mirt__pb_double(mirt__text *out, unsigned field, double value) {
+    mirt__pb_varint(out, field << 3 | 1);
+    mirt__pb_double_bytes(out, value);
+}
+
+static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
+    mirt__pb_varint(out, field << 3 | 2);
+    mirt__pb_varint(out, size);
+    mirt__text_add_bytes(out, data, size);
+}
+
+static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) { mirt__pb_bytes(out, field, text, strlen(text)); }
+
+/* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
+static size_t mirt__pb_open(mirt__text *out, unsigned field) {
+    mirt__pb_varint(out, field << 3 | 2);
+    return out->size;
+}
+
+static void mirt__pb_close(mirt__text *out, size_t begin) {
+    unsigned char b[10];
+    if (out->failed) return;
+    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
+    mirt__text_add_bytes(out, b, n); /* room */
+    if (out->failed) return;
+    memmove(out->data + begin + n, out->data + begin, size);
+    memcpy(out->data + begin, b, n);
+}
+
+/* >>records */
+
+static uint32_t mirt__tfrecord_crc(const void *data, size_t size) {
+    const uint32_t crc = mirt__crc32c(0, data, size);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+#define MIRT__TFRECORD_HEAD 12 /* u64 length, its checksum */
+
+static void mirt__event_begin(mirt__events *e, int64_t step) {
+    static const char room[MIRT__TFRECORD_HEAD] = {0};
+    mirt__text_clear(&e->record);
+    mirt__text_add_bytes(&e->record, room, sizeof room);
+    mirt__pb_double(&e->record, MIRT__EVENT_TIME, mirt__clock());
+    if (step) mirt__pb_int(&e->record, MIRT__EVENT_STEP, step);
+}
+
+static mirt_status mirt__event_write(mirt__events *e) {
+    mirt__text *t = &e->record;
+    if (t->failed) return mirt_last_status();
+    const size_t size = t->size - MIRT__TFRECORD_HEAD, end = t->size;
+    mirt__pb_little(t, size, 8);
+    mirt__pb_little(t, mirt__tfrecord_crc(t->failed ? "" : t->data + end, t->failed ? 0 : 8), 4);
+    if (t->failed) return mirt_last_status();
+    memcpy(t->data, t->data + end, MIRT__TFRECORD_HEAD);
+    t->size = end;
+    mirt__pb_little(t, mirt__tfrecord_crc(t->data + MIRT__TFRECORD_HEAD, size), 4);
+    return mirt__append(&e->file, t->data, t->size);
+}
+
+/* >>files */
+
+/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; one that is not there yet. */
+static mirt_status mirt__events_name(mirt__events *e, const char *directory, mirt__text *path) {
+    char host[128] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
+    for (int number = 0;; number++) {
+        mirt__text_clear(path);
+        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host, (long)getpid(), number);
+        if (path->failed) return mirt_last_status();
+        if (number < 1000 && mirt__file_exists(path->data)) continue;
+        e->name = mirt__strdup(path->data + strlen(directory) + 1);
+        return e->name ? MIRT_OK : mirt_last_status();
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_open(mirt__events *e, const char *directory, const char *name, int64_t keep) {
+    mirt__text path;
+    memset(e, 0, sizeof *e);
+    memset(&path, 0, sizeof path);
+    e->file.fd = -1;
+    mirt_status status = mirt__make_directory(directory);
+    if (status == MIRT_OK && !name) {
+        keep = 0;
+        status = mirt__events_name(e, directory, &path);
+    } else if (status == MIRT_OK) {
+        mirt__text_add(&path, "%s/%s", directory, name);
+        e->name = path.failed ? NULL : mirt__strdup(name);
+        if (!e->name) status = mirt_last_status();
+    }
+    if (status == MIRT_OK) status = mirt__append_open(&e->file, path.data, keep);
+    mirt__text_free(&path);
+    if (status == MIRT_OK && e->file.size == 0) {
+        mirt__event_begin(e, 0);
+        mirt__pb_string(&e->record, MIRT__EVENT_VERSION, "brain.Event:2");
+        status = mirt__event_write(e);
+    }
+    if (status != MIRT_OK) mirt__events_close(e);
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__events_close(mirt__events *e) {
+    mirt__text_free(&e->record);
+    mirt__free(e->name);
+    e->name = NULL;
+    return mirt__append_close(&e->file);
+}
+
+/* >>summaries */
+
+/* Messages that are open while a value is written. */
+typedef struct mirt__value_marks {
+    size_t summary, value;
+} mirt__value_marks;
+
+/* A value that `plugin` shows; `content` is the plugin's own. */
+static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin, const mirt__text *content, mirt__data_class data_class) {
+    mirt__text *t = &e->record;
+    mirt__value_marks marks;
+    mirt__event_begin(e, step);
+    marks.summary = mirt__pb_open(t, MIRT__EVENT_SUMMARY);
+    marks.value = mirt__pb_open(t, 1);
+    mirt__pb_string(t, MIRT__VALUE_TAG, tag);
+    const size_t metadata = mirt__pb_open(t, MIRT__VALUE_METADATA), data = mirt__pb_open(t, 1);
+    mirt__pb_string(t, 1, plugin);
+    if (content && content->size) mirt__pb_bytes(t, 2, content->data, content->size);
+    mirt__pb_close(t, data);
+    if (data_class) mirt__pb_int(t, 4, data_class);
+    mirt__pb_close(t, metadata);
+    return marks;
+}
+
+static mirt_status mirt__value_end(mirt__events *e, const mirt__value_marks *marks) {
+    mirt__pb_close(&e->record, marks->value);
+    mirt__pb_close(&e->record, marks->summary);
+    return mirt__event_write(e);
+}
+
+static size_t mirt__tensor_begin(mirt__text *t, int dtype, const int64_t *dim, int rank) {
+    const size_t tensor = mirt__pb_open(t, MIRT__VALUE_TENSOR);
+    mirt__pb_int(t, MIRT__TENSOR_DTYPE, dtype);
+    const size_t shape = mirt__pb_open(t, MIRT__TENSOR_SHAPE);
+    for (int i = 0; i < rank; i++) {
+        const size_t one = mirt__pb_open(t, 2);
+        mirt__pb_int(t, 1, dim[i]);
+        mirt__pb_close(t, one);
+    }
+    mirt__pb_close(t, shape);
+    return tensor;
+}
+
+MIRT__LIB mirt_status mirt__events_scalar(mirt__events *e, int64_t step, const char *tag, double value) {
+    const float number = (float)value;
+    uint32_t bits;
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "scalars", NULL, MIRT__CLASS_SCALAR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, NULL, 0);
+    memcpy(&bits, &number, sizeof bits);
+    mirt__pb_varint(&e->record, MIRT__TENSOR_CONTENT << 3 | 2);
+    mirt__pb_varint(&e->record, 4);
+    mirt__pb_little(&e->record, bits, 4);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const char *tag, const char *text) {
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "text", NULL, MIRT__CLASS_TENSOR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, NULL, 0);
+    mirt__pb_string(&e->record, MIRT__TENSOR_STRING, text);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+/* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
+static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2], int64_t bucket[MIRT__BUCKETS]) {
+    range[0] = DBL_MAX;
+    range[1] = -DBL_MAX;
+    for (int i = 0; i < MIRT__BUCKETS; i++) bucket[i] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double v = (double)values[i];
+        if (!(fabs(v) <= DBL_MAX)) continue;
+        if (v < range[0]) range[0] = v;
+        if (v > range[1]) range[1] = v;
+    }
+    if (range[0] > range[1]) range[0] = range[1] = 0;
+    const double width = (range[1] - range[0]) / MIRT__BUCKETS;
+    for (int64_t i = 0; i < count; i++) {
+        if (!(fabs((double)values[i]) <= DBL_MAX)) continue;
+        const double at = width > 0 ? ((double)values[i] - range[0]) / width : MIRT__BUCKETS;
+        bucket[at < MIRT__BUCKETS - 1 ? (int)at : MIRT__BUCKETS - 1]++;
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values, int64_t count) {
+    const int64_t dim[2] = {MIRT__BUCKETS, 3};
+    double range[2];
+    int64_t bucket[MIRT__BUCKETS];
+    mirt__histogram_count(values, count, range, bucket);
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2), content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
+        for (int side = 0; side < 2; side++) mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS ? range[1] : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
+        mirt__pb_double_bytes(&e->record, (double)bucket[i]);
+    }
+    mirt__pb_close(&e->record, content);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images, int columns) {
+    const int64_t three = 3;
+    unsigned char *png;
+    size_t size;
+    if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
+    mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
+    for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
+        const unsigned char *at = png + 16 + 4 * i;
+        char number[16];
+        snprintf(number, sizeof number, "%lu", (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | (unsigned long)at[3]);
+        mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
+    }
+    mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
+    mirt__aligned_free(png);
+    mirt__pb_close(&e->record, tensor);
+    return mirt__value_end(e, &marks);
+}
+
+/* >>graph */
+
+static void mirt__graph_name(mirt__text *out, const char *prefix, const char *name) {
+    mirt__text_add_bytes(out, prefix, strlen(prefix));
+    mirt__text_add_bytes(out, name, strlen(name));
+}
+
+/* What a layer reads: a name, or [name, number of its output]. */
+static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__json *from) {
+    const mirt__json *number = from->type == MIRT__JSON_ARRAY && from->count == 2 ? from->item[1] : NULL;
+    if (number) from = from->item[0];
+    if (from->type != MIRT__JSON_STRING) return;
+    const size_t input = mirt__pb_open(out, 3);
+    mirt__graph_name(out, prefix, from->string);
+    if (number && number->integral && number->integer > 0) mirt__text_add(out, ":%d", (int)number->integer);
+    mirt__pb_close(out, input);
+}
+
+static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one, const char *many) {
+    const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
+    if (from) mirt__graph_input(out, prefix, from);
+    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++) mirt__graph_input(out, prefix, list->item[i]);
+}
+
+/* The layers of a model, of which those that are models themselves hold theirs under their names. */
+static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
+    const mirt__json *layers = mirt__json_member(architecture, "layers");
+    for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
+        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"), *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
+        if (!op) op = mirt__json_member(layer, "class_name");
+        if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
+        if (inner) {
+            mirt__text within;
+            memset(&within, 0, sizeof within);
+            mirt__text_add(&within, "%s%s/", prefix, name->string);
+            if (!within.failed) mirt__graph_nodes(out, within.data, inner);
+            out->failed = out->failed || within.failed;
+            mirt__text_free(&within);
+        }
+        const size_t node = mirt__pb_open(out, 1), own = mirt__pb_open(out, 1);
+        mirt__graph_name(out, prefix, name->string);
+        mirt__pb_close(out, own);
+        mirt__pb_string(out, 2, op->string);
+        mirt__graph_inputs(out, prefix, layer, "input", "inputs");
+        mirt__pb_close(out, node);
+    }
+}
+
+MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *architecture) {
+    mirt__event_begin(e, 0);
+    const size_t graph = mirt__pb_open(&e->record, MIRT__EVENT_GRAPH);
+    mirt__graph_nodes(&e->record, "", architecture);
+    mirt__pb_close(&e->record, graph);
+    return mirt__event_write(e);
+}
+
+/* >>hyper-parameters */
+
+/* Without a tensor the plugin says nothing: all is in the metadata. */
+static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
+    const int64_t none = 0;
+    mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
+    mirt__pb_close(&e->record, mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, &none, 1));
+    return mirt__value_end(e, &marks);
+}
+
+/* Experiment: which parameters and metrics there are. */
+static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *group) {
+    const size_t experiment = mirt__pb_open(t, 2);
+    mirt__pb_double(t, 3, mirt__clock());
+    for (int i = 0; i < count; i++) {
+        const size_t info = mirt__pb_open(t, 4);
+        mirt__pb_string(t, 1, hparam[i].name);
+        mirt__pb_int(t, 4, hparam[i].text ? 1 : 3);
+        mirt__pb_close(t, info);
+    }
+    for (int i = 0; i < num_metrics; i++) {
+        const size_t info = mirt__pb_open(t, 5), name = mirt__pb_open(t, 1);
+        mirt__pb_string(t, 1, group);
+        mirt__pb_string(t, 2, metric[i]);
+        mirt__pb_close(t, name);
+        mirt__pb_close(t, info);
+    }
+    mirt__pb_close(t, experiment);
+}
+
+/* SessionStartInfo: this run's values. */
+static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int count) {
+    const size_t session = mirt__pb_open(t, 3);
+    for (int i = 0; i < count; i++) {
+        const size_t entry = mirt__pb_open(t, 1);
+        mirt__pb_string(t, 1, hparam[i].name);
+        const size_t value = mirt__pb_open(t, 2);
+        if (hparam[i].text) mirt__pb_string(t, 3, hparam[i].text);
+        else mirt__pb_double(t, 2, hparam[i].number);
+        mirt__pb_close(t, value);
+        mirt__pb_close(t, entry);
+    }
+    mirt__pb_double(t, 5, mirt__clock());
+    mirt__pb_close(t, session);
+}
+
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group) {
+    mirt_status status = MIRT_OK;
+    mirt__text content;
+    memset(&content, 0, sizeof content);
+    for (int session = 0; session < 2 && status == MIRT_OK; session++) {
+        mirt__text_clear(&content);
+        if (session) mirt__hparams_session(&content, hparam, count);
+        else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
+        status = content.failed ? mirt_last_status() : mirt__hparams_write(e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
+    }
+    mirt__text_free(&content);
+    return status;
+}
+
+#undef MIRT__TFRECORD_HEAD
+
+/* >>section base/cold_end.inc */
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
 /* >>section base/cold_begin.inc */
 
 /* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
@@ -19876,6 +21629,22 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
 #define stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
 #endif
 
+static __thread bool mirt__stb_sum_wrong;
+
+/* What was deflated begins at `out`; `next` bytes have been read for it, but for `bits` that wait, and behind them is its checksum, which
+   stb_image does not look at. Without one there was nothing at all to wait for. */
+static int mirt__stb_sum(const char *out, const char *out_end, const unsigned char *next, const unsigned char *end, int bits, int header) {
+    next -= bits / 8;
+    uint32_t sum = 0;
+    for (int i = 0; i < 4 && end - next >= 4; i++) sum = sum << 8 | next[i];
+    mirt__stb_sum_wrong = header && (end - next < 4 || sum != mirt__adler32(out, (size_t)(out_end - out)));
+    return !mirt__stb_sum_wrong;
+}
+/* Of stb_image's function of this name the definition, and the call, which has a look at the checksum behind it. */
+#define stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
+#define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(stbi__zbuf
+#define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
+
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
 #define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
@@ -19911,6 +21680,9 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
 #undef stbi__resample_row_h_2
 #undef stbi__idct_block
 #undef idct_block_kernel
+#undef stbi__parse_zlib
+#undef MIRT__ZLIB_stbi__zbuf
+#undef MIRT__ZLIB_a
 #undef stbi__idct_simd
 #undef stbi__YCbCr_to_RGB_simd
 #undef stbi__unpremultiply_on_load_thread
@@ -20036,7 +21808,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     int wanted = ink ? 3 : header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
-    mirt__stb_memory_failed = false;
+    mirt__stb_memory_failed = mirt__stb_sum_wrong = false;
     if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
     else if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
@@ -20057,6 +21829,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     }
     if (!out->pixels) {
         memset(out, 0, sizeof *out);
+        if (mirt__stb_sum_wrong) return mirt__fail(MIRT_E_FORMAT, "damaged: its pixels have another checksum, or none");
         if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
     }
@@ -25122,6 +26895,44 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     return status;
 }
 
+/* >>section data/grid.c */
+
+/* Sheets of the images of a data set. */
+
+/* The first `count` samples of a data set into `out`; how many there were, or -1. */
+static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) {
+    const size_t bytes = dataset->spec.field[0].bytes;
+    mirt__batch batch;
+    int64_t done = 0;
+    if (mirt__dataset_begin(dataset, 0, 0) != MIRT_OK) return -1;
+    while (done < count) {
+        if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return -1;
+        if (batch.rows == 0) break;
+        const int64_t rows = batch.rows < count - done ? batch.rows : count - done;
+        memcpy(out + (size_t)done * bytes, batch.field[0], (size_t)rows * bytes);
+        done += rows;
+    }
+    return done;
+}
+
+MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
+    if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
+    const mirt__data_field *field = &dataset->spec.field[0];
+    size_t bytes;
+    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
+    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_save_grid: mirt_fit is passing through the data set");
+    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+    char *images = (char *)mirt__aligned_alloc(bytes);
+    if (!images) return MIRT_E_NOMEM;
+    mirt_array array = mirt_make_array(images, field->dtype, mirt_make_shape(mirt__grid_pull(dataset, rows * columns, images), field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
+    mirt_status status = array.shape.dim[0] < 0 ? mirt_last_status() : MIRT_OK;
+    if (array.shape.dim[0] == 0) status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
+    if (status == MIRT_OK) status = mirt_write_png(path, array, columns);
+    mirt__aligned_free(images);
+    return status;
+}
+
 /* >>section base/cold_end.inc */
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
@@ -25342,1789 +27153,6 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
 
 #undef MIRT__PHOTO_ROUND
 #undef MIRT__PHOTO_GRID
-
-/* >>section formats/json.h */
-
-#ifndef MIRT__JSON_H
-#define MIRT__JSON_H
-/* A strict JSON reader (RFC 8259) and the two writers that need care. Neither depends on the
-   locale. */
-
-#define MIRT__JSON_DEPTH 64          /* containers inside each other */
-#define MIRT__JSON_VALUES (1 << 18)  /* values of one text: bounds the memory a hostile text costs */
-#define MIRT__JSON_DIGITS 128        /* characters of one number */
-
-typedef enum mirt__json_type {
-    MIRT__JSON_NULL = 0, MIRT__JSON_BOOL, MIRT__JSON_NUMBER, MIRT__JSON_STRING, MIRT__JSON_ARRAY, MIRT__JSON_OBJECT
-} mirt__json_type;
-
-typedef struct mirt__json {
-    mirt__json_type type;
-    bool truth;
-    bool integral;           /* written without fraction or exponent, and fits `integer` */
-    int64_t integer;
-    double number;
-    const char *string;      /* UTF-8 that ends in 0 and has no other 0 */
-    const char *key;         /* of a member of an object */
-    size_t offset;           /* of the value's first byte in the text */
-    size_t count;            /* items or members */
-    struct mirt__json **item; /* in the order of the text */
-    struct mirt__json **by_key; /* members in the order of their keys */
-    struct mirt__json *next; /* the item or member behind this one */
-} mirt__json;
-
-/* The whole of `text` as one value allocated from `pool`, or NULL with the error set
-   (MIRT_E_FORMAT with the offset, MIRT_E_NOMEM); then `pool` may hold parts. Two members of the
-   same name, invalid UTF-8, U+0000 and numbers beyond double are errors. */
-MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size);
-/* The member of an object, or NULL, without an error, when there is none. */
-MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key);
-/* The member, which must be there and of that type; NULL with the error set. */
-MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type);
-/* An integer member in [minimum, maximum]. */
-MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
-                                         int64_t *out);
-MIRT__LIB const char *mirt__json_type_name(mirt__json_type type);
-
-/* A quoted string; `value` should be UTF-8. */
-MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value);
-/* The first of integer, %.9g and %.17g that reads back as the same double; null when not finite. */
-MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
-
-#define MIRT__JSON_LABEL 80
-/* The beginning of a foreign name, safe to print in a message: cut between characters, control
-   characters replaced. Returns `out`. */
-MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
-
-/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
-MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
-MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
-
-#endif
-
-/* >>section formats/safetensors.h */
-
-#ifndef MIRT__SAFETENSORS_H
-#define MIRT__SAFETENSORS_H
-/* The safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes, all little
-   endian. Files written here also carry checksums in their metadata:
-     mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
-     mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
-     mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros
-   A reader that finds one of them expects all three and verifies them. Files without them, as
-   other programs write, are read as well. */
-
-#define MIRT__ST_RANK 8
-#define MIRT__ST_HEADER_LIMIT 100000000
-
-/* Name and bytes of an element. */
-#define MIRT__ST_DTYPE_LIST(X) \
-    X(BOOL, 1) X(U8, 1) X(I8, 1) X(F8_E5M2, 1) X(F8_E4M3, 1) X(F8_E8M0, 1) X(I16, 2) X(U16, 2) X(F16, 2) X(BF16, 2) \
-    X(I32, 4) X(U32, 4) X(F32, 4) X(C64, 8) X(F64, 8) X(I64, 8) X(U64, 8)
-
-typedef enum mirt__st_dtype {
-#define MIRT__ST_ENUM(name, size) MIRT__ST_##name,
-    MIRT__ST_DTYPE_LIST(MIRT__ST_ENUM)
-#undef MIRT__ST_ENUM
-    MIRT__ST_DTYPE_COUNT
-} mirt__st_dtype;
-
-typedef struct mirt__safetensor {
-    const char *name;
-    mirt__st_dtype dtype;
-    int rank;
-    int64_t dim[MIRT__ST_RANK];
-    size_t size;      /* bytes; filled in by the reader, computed by the writer */
-    const void *data; /* when read: not aligned to anything */
-} mirt__safetensor;
-
-/* A file that was read. */
-typedef struct mirt__safetensors {
-    mirt__safetensor *tensor; /* in the header's order */
-    int count;
-    const mirt__json *metadata; /* an object of strings, or NULL */
-    const unsigned char *data;  /* bytes of all tensors */
-    size_t data_size;
-    char sha256[MIRT__SHA256_HEX]; /* of these, "" when the file does not tell */
-    const char *origin;         /* the path, or "memory" */
-    unsigned char *owned;
-    mirt__pool pool;
-} mirt__safetensors;
-
-/* Reads and checks a whole file, or a block that stays borrowed until close. Any failure closes
-   the file; the message names it, the tensor, and what is wrong (MIRT_E_FORMAT). */
-MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
-MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
-MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
-/* NULL, without an error, when there is none of that name. */
-MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
-MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
-
-MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
-MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype);
-#define MIRT__ST_SHAPE_TEXT 192
-/* "(3, 3, 1, 32)" into `out`, which is also returned. */
-MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]);
-/* Bytes that dtype and shape ask for; false on overflow. */
-MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out);
-
-/* What to write. Tensors come in the given order, packed. */
-typedef struct mirt__safetensors_content {
-    const mirt__safetensor *tensor; /* `size` is ignored */
-    int count;
-    const char *const *metadata; /* key, value, key, value, ... */
-    int metadata_count;          /* pairs */
-    /* Provides the bytes of tensors whose data is NULL, once each and in order; they stay valid
-       until the next call. Fails with the error set. */
-    mirt_status (*fetch)(void *user, int index, const void **data);
-    void *user;
-} mirt__safetensors_content;
-
-/* Replaces `path` atomically. The same content gives the same bytes. */
-MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content);
-
-#endif
-
-/* >>section formats/png.h */
-
-#ifndef MIRT__PNG_H
-#define MIRT__PNG_H
-
-/* The file mirt_write_png writes, in memory that mirt__aligned_free frees. MIRT_E_SHAPE, MIRT_E_NOMEM. */
-MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
-
-#endif
-
-/* >>section formats/tfevents.h */
-
-#ifndef MIRT__TFEVENTS_H
-#define MIRT__TFEVENTS_H
-/* TensorBoard's event files: TFRecords of Event messages (tensorboard/compat/proto), written by hand. */
-
-typedef struct mirt__events {
-    mirt__appender file;
-    char *name;        /* of the file, without its directory */
-    mirt__text record; /* the message being made */
-} mirt__events;
-
-/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep` bytes
-   of that file. */
-MIRT__LIB mirt_status mirt__events_open(mirt__events *events, const char *directory, const char *name, int64_t keep);
-MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
-
-/* Each writes one event; errors name the file. */
-MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, const char *tag, double value);
-MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
-/* As tf.summary.histogram: MIRT__BUCKETS of one width; numbers that are none are left out. */
-#define MIRT__BUCKETS 30
-MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag, const mirt__real *values, int64_t count);
-/* One picture; of several images, a sheet in `columns`. */
-MIRT__LIB mirt_status mirt__events_image(mirt__events *events, int64_t step, const char *tag, const mirt_array *images, int columns);
-/* Layers of an architecture (nn/config.h) as a GraphDef. */
-MIRT__LIB mirt_status mirt__events_graph(mirt__events *events, const mirt__json *architecture);
-
-/* A hyper-parameter: a number, or with a text that. */
-typedef struct mirt__hparam {
-    const char *name, *text;
-    double number;
-} mirt__hparam;
-/* What the hparams plugin shows of a run and compares runs by: its parameters, and names of metrics, which are tags of
-   `metric_group`, a directory below this one. */
-MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group);
-
-#endif
-
-/* >>section base/once_begin.inc */
-
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
-#endif
-
-/* >>section formats/json.c */
-
-typedef struct mirt__json_reader {
-    mirt__pool *pool;
-    const char *text;
-    size_t size, at;
-    int depth, values;
-} mirt__json_reader;
-
-static mirt__json *mirt__json_read_value(mirt__json_reader *in);
-
-static mirt__json *mirt__json_bad(size_t offset, const char *what) {
-    mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: %s", offset, what);
-    return NULL;
-}
-
-MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
-    const unsigned char *s = (const unsigned char *)at;
-    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
-    int length;
-    if (size == 0) return 0;
-    if (s[0] < 0x80) return 1;
-    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
-    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
-    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
-    else return 0;
-    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
-    if (s[0] == 0xED) high = 0x9F; /* surrogates */
-    if (s[0] == 0xF0) low = 0x90;
-    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
-    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
-    for (int i = 2; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    return length;
-}
-
-MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
-    while (size > 0) {
-        int length = mirt__utf8_length(text, size);
-        if (length == 0) return false;
-        text += length;
-        size -= (size_t)length;
-    }
-    return true;
-}
-
-MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]) {
-    size_t used = 0, left = strlen(name);
-    while (left > 0) {
-        int length = mirt__utf8_length(name, left);
-        bool plain = length > 0 && (unsigned char)*name >= 0x20 && *name != 0x7F;
-        if (length == 0) length = 1;
-        if (used + (size_t)length + 4 > MIRT__JSON_LABEL) {
-            memcpy(out + used, "...", 3);
-            used += 3;
-            break;
-        }
-        if (plain) memcpy(out + used, name, (size_t)length);
-        else out[used] = '?';
-        used += (size_t)length;
-        name += length;
-        left -= (size_t)length;
-    }
-    out[used] = 0;
-    return out;
-}
-
-static void mirt__json_skip_space(mirt__json_reader *in) {
-    while (in->at < in->size && in->text[in->at] != 0 && strchr(" \t\n\r", in->text[in->at])) in->at++;
-}
-
-/* Steps over `c` if it is next, after white space. */
-static bool mirt__json_accept(mirt__json_reader *in, char c) {
-    mirt__json_skip_space(in);
-    if (in->at == in->size || in->text[in->at] != c) return false;
-    in->at++;
-    return true;
-}
-
-/* Four hexadecimal digits at `at`, or -1. */
-static int mirt__json_hex4(const mirt__json_reader *in, size_t at) {
-    int value = 0;
-    if (in->size < 4 || at > in->size - 4) return -1;
-    for (size_t i = at; i < at + 4; i++) {
-        char c = in->text[i];
-        if (c >= '0' && c <= '9') value = value * 16 + (c - '0');
-        else if (c >= 'a' && c <= 'f') value = value * 16 + (c - 'a' + 10);
-        else if (c >= 'A' && c <= 'F') value = value * 16 + (c - 'A' + 10);
-        else return -1;
-    }
-    return value;
-}
-
-static char *mirt__json_put_utf8(char *out, int code) {
-    if (code < 0x80) {
-        *out++ = (char)code;
-    } else if (code < 0x800) {
-        *out++ = (char)(0xC0 | code >> 6);
-        *out++ = (char)(0x80 | (code & 63));
-    } else if (code < 0x10000) {
-        *out++ = (char)(0xE0 | code >> 12);
-        *out++ = (char)(0x80 | (code >> 6 & 63));
-        *out++ = (char)(0x80 | (code & 63));
-    } else {
-        *out++ = (char)(0xF0 | code >> 18);
-        *out++ = (char)(0x80 | (code >> 12 & 63));
-        *out++ = (char)(0x80 | (code >> 6 & 63));
-        *out++ = (char)(0x80 | (code & 63));
-    }
-    return out;
-}
-
-/* The escape whose backslash is at in->at; writes to `out` and returns its new end, or NULL. */
-static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    size_t start = in->at++;
-    char kind = in->text[in->at++]; /* there is one: the closing quote was found behind it */
-    const char *known = kind ? strchr(from, kind) : NULL;
-    if (known) {
-        *out++ = to[known - from];
-        return out;
-    }
-    int code = kind == 'u' ? mirt__json_hex4(in, in->at) : -1;
-    if (code >= 0) in->at += 4;
-    if (code >= 0xD800 && code <= 0xDBFF) {
-        bool pair = in->size - in->at >= 2 && in->text[in->at] == '\\' && in->text[in->at + 1] == 'u';
-        int second = pair ? mirt__json_hex4(in, in->at + 2) : -1;
-        code = second >= 0xDC00 && second <= 0xDFFF ? 0x10000 + ((code - 0xD800) << 10) + (second - 0xDC00) : -2;
-        in->at += 6;
-    } else if (code >= 0xDC00 && code <= 0xDFFF) {
-        code = -2;
-    }
-    if (code > 0) return mirt__json_put_utf8(out, code);
-    mirt__json_bad(start, code == -1 ? "unknown escape in a string"
-                        : code == -2 ? "half of a surrogate pair" : "U+0000 in a string is not supported");
-    return NULL;
-}
-
-/* The string whose opening quote is at in->at, decoded; NULL with the error set. */
-static const char *mirt__json_read_string(mirt__json_reader *in) {
-    size_t start = in->at++, end = in->at;
-    while (end < in->size && in->text[end] != '"') end += in->text[end] == '\\' ? 2 : 1;
-    if (end >= in->size) {
-        mirt__json_bad(start, "string without an end");
-        return NULL;
-    }
-    char *value = (char *)mirt__pool_alloc(in->pool, end - start); /* escapes never grow when decoded */
-    char *out = value;
-    if (!value) return NULL;
-    while (in->at < end) {
-        if (in->text[in->at] == '\\') {
-            out = mirt__json_read_escape(in, out);
-            if (!out) return NULL;
-            continue;
-        }
-        int length = mirt__utf8_length(in->text + in->at, end - in->at);
-        if (length == 0 || (unsigned char)in->text[in->at] < 0x20) {
-            mirt__json_bad(in->at, length == 0 ? "invalid UTF-8" : "control character in a string");
-            return NULL;
-        }
-        for (; length > 0; length--) *out++ = in->text[in->at++];
-    }
-    in->at = end + 1;
-    return value;
-}
-
-static bool mirt__json_digit(const mirt__json_reader *in, size_t at) {
-    return at < in->size && in->text[at] >= '0' && in->text[at] <= '9';
-}
-
-/* Where the number at `at` ends by JSON's grammar, or `at` itself if there is none. */
-static size_t mirt__json_number_end(const mirt__json_reader *in, size_t at, bool *integral) {
-    size_t begin = at;
-    *integral = true;
-    if (at < in->size && in->text[at] == '-') at++;
-    if (!mirt__json_digit(in, at)) return begin;
-    if (in->text[at] == '0') at++;
-    else while (mirt__json_digit(in, at)) at++;
-    if (at < in->size && in->text[at] == '.') {
-        *integral = false;
-        if (!mirt__json_digit(in, ++at)) return begin;
-        while (mirt__json_digit(in, at)) at++;
-    }
-    if (at < in->size && (in->text[at] == 'e' || in->text[at] == 'E')) {
-        *integral = false;
-        at++;
-        if (at < in->size && (in->text[at] == '+' || in->text[at] == '-')) at++;
-        if (!mirt__json_digit(in, at)) return begin;
-        while (mirt__json_digit(in, at)) at++;
-    }
-    return at;
-}
-
-static bool mirt__json_to_int(const char *digits, int64_t *out) {
-    bool negative = *digits == '-';
-    int64_t value = 0;
-    for (digits += negative; *digits; digits++) {
-        int digit = *digits - '0';
-        /* Counted downwards, because the smallest integer has no positive twin. */
-        if (value < (INT64_MIN + digit) / 10) return false;
-        value = value * 10 - digit;
-    }
-    if (!negative && value == INT64_MIN) return false;
-    *out = negative ? value : -value;
-    return true;
-}
-
-/* What stands between 0 and 5 when the C library prints a half: the locale's decimal point. */
-static void mirt__json_decimal_point(char out[16]) {
-    char half[16];
-    snprintf(half, sizeof half, "%.1f", 0.5);
-    size_t length = strlen(half);
-    memcpy(out, half + 1, length - 2);
-    out[length - 2] = 0;
-}
-
-static bool mirt__json_to_double(const char *digits, double *out) {
-    char local[MIRT__JSON_DIGITS + 16], point[16];
-    const char *dot = strchr(digits, '.');
-    mirt__json_decimal_point(point);
-    int before = dot ? (int)(dot - digits) : (int)strlen(digits);
-    snprintf(local, sizeof local, "%.*s%s%s", before, digits, dot ? point : "", dot ? dot + 1 : "");
-    *out = strtod(local, NULL);
-    return isfinite(*out);
-}
-
-static mirt__json *mirt__json_read_number(mirt__json_reader *in, mirt__json *node) {
-    char digits[MIRT__JSON_DIGITS + 1];
-    size_t end = mirt__json_number_end(in, in->at, &node->integral), length = end - in->at;
-    if (length == 0) return mirt__json_bad(in->at, "expected a value");
-    if (length > MIRT__JSON_DIGITS) return mirt__json_bad(in->at, "number of more than 128 characters");
-    memcpy(digits, in->text + in->at, length);
-    digits[length] = 0;
-    node->type = MIRT__JSON_NUMBER;
-    if (!mirt__json_to_double(digits, &node->number)) return mirt__json_bad(in->at, "number too large for a double");
-    if (node->integral) node->integral = mirt__json_to_int(digits, &node->integer);
-    in->at = end;
-    return node;
-}
-
-static bool mirt__json_accept_word(mirt__json_reader *in, const char *word) {
-    size_t length = strlen(word);
-    if (in->size - in->at < length || memcmp(in->text + in->at, word, length) != 0) return false;
-    in->at += length;
-    return true;
-}
-
-/* qsort's comparison of two members. */
-static int mirt__json_compare_keys(const void *a, const void *b) {
-    return strcmp((*(mirt__json *const *)a)->key, (*(mirt__json *const *)b)->key);
-}
-
-/* Turns the list of items that begins at `first` into the node's arrays. */
-static mirt__json *mirt__json_index(mirt__json_reader *in, mirt__json *node, mirt__json *first) {
-    if (node->count == 0) return node;
-    size_t bytes = node->count * sizeof(mirt__json *);
-    node->item = (mirt__json **)mirt__pool_alloc(in->pool, bytes);
-    if (!node->item) return NULL;
-    for (size_t i = 0; i < node->count; i++, first = first->next) node->item[i] = first;
-    if (node->type != MIRT__JSON_OBJECT) return node;
-    node->by_key = (mirt__json **)mirt__pool_alloc(in->pool, bytes);
-    if (!node->by_key) return NULL;
-    memcpy(node->by_key, node->item, bytes);
-    qsort(node->by_key, node->count, sizeof(mirt__json *), mirt__json_compare_keys);
-    for (size_t i = 1; i < node->count; i++) {
-        const mirt__json *a = node->by_key[i - 1], *b = node->by_key[i];
-        if (strcmp(a->key, b->key) != 0) continue;
-        char label[MIRT__JSON_LABEL];
-        mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: the name \"%s\" appears twice",
-                   a->offset > b->offset ? a->offset : b->offset, mirt__json_label(a->key, label));
-        return NULL;
-    }
-    return node;
-}
-
-/* "name": ahead of a member's value; NULL with the error set. */
-static const char *mirt__json_read_key(mirt__json_reader *in) {
-    mirt__json_skip_space(in);
-    if (in->at == in->size || in->text[in->at] != '"') {
-        mirt__json_bad(in->at, "expected a member's name");
-        return NULL;
-    }
-    const char *key = mirt__json_read_string(in);
-    if (!key) return NULL;
-    if (mirt__json_accept(in, ':')) return key;
-    mirt__json_bad(in->at, "expected ':' behind a member's name");
-    return NULL;
-}
-
-/* An array or object whose opening bracket has been read. */
-static mirt__json *mirt__json_read_container(mirt__json_reader *in, mirt__json *node) {
-    bool object = in->text[in->at - 1] == '{';
-    mirt__json *first = NULL, *last = NULL;
-    node->type = object ? MIRT__JSON_OBJECT : MIRT__JSON_ARRAY;
-    if (++in->depth > MIRT__JSON_DEPTH) return mirt__json_bad(in->at - 1, "nested more than 64 levels deep");
-    if (!mirt__json_accept(in, object ? '}' : ']')) {
-        do {
-            const char *key = object ? mirt__json_read_key(in) : NULL;
-            mirt__json *item = object && !key ? NULL : mirt__json_read_value(in);
-            if (!item) return NULL;
-            item->key = key;
-            if (last) last->next = item;
-            else first = item;
-            last = item;
-            node->count++;
-        } while (mirt__json_accept(in, ','));
-        if (!mirt__json_accept(in, object ? '}' : ']'))
-            return mirt__json_bad(in->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
-    }
-    in->depth--;
-    return mirt__json_index(in, node, first);
-}
-
-static mirt__json *mirt__json_read_value(mirt__json_reader *in) {
-    mirt__json_skip_space(in);
-    if (in->at == in->size) return mirt__json_bad(in->at, "the text ends where a value is expected");
-    if (++in->values > MIRT__JSON_VALUES) return mirt__json_bad(in->at, "more than 262144 values");
-    mirt__json *node = (mirt__json *)mirt__pool_alloc(in->pool, sizeof(mirt__json));
-    if (!node) return NULL;
-    node->offset = in->at;
-    char c = in->text[in->at];
-    if (c == '{' || c == '[') {
-        in->at++;
-        return mirt__json_read_container(in, node);
-    }
-    if (c == '"') {
-        node->type = MIRT__JSON_STRING;
-        node->string = mirt__json_read_string(in);
-        return node->string ? node : NULL;
-    }
-    if (mirt__json_accept_word(in, "null")) return node;
-    node->truth = mirt__json_accept_word(in, "true");
-    if (!node->truth && !mirt__json_accept_word(in, "false")) return mirt__json_read_number(in, node);
-    node->type = MIRT__JSON_BOOL;
-    return node;
-}
-
-MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size) {
-    mirt__json_reader in = {pool, text, size, 0, 0, 0};
-    mirt__json *root = mirt__json_read_value(&in);
-    if (!root) return NULL;
-    mirt__json_skip_space(&in);
-    return in.at == size ? root : mirt__json_bad(in.at, "something follows the value");
-}
-
-MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key) {
-    size_t low = 0, high = object->type == MIRT__JSON_OBJECT ? object->count : 0;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(key, object->by_key[middle]->key);
-        if (order == 0) return object->by_key[middle];
-        if (order < 0) high = middle;
-        else low = middle + 1;
-    }
-    return NULL;
-}
-
-MIRT__LIB const char *mirt__json_type_name(mirt__json_type type) {
-    static const char *const names[] = {"null", "true or false", "a number", "a string", "an array", "an object"};
-    return names[type];
-}
-
-MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type) {
-    const mirt__json *member = mirt__json_member(object, key);
-    if (member && member->type == type) return member;
-    if (!member) mirt__fail(MIRT_E_FORMAT, "\"%s\" is missing", key);
-    else mirt__fail(MIRT_E_FORMAT, "\"%s\" is %s, but must be %s", key, mirt__json_type_name(member->type),
-                    mirt__json_type_name(type));
-    return NULL;
-}
-
-MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
-                                         int64_t *out) {
-    const mirt__json *member = mirt__json_get(object, key, MIRT__JSON_NUMBER);
-    if (!member) return mirt_last_status();
-    if (!member->integral || member->integer < minimum || member->integer > maximum)
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be an integer from %lld to %lld", key, (long long)minimum,
-                          (long long)maximum);
-    *out = member->integer;
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
-    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-    mirt__text_add_bytes(text, "\"", 1);
-    while (*value) {
-        size_t plain = 0;
-        while ((unsigned char)value[plain] >= 0x20 && value[plain] != '"' && value[plain] != '\\') plain++;
-        mirt__text_add_bytes(text, value, plain);
-        value += plain;
-        if (!*value) break;
-        const char *known = strchr(from, *value);
-        if (known) mirt__text_add(text, "\\%c", to[known - from]);
-        else mirt__text_add(text, "\\u%04x", (unsigned)(unsigned char)*value);
-        value++;
-    }
-    mirt__text_add_bytes(text, "\"", 1);
-}
-
-MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
-    char digits[64], point[16];
-    if (!isfinite(value)) {
-        mirt__text_add(text, "null");
-        return;
-    }
-    if (fabs(value) < 9007199254740992.0 && value == floor(value) && !(value == 0 && signbit(value))) {
-        mirt__text_add(text, "%lld", (long long)value);
-        return;
-    }
-    snprintf(digits, sizeof digits, "%.9g", value);
-    if (strtod(digits, NULL) != value) snprintf(digits, sizeof digits, "%.17g", value);
-    mirt__json_decimal_point(point);
-    char *comma = strstr(digits, point);
-    int before = comma ? (int)(comma - digits) : (int)strlen(digits);
-    mirt__text_add(text, "%.*s%s%s", before, digits, comma ? "." : "", comma ? comma + strlen(point) : "");
-}
-
-/* >>section formats/safetensors.c */
-
-/* Reading: nothing in a file is believed before it was checked. */
-
-#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#error "tensors are read and written in place, which needs a little-endian machine"
-#endif
-
-static const struct {
-    const char *name;
-    size_t size;
-} mirt__st_dtypes[MIRT__ST_DTYPE_COUNT] = {
-#define MIRT__ST_ROW(name, size) {#name, size},
-    MIRT__ST_DTYPE_LIST(MIRT__ST_ROW)
-#undef MIRT__ST_ROW
-};
-
-MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype) {
-    return mirt__st_dtypes[dtype].name;
-}
-
-MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype) {
-    return mirt__st_dtypes[dtype].size;
-}
-
-MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out) {
-    size_t bytes = mirt__st_dtype_size(tensor->dtype);
-    for (int i = 0; i < tensor->rank; i++) {
-        if (tensor->dim[i] < 0 || (uint64_t)tensor->dim[i] > SIZE_MAX / 2) return false;
-        if (!mirt__mul_size(bytes, (size_t)tensor->dim[i], &bytes)) return false;
-    }
-    *out = bytes;
-    return bytes <= SIZE_MAX / 2;
-}
-
-MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]) {
-    size_t used = 1;
-    out[0] = '(';
-    for (int i = 0; i < tensor->rank; i++)
-        used += (size_t)snprintf(out + used, MIRT__ST_SHAPE_TEXT - used, "%s%lld", i ? ", " : "",
-                                 (long long)tensor->dim[i]);
-    out[used] = ')';
-    out[used + 1] = 0;
-    return out;
-}
-
-/* "origin: tensor: what", the tensor being NULL when the whole file is meant. */
-static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
-    MIRT__PRINTF(3, 4);
-static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
-    char what[400], label[MIRT__JSON_LABEL];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return mirt__fail(MIRT_E_FORMAT, "%s: %s%s%s", file->origin, tensor ? mirt__json_label(tensor, label) : "",
-                      tensor ? ": " : "", what);
-}
-
-/* The current error, put into words as mirt__st_bad does. */
-static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
-    char label[MIRT__JSON_LABEL];
-    return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
-}
-
-static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt__json *node,
-                                       mirt__safetensor *tensor) {
-    char label[MIRT__JSON_LABEL];
-    const mirt__json *dtype = mirt__json_get(node, "dtype", MIRT__JSON_STRING);
-    if (!dtype) return mirt__st_bad_json(file, node->key);
-    for (int i = 0; i < MIRT__ST_DTYPE_COUNT; i++) {
-        if (strcmp(dtype->string, mirt__st_dtypes[i].name) != 0) continue;
-        tensor->dtype = (mirt__st_dtype)i;
-        return MIRT_OK;
-    }
-    return mirt__st_bad(file, node->key, "dtype \"%s\" is not one that is known here (such as F32, I32, U8)",
-                        mirt__json_label(dtype->string, label));
-}
-
-static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt__json *node,
-                                       mirt__safetensor *tensor) {
-    char text[MIRT__ST_SHAPE_TEXT];
-    const mirt__json *shape = mirt__json_get(node, "shape", MIRT__JSON_ARRAY);
-    if (!shape) return mirt__st_bad_json(file, node->key);
-    if (shape->count > MIRT__ST_RANK)
-        return mirt__st_bad(file, node->key, "shape has %zu dimensions, but at most %d are supported", shape->count,
-                            MIRT__ST_RANK);
-    for (size_t i = 0; i < shape->count; i++) {
-        const mirt__json *dim = shape->item[i];
-        if (dim->type != MIRT__JSON_NUMBER || !dim->integral || dim->integer < 0)
-            return mirt__st_bad(file, node->key, "shape[%zu] must be a whole number from 0 to %lld", i,
-                                (long long)INT64_MAX);
-        tensor->dim[tensor->rank++] = dim->integer;
-    }
-    if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
-    return mirt__st_bad(file, node->key, "shape %s of %s has more bytes than can be addressed",
-                        mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
-}
-
-static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mirt__json *node,
-                                         mirt__safetensor *tensor) {
-    char text[MIRT__ST_SHAPE_TEXT];
-    uint64_t offset[2] = {0, 0};
-    const mirt__json *pair = mirt__json_get(node, "data_offsets", MIRT__JSON_ARRAY);
-    if (!pair) return mirt__st_bad_json(file, node->key);
-    if (pair->count != 2)
-        return mirt__st_bad(file, node->key, "data_offsets has %zu items, but must have 2", pair->count);
-    for (int i = 0; i < 2; i++) {
-        const mirt__json *item = pair->item[i];
-        if (item->type != MIRT__JSON_NUMBER || !item->integral || item->integer < 0)
-            return mirt__st_bad(file, node->key, "data_offsets[%d] must be a whole number from 0 to %zu", i,
-                                file->data_size);
-        offset[i] = (uint64_t)item->integer;
-    }
-    unsigned long long begin = offset[0], end = offset[1];
-    if (begin > end)
-        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] end before they begin", begin, end);
-    if (end > file->data_size)
-        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] go beyond the %zu bytes of tensor data", begin,
-                            end, file->data_size);
-    if (end - begin != tensor->size)
-        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu", begin,
-                            end, end - begin, mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype),
-                            tensor->size);
-    tensor->data = file->data + begin;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__st_read_metadata(mirt__safetensors *file, const mirt__json *node) {
-    if (node->type != MIRT__JSON_OBJECT)
-        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
-    for (size_t i = 0; i < node->count; i++)
-        if (node->item[i]->type != MIRT__JSON_STRING)
-            return mirt__st_bad(file, node->item[i]->key, "this metadata is %s, but must be a string",
-                                mirt__json_type_name(node->item[i]->type));
-    file->metadata = node;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__json *node) {
-    mirt__safetensor *tensor = &file->tensor[file->count];
-    if (node->type != MIRT__JSON_OBJECT)
-        return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
-    tensor->name = node->key;
-    mirt_status status = mirt__st_read_dtype(file, node, tensor);
-    if (status == MIRT_OK) status = mirt__st_read_shape(file, node, tensor);
-    if (status == MIRT_OK) status = mirt__st_read_offsets(file, node, tensor);
-    if (status == MIRT_OK) file->count++;
-    return status;
-}
-
-/* qsort's comparison by place in the file; empty tensors come before what begins at their place. */
-static int mirt__st_compare_places(const void *a, const void *b) {
-    const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
-    uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
-    if (begin_x != begin_y) return begin_x < begin_y ? -1 : 1;
-    return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
-}
-
-/* Every byte behind the header belongs to exactly one tensor. */
-static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
-    size_t count = (size_t)file->count, end = 0;
-    const char *before = "";
-    const mirt__safetensor **order =
-        (const mirt__safetensor **)mirt__pool_alloc(&file->pool, (count + 1) * sizeof(mirt__safetensor *));
-    if (!order) return mirt_last_status();
-    for (size_t i = 0; i < count; i++) order[i] = &file->tensor[i];
-    qsort(order, count, sizeof *order, mirt__st_compare_places);
-    for (size_t i = 0; i < count; i++) {
-        char label[MIRT__JSON_LABEL];
-        size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
-        if (begin > end)
-            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
-                                begin, end);
-        if (begin < end)
-            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" goes on to %zu: they overlap", begin,
-                                mirt__json_label(before, label), end);
-        end = begin + order[i]->size;
-        before = order[i]->name;
-    }
-    if (end == file->data_size) return MIRT_OK;
-    return mirt__st_bad(file, NULL, "the tensors end at %zu, but the file has %zu bytes of tensor data", end,
-                        file->data_size);
-}
-
-static mirt_status mirt__st_read_header(mirt__safetensors *file, const mirt__json *header) {
-    file->tensor = (mirt__safetensor *)mirt__pool_alloc(&file->pool, (header->count + 1) * sizeof(mirt__safetensor));
-    if (!file->tensor) return mirt_last_status();
-    for (size_t i = 0; i < header->count; i++) {
-        const mirt__json *node = header->item[i];
-        bool metadata = strcmp(node->key, "__metadata__") == 0;
-        mirt_status status = metadata ? mirt__st_read_metadata(file, node) : mirt__st_read_tensor(file, node);
-        if (status != MIRT_OK) return status;
-    }
-    return mirt__st_check_layout(file);
-}
-
-static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *tensor, const char *what,
-                                     const char *want, const char *got) {
-    char label[MIRT__JSON_LABEL];
-    return mirt__st_bad(file, tensor,
-                        "%s is %s, but the file promises %s: it is damaged, or was changed by a program that "
-                        "kept the old mirrortrain.* metadata", what, got, mirt__json_label(want, label));
-}
-
-static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
-    const mirt__json *sums = mirt__json_parse(&file->pool, promised, strlen(promised));
-    if (!sums) return mirt__st_bad_json(file, "mirrortrain.crc32c");
-    if (sums->type != MIRT__JSON_OBJECT || sums->count != (size_t)file->count)
-        return mirt__st_bad(file, "mirrortrain.crc32c", "must be an object with one member for each of the %d tensors",
-                            file->count);
-    for (int i = 0; i < file->count; i++) {
-        char got[16];
-        const mirt__safetensor *tensor = &file->tensor[i];
-        const mirt__json *sum = mirt__json_get(sums, tensor->name, MIRT__JSON_STRING);
-        if (!sum) return mirt__st_bad_json(file, "mirrortrain.crc32c");
-        snprintf(got, sizeof got, "%08x", (unsigned)mirt__crc32c(0, tensor->data, tensor->size));
-        if (strcmp(got, sum->string) != 0) return mirt__st_mismatch(file, tensor->name, "CRC-32C", sum->string, got);
-    }
-    return MIRT_OK;
-}
-
-static mirt_status mirt__st_check_header(const mirt__safetensors *file, const mirt__json *promised,
-                                         const unsigned char *header, size_t size) {
-    size_t at = promised->offset + 1; /* behind the quote */
-    char got[16];
-    if (strlen(promised->string) != 8 || memcmp(header + at, promised->string, 8) != 0)
-        return mirt__st_bad(file, "mirrortrain.header", "must be 8 hexadecimal digits");
-    uint32_t crc = mirt__crc32c(0, header, at);
-    crc = mirt__crc32c(crc, "00000000", 8);
-    crc = mirt__crc32c(crc, header + at + 8, size - at - 8);
-    snprintf(got, sizeof got, "%08x", (unsigned)crc);
-    return strcmp(got, promised->string) == 0 ? MIRT_OK
-                                              : mirt__st_mismatch(file, "header", "CRC-32C", promised->string, got);
-}
-
-static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned char *header, size_t header_size) {
-    static const char *const keys[3] = {"mirrortrain.header", "mirrortrain.crc32c", "mirrortrain.sha256"};
-    const mirt__json *value[3];
-    int found = 0;
-    for (int i = 0; i < 3; i++) {
-        value[i] = file->metadata ? mirt__json_member(file->metadata, keys[i]) : NULL;
-        found += value[i] != NULL;
-    }
-    if (found == 0) return MIRT_OK;
-    for (int i = 0; i < 3; i++)
-        if (!value[i]) return mirt__st_bad(file, "__metadata__", "%s is missing beside the other checksums", keys[i]);
-    mirt_status status = mirt__st_check_header(file, value[0], header, header_size);
-    if (status == MIRT_OK) status = mirt__st_check_tensors(file, value[1]->string);
-    if (status != MIRT_OK) return status;
-    mirt__sha256 sha;
-    mirt__sha256_begin(&sha);
-    mirt__sha256_add(&sha, file->data, file->data_size);
-    mirt__sha256_end(&sha, file->sha256);
-    if (strcmp(file->sha256, value[2]->string) == 0) return MIRT_OK;
-    return mirt__st_mismatch(file, "all tensors", "SHA-256", value[2]->string, file->sha256);
-}
-
-static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
-    uint64_t length = 0;
-    if (size < 8)
-        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: the header length alone takes 8",
-                            size);
-    for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
-    if (length > MIRT__ST_HEADER_LIMIT)
-        return mirt__st_bad(file, NULL, "the header length %llu is above the limit of %d: this is no safetensors file",
-                            (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
-    if (length > size - 8)
-        return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
-                            (unsigned long long)length, size);
-    if (length == 0 || bytes[8] != '{') return mirt__st_bad(file, NULL, "the header does not begin with '{'");
-    file->data = bytes + 8 + length;
-    file->data_size = size - 8 - (size_t)length;
-    const mirt__json *header = mirt__json_parse(&file->pool, (const char *)bytes + 8, (size_t)length);
-    if (!header) return mirt__st_bad_json(file, "header");
-    mirt_status status = mirt__st_read_header(file, header);
-    return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
-}
-
-/* Reads bytes that are in memory; closes the file after a failure. */
-static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
-    file->origin = mirt__pool_strdup(&file->pool, origin);
-    mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
-    if (status != MIRT_OK) mirt__safetensors_close(file);
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path) {
-    size_t size;
-    memset(file, 0, sizeof *file);
-    mirt_status status = mirt__file_read(path, SIZE_MAX, &file->owned, &size);
-    return status == MIRT_OK ? mirt__st_open(file, path, file->owned, size) : status;
-}
-
-MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size) {
-    memset(file, 0, sizeof *file);
-    return mirt__st_open(file, "memory", (const unsigned char *)data, size);
-}
-
-MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file) {
-    mirt__pool_free(&file->pool);
-    mirt__aligned_free(file->owned);
-    memset(file, 0, sizeof *file);
-}
-
-MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name) {
-    for (int i = 0; i < file->count; i++)
-        if (strcmp(file->tensor[i].name, name) == 0) return &file->tensor[i];
-    return NULL;
-}
-
-MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key) {
-    const mirt__json *value = file->metadata ? mirt__json_member(file->metadata, key) : NULL;
-    return value ? value->string : NULL;
-}
-
-/* >>section formats/safetensors_write.c */
-
-/* Checksums of what is written; zeros until the bytes have been seen. */
-typedef struct mirt__st_sums {
-    uint32_t *crc; /* per tensor */
-    char sha256[MIRT__SHA256_HEX];
-} mirt__st_sums;
-
-static mirt_status mirt__st_check_text(const char *what, const char *text) {
-    if (!text) return mirt__fail(MIRT_E_INVALID, "%s is NULL", what);
-    if (mirt__utf8_valid(text, strlen(text))) return MIRT_OK;
-    char label[MIRT__JSON_LABEL];
-    return mirt__fail(MIRT_E_INVALID, "%s \"%s\" is not valid UTF-8", what, mirt__json_label(text, label));
-}
-
-static mirt_status mirt__st_check_content(const mirt__safetensors_content *content) {
-    char label[MIRT__JSON_LABEL];
-    mirt_status status = MIRT_OK;
-    size_t bytes, total = 0;
-    for (int i = 0; i < content->count; i++) {
-        const mirt__safetensor *tensor = &content->tensor[i];
-        status = mirt__st_check_text("tensor name", tensor->name);
-        if (status != MIRT_OK) return status;
-        for (int j = 0; j < i; j++)
-            if (strcmp(content->tensor[j].name, tensor->name) == 0)
-                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"", mirt__json_label(tensor->name, label));
-        if (strcmp(tensor->name, "__metadata__") == 0)
-            return mirt__fail(MIRT_E_INVALID, "a tensor must not be named \"__metadata__\"");
-        if (tensor->rank < 0 || tensor->rank > MIRT__ST_RANK || !mirt__st_bytes(tensor, &bytes) ||
-            !mirt__add_size(total, bytes, &total))
-            return mirt__fail(MIRT_E_INVALID, "tensor \"%s\" has an impossible shape",
-                              mirt__json_label(tensor->name, label));
-    }
-    for (int i = 0; i < 2 * content->metadata_count; i++) {
-        const char *text = content->metadata[i];
-        status = mirt__st_check_text(i % 2 ? "metadata value" : "metadata key", text);
-        if (status != MIRT_OK) return status;
-        if (i % 2) continue;
-        bool taken = strncmp(text, "mirrortrain.", 12) == 0;
-        for (int j = 0; j < i; j += 2) taken = taken || strcmp(content->metadata[j], text) == 0;
-        if (taken)
-            return mirt__fail(MIRT_E_INVALID, "metadata key \"%s\" is used twice or reserved",
-                              mirt__json_label(text, label));
-    }
-    return MIRT_OK;
-}
-
-static void mirt__st_add_pair(mirt__text *text, const char *key, const char *value) {
-    mirt__json_write_string(text, key);
-    mirt__text_add_bytes(text, ":", 1);
-    mirt__json_write_string(text, value);
-}
-
-static void mirt__st_add_crcs(mirt__text *text, const mirt__safetensors_content *content, const mirt__st_sums *sums) {
-    mirt__text inner = {NULL, 0, 0, false};
-    for (int i = 0; i < content->count; i++) {
-        char digits[16];
-        snprintf(digits, sizeof digits, "%08x", (unsigned)sums->crc[i]);
-        mirt__text_add_bytes(&inner, i ? "," : "{", 1);
-        mirt__st_add_pair(&inner, content->tensor[i].name, digits);
-    }
-    mirt__text_add(&inner, content->count ? "}" : "{}");
-    if (inner.failed) text->failed = true;
-    else mirt__st_add_pair(text, "mirrortrain.crc32c", inner.data);
-    mirt__text_free(&inner);
-}
-
-static void mirt__st_add_tensors(mirt__text *text, const mirt__safetensors_content *content) {
-    size_t offset = 0, bytes = 0;
-    for (int i = 0; i < content->count; i++) {
-        const mirt__safetensor *tensor = &content->tensor[i];
-        mirt__text_add_bytes(text, ",", 1);
-        mirt__json_write_string(text, tensor->name);
-        mirt__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", mirt__st_dtype_name(tensor->dtype));
-        for (int d = 0; d < tensor->rank; d++) mirt__text_add(text, "%s%lld", d ? "," : "", (long long)tensor->dim[d]);
-        mirt__st_bytes(tensor, &bytes);
-        mirt__text_add(text, "],\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
-        offset += bytes;
-    }
-}
-
-/* Length and header as they begin the file. Their size does not depend on the checksums. */
-static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetensors_content *content,
-                                         const mirt__st_sums *sums) {
-    mirt__text_clear(text);
-    mirt__text_add(text, "LLLLLLLL{\"__metadata__\":{");
-    for (int i = 0; i < content->metadata_count; i++) {
-        mirt__st_add_pair(text, content->metadata[2 * i], content->metadata[2 * i + 1]);
-        mirt__text_add_bytes(text, ",", 1);
-    }
-    mirt__st_add_crcs(text, content, sums);
-    mirt__text_add(text, ",\"mirrortrain.header\":\"00000000");
-    size_t digits = text->size - 8;
-    mirt__text_add(text, "\",\"mirrortrain.sha256\":\"%s\"}", sums->sha256);
-    mirt__st_add_tensors(text, content);
-    mirt__text_add(text, "}");
-    while (!text->failed && text->size % 8 != 0) mirt__text_add_bytes(text, " ", 1);
-    if (text->failed) return mirt_last_status();
-    if (text->size - 8 > MIRT__ST_HEADER_LIMIT)
-        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d that readers accept",
-                          text->size - 8, MIRT__ST_HEADER_LIMIT);
-    char crc[16];
-    snprintf(crc, sizeof crc, "%08x", (unsigned)mirt__crc32c(0, text->data + 8, text->size - 8));
-    memcpy(text->data + digits, crc, 8);
-    for (int i = 0; i < 8; i++) text->data[i] = (char)((uint64_t)(text->size - 8) >> (8 * i) & 255u);
-    return MIRT_OK;
-}
-
-/* Appends all tensors and takes their checksums on the way. */
-static mirt_status mirt__st_write_tensors(mirt__file_writer *writer, const mirt__safetensors_content *content,
-                                          mirt__st_sums *sums) {
-    mirt__sha256 sha;
-    mirt__sha256_begin(&sha);
-    for (int i = 0; i < content->count; i++) {
-        const void *data = content->tensor[i].data;
-        size_t bytes = 0;
-        mirt__st_bytes(&content->tensor[i], &bytes);
-        mirt_status status = data || bytes == 0 ? MIRT_OK : content->fetch(content->user, i, &data);
-        if (status == MIRT_OK) status = mirt__file_append(writer, data, bytes);
-        if (status != MIRT_OK) return status;
-        sums->crc[i] = mirt__crc32c(0, data, bytes);
-        mirt__sha256_add(&sha, data, bytes);
-    }
-    mirt__sha256_end(&sha, sums->sha256);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__st_write_all(mirt__file_writer *writer, const mirt__safetensors_content *content,
-                                      mirt__text *header, mirt__st_sums *sums) {
-    mirt_status status = mirt__st_build_header(header, content, sums);
-    if (status == MIRT_OK) status = mirt__file_append(writer, header->data, header->size);
-    if (status == MIRT_OK) status = mirt__st_write_tensors(writer, content, sums);
-    if (status == MIRT_OK) status = mirt__st_build_header(header, content, sums);
-    return status == MIRT_OK ? mirt__file_patch(writer, 0, header->data, header->size) : status;
-}
-
-MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safetensors_content *content) {
-    mirt__text header = {NULL, 0, 0, false};
-    mirt__st_sums sums;
-    mirt__file_writer writer;
-    mirt_status status = mirt__st_check_content(content);
-    if (status != MIRT_OK) {
-        mirt__fail_at("%s", path);
-        return status;
-    }
-    memset(sums.sha256, '0', MIRT__SHA256_HEX - 1);
-    sums.sha256[MIRT__SHA256_HEX - 1] = 0;
-    sums.crc = (uint32_t *)mirt__calloc((size_t)content->count, sizeof(uint32_t));
-    if (!sums.crc) return MIRT_E_NOMEM;
-    status = mirt__file_begin(&writer, path);
-    if (status == MIRT_OK) {
-        status = mirt__st_write_all(&writer, content, &header, &sums);
-        if (status == MIRT_OK) status = mirt__file_commit(&writer);
-        else mirt__file_abort(&writer);
-    }
-    mirt__text_free(&header);
-    mirt__free(sums.crc);
-    return status;
-}
-
-/* >>section formats/png.c */
-
-/* Images as PNG files, single or as a sheet, stored without compression (RFC 2083, 1950, 1951). */
-
-#define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
-#define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
-#define MIRT__PNG_MOST 0x7fffff00u /* bytes of pixels, by the format and more than anyone looks at */
-
-static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
-    for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> (24 - 8 * i));
-    return at + 4;
-}
-
-/* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
-static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
-    return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
-}
-
-static uint32_t mirt__png_adler(const unsigned char *at, size_t size) {
-    uint32_t a = 1, b = 0;
-    while (size) {
-        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
-        size -= run;
-        for (; run; run--) b += a += *at++;
-        a %= 65521;
-        b %= 65521;
-    }
-    return b << 16 | a;
-}
-
-/* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
-static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels, unsigned char *out) {
-    static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
-    const size_t blocks = (size + MIRT__PNG_BLOCK - 1) / MIRT__PNG_BLOCK;
-    unsigned char *at = out + sizeof signature, *begin;
-    memcpy(out, signature, sizeof signature);
-    begin = mirt__png_word(at, 13);
-    memcpy(begin, "IHDR", 4);
-    at = mirt__png_word(mirt__png_word(begin + 4, width), height);
-    *at++ = 8;
-    *at++ = colors[channels];
-    memset(at, 0, 3);
-    begin = mirt__png_word(mirt__png_seal(begin, at + 3), (uint32_t)(size + 5 * blocks + 6));
-    memcpy(begin, "IDAT\x78\x01", 6);
-    at = begin + 6;
-    for (size_t done = 0; done < size;) {
-        const size_t run = size - done < MIRT__PNG_BLOCK ? size - done : MIRT__PNG_BLOCK;
-        *at++ = done + run == size;
-        for (int i = 0; i < 4; i++) *at++ = (unsigned char)((i < 2 ? run : ~run) >> (8 * (i & 1)));
-        memcpy(at, lines + done, run);
-        at += run;
-        done += run;
-    }
-    begin = mirt__png_word(mirt__png_seal(begin, mirt__png_word(at, mirt__png_adler(lines, size))), 0);
-    memcpy(begin, "IEND", 4);
-    return (size_t)(mirt__png_seal(begin, begin + 4) - out);
-}
-
-static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
-    if (images->dtype == MIRT_UINT8) return ((const unsigned char *)images->data)[at];
-    const float v = ((const float *)images->data)[at];
-    return (unsigned char)(v > 0 ? v < 255 ? v + 0.5f : 255 : 0);
-}
-
-/* `lines`: of `height` lines of `line` bytes. */
-static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char *lines, int64_t line) {
-    const int64_t c = size[2], wide = size[1] * c;
-    for (int64_t i = 0; i < count; i++) {
-        for (int64_t y = 0; y < size[0]; y++) {
-            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 + i % columns * (size[1] + MIRT__PNG_GAP) * c;
-            for (int64_t k = 0; k < wide; k++) out[k] = mirt__png_pixel(images, (i * size[0] + y) * wide + k);
-        }
-    }
-}
-
-static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char **out, size_t *length) {
-    const int64_t rows = (count + columns - 1) / columns;
-    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
-    if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
-        return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
-    }
-    const size_t bytes = (size_t)(line * height), room = bytes + bytes / MIRT__PNG_BLOCK * 5 + 128;
-    unsigned char *lines = (unsigned char *)mirt__aligned_alloc(bytes);
-    *out = lines ? (unsigned char *)mirt__aligned_alloc(room) : NULL;
-    if (*out) {
-        memset(lines, 255, bytes);
-        for (int64_t y = 0; y < height; y++) lines[y * line] = 0;
-        mirt__png_draw(images, count, size, columns, lines, line);
-        *length = mirt__png_encode(lines, bytes, (uint32_t)width, (uint32_t)height, (int)size[2], *out);
-    }
-    mirt__aligned_free(lines);
-    return *out ? MIRT_OK : mirt_last_status();
-}
-
-MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size) {
-    const mirt_shape *s = &images->shape;
-    const int64_t *dim = &s->dim[s->rank == 4];
-    char text[96];
-    *out = NULL;
-    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
-    for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
-    if (!good || dim[2] > 4) return mirt__fail(MIRT_E_SHAPE, "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
-    const int64_t count = s->rank == 4 ? s->dim[0] : 1;
-    if (columns < 1) columns = 1;
-    return mirt__png_sheet(images, count, dim, columns < count ? columns : count, out, size);
-}
-
-MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
-    mirt__file_writer writer;
-    unsigned char *file;
-    size_t size;
-    if (!path || !images.data) return mirt__fail_missing("mirt_write_png", path ? "images" : "path");
-    if (mirt__png_of(&images, columns, &file, &size) != MIRT_OK) return mirt__fail_at("mirt_write_png");
-    mirt_status status = mirt__file_begin(&writer, path);
-    if (status == MIRT_OK) {
-        mirt__file_append(&writer, file, size);
-        status = mirt__file_commit(&writer);
-    }
-    mirt__aligned_free(file);
-    return status;
-}
-
-/* The first `count` samples of a data set into `out`; how many there were, or -1. */
-static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) {
-    const size_t bytes = dataset->spec.field[0].bytes;
-    mirt__batch batch;
-    int64_t done = 0;
-    if (mirt__dataset_begin(dataset, 0, 0) != MIRT_OK) return -1;
-    while (done < count) {
-        if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return -1;
-        if (batch.rows == 0) break;
-        const int64_t rows = batch.rows < count - done ? batch.rows : count - done;
-        memcpy(out + (size_t)done * bytes, batch.field[0], (size_t)rows * bytes);
-        done += rows;
-    }
-    return done;
-}
-
-MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
-    if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
-    const mirt__data_field *field = &dataset->spec.field[0];
-    size_t bytes;
-    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
-    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_save_grid: mirt_fit is passing through the data set");
-    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
-    char *images = (char *)mirt__aligned_alloc(bytes);
-    if (!images) return MIRT_E_NOMEM;
-    mirt_array array = mirt_make_array(images, field->dtype, mirt_make_shape(mirt__grid_pull(dataset, rows * columns, images), field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
-    mirt_status status = array.shape.dim[0] < 0 ? mirt_last_status() : MIRT_OK;
-    if (array.shape.dim[0] == 0) status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
-    if (status == MIRT_OK) status = mirt_write_png(path, array, columns);
-    mirt__aligned_free(images);
-    return status;
-}
-
-#undef MIRT__PNG_GAP
-#undef MIRT__PNG_BLOCK
-#undef MIRT__PNG_MOST
-
-/* >>section formats/confusion_png.c */
-
-/* A confusion matrix as a picture. */
-
-/* ASCII from the space on: five columns a letter, their lowest bit above. */
-static const uint8_t mirt__letters[95 * 5] = {
-    0, 0, 0, 0, 0, 0, 0, 95, 0, 0, 0, 7, 0, 7, 0, 20, 127, 20, 127, 20, 36, 42, 127, 42, 18, 35, 19, 8, 100, 98, 54,
-    73, 86, 32, 80, 0, 8, 7, 3, 0, 0, 28, 34, 65, 0, 0, 65, 34, 28, 0, 42, 28, 127, 28, 42, 8, 8, 62, 8, 8, 0, 128,
-    112, 48, 0, 8, 8, 8, 8, 8, 0, 0, 96, 96, 0, 32, 16, 8, 4, 2, 62, 81, 73, 69, 62, 0, 66, 127, 64, 0, 114, 73, 73,
-    73, 70, 33, 65, 73, 77, 51, 24, 20, 18, 127, 16, 39, 69, 69, 69, 57, 60, 74, 73, 73, 49, 65, 33, 17, 9, 7, 54, 73,
-    73, 73, 54, 70, 73, 73, 41, 30, 0, 0, 20, 0, 0, 0, 64, 52, 0, 0, 0, 8, 20, 34, 65, 20, 20, 20, 20, 20, 0, 65, 34,
-    20, 8, 2, 1, 89, 9, 6, 62, 65, 93, 89, 78, 124, 18, 17, 18, 124, 127, 73, 73, 73, 54, 62, 65, 65, 65, 34, 127, 65,
-    65, 65, 62, 127, 73, 73, 73, 65, 127, 9, 9, 9, 1, 62, 65, 65, 81, 115, 127, 8, 8, 8, 127, 0, 65, 127, 65, 0, 32,
-    64, 65, 63, 1, 127, 8, 20, 34, 65, 127, 64, 64, 64, 64, 127, 2, 28, 2, 127, 127, 4, 8, 16, 127, 62, 65, 65, 65,
-    62, 127, 9, 9, 9, 6, 62, 65, 81, 33, 94, 127, 9, 25, 41, 70, 38, 73, 73, 73, 50, 3, 1, 127, 1, 3, 63, 64, 64, 64,
-    63, 31, 32, 64, 32, 31, 63, 64, 56, 64, 63, 99, 20, 8, 20, 99, 3, 4, 120, 4, 3, 97, 89, 73, 77, 67, 0, 127, 65,
-    65, 65, 2, 4, 8, 16, 32, 0, 65, 65, 65, 127, 4, 2, 1, 2, 4, 64, 64, 64, 64, 64, 0, 3, 7, 8, 0, 32, 84, 84, 120,
-    64, 127, 40, 68, 68, 56, 56, 68, 68, 68, 40, 56, 68, 68, 40, 127, 56, 84, 84, 84, 24, 0, 8, 126, 9, 2, 24, 164,
-    164, 156, 120, 127, 8, 4, 4, 120, 0, 68, 125, 64, 0, 32, 64, 64, 61, 0, 127, 16, 40, 68, 0, 0, 65, 127, 64, 0,
-    124, 4, 120, 4, 120, 124, 8, 4, 4, 120, 56, 68, 68, 68, 56, 252, 24, 36, 36, 24, 24, 36, 36, 24, 252, 124, 8, 4,
-    4, 8, 72, 84, 84, 84, 36, 4, 4, 63, 68, 36, 60, 64, 64, 32, 124, 28, 32, 64, 32, 28, 60, 64, 48, 64, 60, 68, 40,
-    16, 40, 68, 76, 144, 144, 144, 124, 68, 100, 84, 76, 68, 0, 8, 54, 65, 0, 0, 0, 119, 0, 0, 0, 65, 54, 8, 0, 2, 1,
-    2, 4, 2
-};
-
-typedef struct mirt__picture {
-    uint8_t *pixel; /* [height, width, 3] */
-    int width, height;
-} mirt__picture;
-
-static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, int height, const uint8_t color[3]) {
-    for (int i = y < 0 ? 0 : y; i < y + height && i < p->height; i++) {
-        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++) memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
-    }
-}
-
-/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question mark. */
-static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length, const uint8_t color[3]) {
-    for (int i = 0; i < length; i++) {
-        const int letter = text[i] >= 32 && text[i] < 127 ? text[i] - 32 : '?' - 32;
-        for (int dot = 0; dot < 40; dot++) {
-            if (!(mirt__letters[letter * 5 + dot / 8] >> dot % 8 & 1)) continue;
-            const int along = (6 * i + dot / 8) * size, across = dot % 8 * size;
-            if (up) mirt__picture_fill(p, x + across, y - along - size, size, size, color);
-            else mirt__picture_fill(p, x + along, y + across, size, size, color);
-        }
-    }
-}
-
-typedef struct mirt__confusion {
-    const int64_t *counts;
-    int classes, cell, left, top;
-    int letters, digits; /* their sizes beside and in the matrix; 0: none */
-    const char *const *names;
-} mirt__confusion;
-
-enum { MIRT__NAME_MOST = 16 };
-
-/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its length. */
-static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
-    int length = 0;
-    if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
-    for (const char *at = m->names[i]; *at && length < MIRT__NAME_MOST; at++) {
-        if (((unsigned char)*at & 0xc0) != 0x80) text[length++] = *at;
-    }
-    return length;
-}
-
-/* Blue where they agree, orange where not, as deep as the share of the row. */
-static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
-    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32}, white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
-    const int64_t count = m->counts[(size_t)row * (size_t)m->classes + (size_t)column];
-    const double share = sum > 0 ? (double)count / (double)sum : 0, depth = count ? 0.12 + 0.88 * sqrt(share) : 0;
-    const uint8_t *deep = row == column ? right : wrong;
-    uint8_t color[3];
-    char text[32];
-    const int gap = m->cell > 6, x = m->left + column * m->cell, y = m->top + row * m->cell;
-    for (int k = 0; k < 3; k++) color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
-    mirt__picture_fill(p, x, y, m->cell - gap, m->cell - gap, color);
-    const int length = snprintf(text, sizeof text, "%lld", (long long)count);
-    const int size = m->digits;
-    if (size && count) mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size, false, text, length, depth > 0.55 ? white : dark);
-}
-
-static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *m) {
-    static const uint8_t ink[3] = {64, 64, 64}, white[3] = {255, 255, 255};
-    const int side = m->classes * m->cell, size = m->letters;
-    char text[MIRT__NAME_MOST + 1];
-    mirt__picture_fill(p, 0, 0, p->width, p->height, white);
-    for (int i = 0; i < m->classes; i++) {
-        int64_t sum = 0;
-        for (int j = 0; j < m->classes; j++) sum += m->counts[(size_t)i * (size_t)m->classes + (size_t)j];
-        for (int j = 0; j < m->classes; j++) mirt__confusion_cell(p, m, i, j, sum);
-        if (!size) continue;
-        const int length = mirt__confusion_name(m, i, text), middle = i * m->cell + (m->cell - 8 * size) / 2;
-        mirt__picture_write(p, m->left - 6 - length * 6 * size, m->top + middle, size, false, text, length, ink);
-        mirt__picture_write(p, m->left + middle, m->top - 6, size, true, text, length, ink);
-    }
-    mirt__picture_write(p, 6, m->top + side / 2 + 24, 2, true, "true", 4, ink);
-    mirt__picture_write(p, m->left + side / 2 - 54, 6, 2, false, "predicted", 9, ink);
-}
-
-MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
-    mirt__confusion m;
-    mirt__picture p;
-    char text[MIRT__NAME_MOST + 1];
-    int longest = 1;
-    if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
-    if (classes < 2 || classes > 4096) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
-    memset(&m, 0, sizeof m);
-    m.counts = counts;
-    m.classes = classes;
-    m.names = names;
-    m.cell = classes <= 12 ? 56 : classes <= 32 ? 28 : classes <= 128 ? 12 : classes <= 512 ? 4 : 2;
-    m.letters = m.cell >= 20 ? 2 : m.cell >= 10 ? 1 : 0;
-    for (int i = 0; i < classes; i++) {
-        const int length = mirt__confusion_name(&m, i, text);
-        longest = length > longest ? length : longest;
-    }
-    int64_t most = 0;
-    for (size_t i = 0; i < (size_t)classes * (size_t)classes; i++) most = counts[i] > most ? counts[i] : most;
-    const int digits = snprintf(text, sizeof text, "%.0f", (double)most);
-    m.digits = 2;
-    while (m.digits && (digits * 6 * m.digits > m.cell - 4 || 8 * m.digits > m.cell - 4)) m.digits--;
-    m.left = m.top = 40 + 6 * longest * m.letters;
-    p.width = m.left + classes * m.cell + 12;
-    if (p.width < m.left + 120) p.width = m.left + 120;
-    p.height = m.top + classes * m.cell + 12;
-    p.pixel = (uint8_t *)mirt__calloc((size_t)p.width * 3, (size_t)p.height);
-    if (!p.pixel) return mirt_last_status();
-    mirt__confusion_draw(&p, &m);
-    mirt_status status = mirt_write_png(path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
-    mirt__free(p.pixel);
-    return status;
-}
-
-/* >>section formats/tfevents.c */
-
-/* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
-
-#include <unistd.h>
-
-/* Fields of Event, Summary.Value, SummaryMetadata and TensorProto, and numbers of data types. */
-enum { MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5 };
-enum { MIRT__VALUE_TAG = 1, MIRT__VALUE_TENSOR = 8, MIRT__VALUE_METADATA = 9 };
-enum { MIRT__TENSOR_DTYPE = 1, MIRT__TENSOR_SHAPE = 2, MIRT__TENSOR_CONTENT = 4, MIRT__TENSOR_STRING = 8 };
-enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
-typedef enum mirt__data_class { MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS } mirt__data_class;
-
-/* >>messages */
-
-static void mirt__pb_little(mirt__text *out, uint64_t value, int bytes) {
-    unsigned char b[8];
-    for (int i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> (8 * i));
-    mirt__text_add_bytes(out, b, (size_t)bytes);
-}
-
-static size_t mirt__pb_varint_bytes(uint64_t value, unsigned char out[10]) {
-    size_t n = 0;
-    for (; value > 127; value >>= 7) out[n++] = (unsigned char)(value | 128);
-    out[n++] = (unsigned char)value;
-    return n;
-}
-
-static void mirt__pb_varint(mirt__text *out, uint64_t value) {
-    unsigned char b[10];
-    mirt__text_add_bytes(out, b, mirt__pb_varint_bytes(value, b));
-}
-
-static void mirt__pb_int(mirt__text *out, unsigned field, int64_t value) {
-    mirt__pb_varint(out, field << 3);
-    mirt__pb_varint(out, (uint64_t)value);
-}
-
-static void mirt__pb_double_bytes(mirt__text *out, double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    mirt__pb_little(out, bits, 8);
-}
-
-static void mirt__pb_double(mirt__text *out, unsigned field, double value) {
-    mirt__pb_varint(out, field << 3 | 1);
-    mirt__pb_double_bytes(out, value);
-}
-
-static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, size_t size) {
-    mirt__pb_varint(out, field << 3 | 2);
-    mirt__pb_varint(out, size);
-    mirt__text_add_bytes(out, data, size);
-}
-
-static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) { mirt__pb_bytes(out, field, text, strlen(text)); }
-
-/* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
-static size_t mirt__pb_open(mirt__text *out, unsigned field) {
-    mirt__pb_varint(out, field << 3 | 2);
-    return out->size;
-}
-
-static void mirt__pb_close(mirt__text *out, size_t begin) {
-    unsigned char b[10];
-    if (out->failed) return;
-    const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
-    mirt__text_add_bytes(out, b, n); /* room */
-    if (out->failed) return;
-    memmove(out->data + begin + n, out->data + begin, size);
-    memcpy(out->data + begin, b, n);
-}
-
-/* >>records */
-
-static uint32_t mirt__tfrecord_crc(const void *data, size_t size) {
-    const uint32_t crc = mirt__crc32c(0, data, size);
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
-
-#define MIRT__TFRECORD_HEAD 12 /* u64 length, its checksum */
-
-static void mirt__event_begin(mirt__events *e, int64_t step) {
-    static const char room[MIRT__TFRECORD_HEAD] = {0};
-    mirt__text_clear(&e->record);
-    mirt__text_add_bytes(&e->record, room, sizeof room);
-    mirt__pb_double(&e->record, MIRT__EVENT_TIME, mirt__clock());
-    if (step) mirt__pb_int(&e->record, MIRT__EVENT_STEP, step);
-}
-
-static mirt_status mirt__event_write(mirt__events *e) {
-    mirt__text *t = &e->record;
-    if (t->failed) return mirt_last_status();
-    const size_t size = t->size - MIRT__TFRECORD_HEAD, end = t->size;
-    mirt__pb_little(t, size, 8);
-    mirt__pb_little(t, mirt__tfrecord_crc(t->failed ? "" : t->data + end, t->failed ? 0 : 8), 4);
-    if (t->failed) return mirt_last_status();
-    memcpy(t->data, t->data + end, MIRT__TFRECORD_HEAD);
-    t->size = end;
-    mirt__pb_little(t, mirt__tfrecord_crc(t->data + MIRT__TFRECORD_HEAD, size), 4);
-    return mirt__append(&e->file, t->data, t->size);
-}
-
-/* >>files */
-
-/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; one that is not there yet. */
-static mirt_status mirt__events_name(mirt__events *e, const char *directory, mirt__text *path) {
-    char host[128] = "";
-    if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
-    for (int number = 0;; number++) {
-        mirt__text_clear(path);
-        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host, (long)getpid(), number);
-        if (path->failed) return mirt_last_status();
-        if (number < 1000 && mirt__file_exists(path->data)) continue;
-        e->name = mirt__strdup(path->data + strlen(directory) + 1);
-        return e->name ? MIRT_OK : mirt_last_status();
-    }
-}
-
-MIRT__LIB mirt_status mirt__events_open(mirt__events *e, const char *directory, const char *name, int64_t keep) {
-    mirt__text path;
-    memset(e, 0, sizeof *e);
-    memset(&path, 0, sizeof path);
-    e->file.fd = -1;
-    mirt_status status = mirt__make_directory(directory);
-    if (status == MIRT_OK && !name) {
-        keep = 0;
-        status = mirt__events_name(e, directory, &path);
-    } else if (status == MIRT_OK) {
-        mirt__text_add(&path, "%s/%s", directory, name);
-        e->name = path.failed ? NULL : mirt__strdup(name);
-        if (!e->name) status = mirt_last_status();
-    }
-    if (status == MIRT_OK) status = mirt__append_open(&e->file, path.data, keep);
-    mirt__text_free(&path);
-    if (status == MIRT_OK && e->file.size == 0) {
-        mirt__event_begin(e, 0);
-        mirt__pb_string(&e->record, MIRT__EVENT_VERSION, "brain.Event:2");
-        status = mirt__event_write(e);
-    }
-    if (status != MIRT_OK) mirt__events_close(e);
-    return status;
-}
-
-MIRT__LIB mirt_status mirt__events_close(mirt__events *e) {
-    mirt__text_free(&e->record);
-    mirt__free(e->name);
-    e->name = NULL;
-    return mirt__append_close(&e->file);
-}
-
-/* >>summaries */
-
-/* Messages that are open while a value is written. */
-typedef struct mirt__value_marks {
-    size_t summary, value;
-} mirt__value_marks;
-
-/* A value that `plugin` shows; `content` is the plugin's own. */
-static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin, const mirt__text *content, mirt__data_class data_class) {
-    mirt__text *t = &e->record;
-    mirt__value_marks marks;
-    mirt__event_begin(e, step);
-    marks.summary = mirt__pb_open(t, MIRT__EVENT_SUMMARY);
-    marks.value = mirt__pb_open(t, 1);
-    mirt__pb_string(t, MIRT__VALUE_TAG, tag);
-    const size_t metadata = mirt__pb_open(t, MIRT__VALUE_METADATA), data = mirt__pb_open(t, 1);
-    mirt__pb_string(t, 1, plugin);
-    if (content && content->size) mirt__pb_bytes(t, 2, content->data, content->size);
-    mirt__pb_close(t, data);
-    if (data_class) mirt__pb_int(t, 4, data_class);
-    mirt__pb_close(t, metadata);
-    return marks;
-}
-
-static mirt_status mirt__value_end(mirt__events *e, const mirt__value_marks *marks) {
-    mirt__pb_close(&e->record, marks->value);
-    mirt__pb_close(&e->record, marks->summary);
-    return mirt__event_write(e);
-}
-
-static size_t mirt__tensor_begin(mirt__text *t, int dtype, const int64_t *dim, int rank) {
-    const size_t tensor = mirt__pb_open(t, MIRT__VALUE_TENSOR);
-    mirt__pb_int(t, MIRT__TENSOR_DTYPE, dtype);
-    const size_t shape = mirt__pb_open(t, MIRT__TENSOR_SHAPE);
-    for (int i = 0; i < rank; i++) {
-        const size_t one = mirt__pb_open(t, 2);
-        mirt__pb_int(t, 1, dim[i]);
-        mirt__pb_close(t, one);
-    }
-    mirt__pb_close(t, shape);
-    return tensor;
-}
-
-MIRT__LIB mirt_status mirt__events_scalar(mirt__events *e, int64_t step, const char *tag, double value) {
-    const float number = (float)value;
-    uint32_t bits;
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "scalars", NULL, MIRT__CLASS_SCALAR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, NULL, 0);
-    memcpy(&bits, &number, sizeof bits);
-    mirt__pb_varint(&e->record, MIRT__TENSOR_CONTENT << 3 | 2);
-    mirt__pb_varint(&e->record, 4);
-    mirt__pb_little(&e->record, bits, 4);
-    mirt__pb_close(&e->record, tensor);
-    return mirt__value_end(e, &marks);
-}
-
-MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const char *tag, const char *text) {
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "text", NULL, MIRT__CLASS_TENSOR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, NULL, 0);
-    mirt__pb_string(&e->record, MIRT__TENSOR_STRING, text);
-    mirt__pb_close(&e->record, tensor);
-    return mirt__value_end(e, &marks);
-}
-
-/* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
-static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2], int64_t bucket[MIRT__BUCKETS]) {
-    range[0] = DBL_MAX;
-    range[1] = -DBL_MAX;
-    for (int i = 0; i < MIRT__BUCKETS; i++) bucket[i] = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const double v = (double)values[i];
-        if (!(fabs(v) <= DBL_MAX)) continue;
-        if (v < range[0]) range[0] = v;
-        if (v > range[1]) range[1] = v;
-    }
-    if (range[0] > range[1]) range[0] = range[1] = 0;
-    const double width = (range[1] - range[0]) / MIRT__BUCKETS;
-    for (int64_t i = 0; i < count; i++) {
-        if (!(fabs((double)values[i]) <= DBL_MAX)) continue;
-        const double at = width > 0 ? ((double)values[i] - range[0]) / width : MIRT__BUCKETS;
-        bucket[at < MIRT__BUCKETS - 1 ? (int)at : MIRT__BUCKETS - 1]++;
-    }
-}
-
-MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values, int64_t count) {
-    const int64_t dim[2] = {MIRT__BUCKETS, 3};
-    double range[2];
-    int64_t bucket[MIRT__BUCKETS];
-    mirt__histogram_count(values, count, range, bucket);
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2), content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
-    for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
-        for (int side = 0; side < 2; side++) mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS ? range[1] : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
-        mirt__pb_double_bytes(&e->record, (double)bucket[i]);
-    }
-    mirt__pb_close(&e->record, content);
-    mirt__pb_close(&e->record, tensor);
-    return mirt__value_end(e, &marks);
-}
-
-MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images, int columns) {
-    const int64_t three = 3;
-    unsigned char *png;
-    size_t size;
-    if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
-    mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
-    for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
-        const unsigned char *at = png + 16 + 4 * i;
-        char number[16];
-        snprintf(number, sizeof number, "%lu", (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | (unsigned long)at[3]);
-        mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
-    }
-    mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
-    mirt__aligned_free(png);
-    mirt__pb_close(&e->record, tensor);
-    return mirt__value_end(e, &marks);
-}
-
-/* >>graph */
-
-static void mirt__graph_name(mirt__text *out, const char *prefix, const char *name) {
-    mirt__text_add_bytes(out, prefix, strlen(prefix));
-    mirt__text_add_bytes(out, name, strlen(name));
-}
-
-/* What a layer reads: a name, or [name, number of its output]. */
-static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__json *from) {
-    const mirt__json *number = from->type == MIRT__JSON_ARRAY && from->count == 2 ? from->item[1] : NULL;
-    if (number) from = from->item[0];
-    if (from->type != MIRT__JSON_STRING) return;
-    const size_t input = mirt__pb_open(out, 3);
-    mirt__graph_name(out, prefix, from->string);
-    if (number && number->integral && number->integer > 0) mirt__text_add(out, ":%d", (int)number->integer);
-    mirt__pb_close(out, input);
-}
-
-static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one, const char *many) {
-    const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
-    if (from) mirt__graph_input(out, prefix, from);
-    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++) mirt__graph_input(out, prefix, list->item[i]);
-}
-
-/* The layers of a model, of which those that are models themselves hold theirs under their names. */
-static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
-    const mirt__json *layers = mirt__json_member(architecture, "layers");
-    for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
-        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"), *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
-        if (!op) op = mirt__json_member(layer, "class_name");
-        if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
-        if (inner) {
-            mirt__text within;
-            memset(&within, 0, sizeof within);
-            mirt__text_add(&within, "%s%s/", prefix, name->string);
-            if (!within.failed) mirt__graph_nodes(out, within.data, inner);
-            out->failed = out->failed || within.failed;
-            mirt__text_free(&within);
-        }
-        const size_t node = mirt__pb_open(out, 1), own = mirt__pb_open(out, 1);
-        mirt__graph_name(out, prefix, name->string);
-        mirt__pb_close(out, own);
-        mirt__pb_string(out, 2, op->string);
-        mirt__graph_inputs(out, prefix, layer, "input", "inputs");
-        mirt__pb_close(out, node);
-    }
-}
-
-MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *architecture) {
-    mirt__event_begin(e, 0);
-    const size_t graph = mirt__pb_open(&e->record, MIRT__EVENT_GRAPH);
-    mirt__graph_nodes(&e->record, "", architecture);
-    mirt__pb_close(&e->record, graph);
-    return mirt__event_write(e);
-}
-
-/* >>hyper-parameters */
-
-/* Without a tensor the plugin says nothing: all is in the metadata. */
-static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
-    const int64_t none = 0;
-    mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
-    mirt__pb_close(&e->record, mirt__tensor_begin(&e->record, MIRT__TF_FLOAT, &none, 1));
-    return mirt__value_end(e, &marks);
-}
-
-/* Experiment: which parameters and metrics there are. */
-static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *group) {
-    const size_t experiment = mirt__pb_open(t, 2);
-    mirt__pb_double(t, 3, mirt__clock());
-    for (int i = 0; i < count; i++) {
-        const size_t info = mirt__pb_open(t, 4);
-        mirt__pb_string(t, 1, hparam[i].name);
-        mirt__pb_int(t, 4, hparam[i].text ? 1 : 3);
-        mirt__pb_close(t, info);
-    }
-    for (int i = 0; i < num_metrics; i++) {
-        const size_t info = mirt__pb_open(t, 5), name = mirt__pb_open(t, 1);
-        mirt__pb_string(t, 1, group);
-        mirt__pb_string(t, 2, metric[i]);
-        mirt__pb_close(t, name);
-        mirt__pb_close(t, info);
-    }
-    mirt__pb_close(t, experiment);
-}
-
-/* SessionStartInfo: this run's values. */
-static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int count) {
-    const size_t session = mirt__pb_open(t, 3);
-    for (int i = 0; i < count; i++) {
-        const size_t entry = mirt__pb_open(t, 1);
-        mirt__pb_string(t, 1, hparam[i].name);
-        const size_t value = mirt__pb_open(t, 2);
-        if (hparam[i].text) mirt__pb_string(t, 3, hparam[i].text);
-        else mirt__pb_double(t, 2, hparam[i].number);
-        mirt__pb_close(t, value);
-        mirt__pb_close(t, entry);
-    }
-    mirt__pb_double(t, 5, mirt__clock());
-    mirt__pb_close(t, session);
-}
-
-MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group) {
-    mirt_status status = MIRT_OK;
-    mirt__text content;
-    memset(&content, 0, sizeof content);
-    for (int session = 0; session < 2 && status == MIRT_OK; session++) {
-        mirt__text_clear(&content);
-        if (session) mirt__hparams_session(&content, hparam, count);
-        else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
-        status = content.failed ? mirt_last_status() : mirt__hparams_write(e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
-    }
-    mirt__text_free(&content);
-    return status;
-}
-
-#undef MIRT__TFRECORD_HEAD
-
-/* >>section base/cold_end.inc */
-
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#pragma GCC pop_options
-#endif
 
 /* >>section graph/graph.h */
 

@@ -136,6 +136,8 @@ enum { MAX_AUGMENTATIONS = 16 };
 int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]);
 /* Says that there are no photographs but drawn ones; `looked`: nor any where they usually are. */
 void note_drawn_photos(bool looked);
+/* Photographs of this size in a directory, one after the other, in the order of their names. */
+void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */

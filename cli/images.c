@@ -24,19 +24,14 @@ int run_verify(const options *o) {
 }
 
 static mirt_dataset *open_sheet(const options *o) {
+    const int size = o->size ? (int)o->size : SHEET_SIZE;
     mirt_image_directory_desc desc;
-    mirt_dataset *dataset;
-    memset(&desc, 0, sizeof desc);
-    desc.height = desc.width = o->size ? (int)o->size : SHEET_SIZE;
-    desc.batch_size = MIRT_NO_BATCH;
-    desc.has_seed = true;
-    desc.seed = (uint32_t)o->seed;
-    desc.dtype = MIRT_UINT8;
+    if (!o->operands) return mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, size, size, o->seed, MIRT_TRAIN);
+    describe_images(o, size, size, &desc);
+    desc.no_shuffle = false;
     desc.label_mode = MIRT_LABELS_NONE;
     desc.corrupt = MIRT_CORRUPT_SKIP;
-    if (o->operands) dataset = mirt_image_dataset_from_directory(o->operand[0], &desc);
-    else dataset = mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, desc.height, desc.width, o->seed, MIRT_TRAIN);
-    return dataset;
+    return mirt_image_dataset_from_directory(o->operand[0], &desc);
 }
 
 /* Pixels of `count` images; a network that does nothing reads them. */

@@ -51,7 +51,7 @@ void note_drawn_photos(bool looked) {
     fprintf(stderr, "data: no %s, so these are animals drawn by the program itself\n", looked ? "--data and no " DEFAULT_PHOTOS : "directory was named");
 }
 
-static void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
+void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
     memset(desc, 0, sizeof *desc);
     desc->height = height;
     desc->width = width;
@@ -161,6 +161,10 @@ static mirt_tensor *add_head(const options *o, mirt_tensor *x, int classes) {
     mirt_dense_desc last;
     char words[MAX_HEAD];
     memset(&last, 0, sizeof last);
+    if (o->head && strlen(o->head) >= sizeof words) {
+        complain("--head is of %d characters; at most %d are possible", (int)strlen(o->head), (int)sizeof words - 1);
+        return NULL;
+    }
     snprintf(words, sizeof words, "%s", o->head ? o->head : "");
     for (char *word = words, *next; x && word && *word; word = next) {
         next = strchr(word, ',');

@@ -366,6 +366,8 @@ run fit $net --data photos --validation photos --validation-split 0.5
 refuses "two ways to validate" 2 "--validation and --validation-split: one of them..."
 run fit $net --pooling none
 refuses "no features" 2 "--pooling none: leave it out; the head wants a number of each feature, by avg or max"
+run fit $net --head "$(printf '8,%.0s' $(seq 128))"
+refuses "a head without an end" 2 "--head is of 256 characters; at most 255 are possible"
 run fit $net --no-top
 refuses "fit has a head" 2 "--no-top is a flag of summary, not of fit"
 run fit --weights x

@@ -419,6 +419,32 @@ static void test_checksums(void) {
     }
 }
 
+/* The checksum of the pixels themselves, behind them in IDAT. Of a wrong one in a chunk of its own libpng only warns. */
+static void test_pixel_checksum(void) {
+    static unsigned char file[1024];
+    static const struct {
+        const char *name;
+        size_t length; /* of IDAT */
+        int first, wrong; /* bytes in a first chunk; the byte that is changed, or 0 */
+        bool good;
+    } cases[] = {{"right", 25, 0, 0, true}, {"right, with bytes behind", 28, 0, 0, true}, {"right, in two chunks", 25, 23, 0, true}, {"wrong at its beginning", 25, 0, 21, false},
+                 {"wrong at its end", 25, 0, 24, false}, {"wrong, with bytes behind", 28, 0, 24, false}, {"wrong, in a chunk of its own", 25, 21, 24, false},
+                 {"of other pixels", 25, 0, 9, false}, {"short of a byte", 24, 0, 0, false}, {"not there", 21, 0, 0, false}};
+    for (int k = 0; k < MIRT__COUNT(cases); k++) {
+        unsigned char pixels[28] = {0x78, 0x01, 1, 14, 0, 0xF1, 0xFF, 0, 1, 2, 3, 4, 5, 6, 0, 7, 8, 9, 10, 11, 12, 0x01, 0x8F, 0x00, 0x4F, 1, 2, 3};
+        mirt_image image;
+        size_t size = png_begin(file, 2, 2, 8, 2);
+        if (cases[k].wrong) pixels[cases[k].wrong] ^= 1;
+        if (cases[k].first) size += png_chunk(file + size, "IDAT", pixels, (size_t)cases[k].first);
+        size += png_chunk(file + size, "IDAT", pixels + cases[k].first, cases[k].length - (size_t)cases[k].first);
+        size += png_chunk(file + size, "IEND", NULL, 0);
+        const mirt_status status = mirt_decode_image(file, size, MIRT_RGB, NULL, &image);
+        ok(status == (cases[k].good ? MIRT_OK : MIRT_E_FORMAT) && (status == MIRT_OK || strstr(mirt_last_error(), "its pixels have another checksum")),
+           "a checksum of pixels %s: %s", cases[k].name, status == MIRT_OK ? "decoded" : mirt_last_error());
+        mirt_image_free(&image);
+    }
+}
+
 /* >>bombs: refused within a second and 200 MB */
 
 /* Deflated zeros: blocks of fixed codes that repeat the byte before 258 times, `runs` of them. */
@@ -437,7 +463,9 @@ static size_t deflate_zeros(unsigned char *out, size_t runs) {
     }
     PUT(0, 7);
 #undef PUT
-    return bits / 8 + 5;
+    bytes = (bits + 7) / 8;
+    image_put_big(out + bytes, (uint32_t)((1 + 258 * runs) % 65521 << 16 | 1));
+    return bytes + 4;
 }
 
 static void bomb(const char *name, const unsigned char *file, size_t size, const char *reason) {
@@ -570,6 +598,7 @@ int main(int argc, char **argv) {
     test_wide();
     test_damage();
     test_checksums();
+    test_pixel_checksum();
     test_bombs();
     test_headers();
     return done_testing();

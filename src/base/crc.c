@@ -39,6 +39,19 @@ MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) { r
 
 MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__ETHERNET, crc, data, size); }
 
+MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size) {
+    const unsigned char *at = (const unsigned char *)data;
+    uint32_t a = 1, b = 0;
+    while (size) {
+        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
+        size -= run;
+        for (; run; run--) b += a += *at++;
+        a %= 65521;
+        b %= 65521;
+    }
+    return b << 16 | a;
+}
+
 #undef MIRT__CASTAGNOLI
 #undef MIRT__ETHERNET
 

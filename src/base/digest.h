@@ -1,6 +1,6 @@
 #ifndef MIRT__DIGEST_H
 #define MIRT__DIGEST_H
-/* Checksums of bytes: SHA-256 (FIPS 180-4), CRC-32C (Castagnoli) and the CRC-32 of PNG. */
+/* Checksums of bytes: SHA-256 (FIPS 180-4), CRC-32C (Castagnoli), and the CRC-32 and Adler-32 of PNG. */
 
 #include "base.h"
 
@@ -20,6 +20,9 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
 /* Continues from the checksum of the bytes before; 0 to begin. */
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
+
+/* Of all bytes at once. */
+MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size);
 
 /* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in what was hashed
    before: one bit that differs is always seen. For comparing within a run. */

@@ -2,7 +2,6 @@
 
 #include "../base/digest.h"
 #include "../base/file.h"
-#include "../data/data.h"
 #include "png.h"
 
 #define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
@@ -17,18 +16,6 @@ static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
 /* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
 static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
     return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
-}
-
-static uint32_t mirt__png_adler(const unsigned char *at, size_t size) {
-    uint32_t a = 1, b = 0;
-    while (size) {
-        size_t run = size < 5552 ? size : 5552; /* sums stay below 2^32 */
-        size -= run;
-        for (; run; run--) b += a += *at++;
-        a %= 65521;
-        b %= 65521;
-    }
-    return b << 16 | a;
 }
 
 /* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
@@ -54,7 +41,7 @@ static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t
         at += run;
         done += run;
     }
-    begin = mirt__png_word(mirt__png_seal(begin, mirt__png_word(at, mirt__png_adler(lines, size))), 0);
+    begin = mirt__png_word(mirt__png_seal(begin, mirt__png_word(at, mirt__adler32(lines, size))), 0);
     memcpy(begin, "IEND", 4);
     return (size_t)(mirt__png_seal(begin, begin + 4) - out);
 }
@@ -120,40 +107,6 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
         status = mirt__file_commit(&writer);
     }
     mirt__aligned_free(file);
-    return status;
-}
-
-/* The first `count` samples of a data set into `out`; how many there were, or -1. */
-static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) {
-    const size_t bytes = dataset->spec.field[0].bytes;
-    mirt__batch batch;
-    int64_t done = 0;
-    if (mirt__dataset_begin(dataset, 0, 0) != MIRT_OK) return -1;
-    while (done < count) {
-        if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return -1;
-        if (batch.rows == 0) break;
-        const int64_t rows = batch.rows < count - done ? batch.rows : count - done;
-        memcpy(out + (size_t)done * bytes, batch.field[0], (size_t)rows * bytes);
-        done += rows;
-    }
-    return done;
-}
-
-MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
-    if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
-    const mirt__data_field *field = &dataset->spec.field[0];
-    size_t bytes;
-    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
-    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_save_grid: mirt_fit is passing through the data set");
-    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
-    char *images = (char *)mirt__aligned_alloc(bytes);
-    if (!images) return MIRT_E_NOMEM;
-    mirt_array array = mirt_make_array(images, field->dtype, mirt_make_shape(mirt__grid_pull(dataset, rows * columns, images), field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
-    mirt_status status = array.shape.dim[0] < 0 ? mirt_last_status() : MIRT_OK;
-    if (array.shape.dim[0] == 0) status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
-    if (status == MIRT_OK) status = mirt_write_png(path, array, columns);
-    mirt__aligned_free(images);
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* Decoding by stb_image, TurboJPEG or the caller. */
 
+#include "../base/digest.h"
 #include "../base/file.h"
 #include "images.h"
 
@@ -231,6 +232,22 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
 #define stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
 #endif
 
+static __thread bool mirt__stb_sum_wrong;
+
+/* What was deflated begins at `out`; `next` bytes have been read for it, but for `bits` that wait, and behind them is its checksum, which
+   stb_image does not look at. Without one there was nothing at all to wait for. */
+static int mirt__stb_sum(const char *out, const char *out_end, const unsigned char *next, const unsigned char *end, int bits, int header) {
+    next -= bits / 8;
+    uint32_t sum = 0;
+    for (int i = 0; i < 4 && end - next >= 4; i++) sum = sum << 8 | next[i];
+    mirt__stb_sum_wrong = header && (end - next < 4 || sum != mirt__adler32(out, (size_t)(out_end - out)));
+    return !mirt__stb_sum_wrong;
+}
+/* Of stb_image's function of this name the definition, and the call, which has a look at the checksum behind it. */
+#define stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
+#define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(stbi__zbuf
+#define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
+
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
 #define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
@@ -266,6 +283,9 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
 #undef stbi__resample_row_h_2
 #undef stbi__idct_block
 #undef idct_block_kernel
+#undef stbi__parse_zlib
+#undef MIRT__ZLIB_stbi__zbuf
+#undef MIRT__ZLIB_a
 #undef stbi__idct_simd
 #undef stbi__YCbCr_to_RGB_simd
 #undef stbi__unpremultiply_on_load_thread
@@ -391,7 +411,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     int wanted = ink ? 3 : header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
-    mirt__stb_memory_failed = false;
+    mirt__stb_memory_failed = mirt__stb_sum_wrong = false;
     if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
     else if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
@@ -412,6 +432,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     }
     if (!out->pixels) {
         memset(out, 0, sizeof *out);
+        if (mirt__stb_sum_wrong) return mirt__fail(MIRT_E_FORMAT, "damaged: its pixels have another checksum, or none");
         if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
     }
