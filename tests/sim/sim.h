@@ -1,0 +1,39 @@
+/* What a test asks of the simulator, and may make it do. */
+#ifndef MIRT_SIM_H
+#define MIRT_SIM_H
+#include <cstddef>
+#include <cstdint>
+
+namespace mirt_sim {
+
+enum { FATAL_STATUS = 97, MOST_DEVICES = 16 };
+
+/* Set by the environment when the program begins (MIRT_SIM_SEED, _DEVICES, _MEMORY, _FAIL, _PATIENCE), and by tests between runs. */
+struct Options {
+    uint64_t seed;   /* 0: streams and threads in the order of their calls; another: some other legal order */
+    int devices;     /* how many there are: 1 */
+    size_t memory;   /* bytes of each: 2 GiB */
+    long fail_call;  /* the call that fails, counted from 1 since reset_calls(); 0: none */
+    bool no_peers;   /* no device reaches another's memory */
+    int driver;      /* the driver's version; 0: the runtime's */
+    double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
+};
+Options &options();
+
+/* From now on every call for the device fails with this (a cudaError_t), and its work never ends: it was lost. 0: it is there again. */
+void lose_device(int device, int error);
+
+/* API calls that can fail, since the last reset_calls(). */
+long calls();
+void reset_calls();
+/* The name of the call that was made to fail; NULL: none yet. */
+const char *failed_call();
+
+/* Bytes allocated on a device now, and the most since the program began. */
+size_t device_bytes(int device);
+size_t device_peak(int device);
+/* What is still there of memory, streams, events, graphs, handles, communicators: 0 if nothing is; prints each to stderr, with its number among
+ * those of its kind. */
+int report_leaks();
+} // namespace mirt_sim
+#endif

@@ -1,0 +1,93 @@
+/* What the files of the simulator share. */
+#ifndef MIRT_SIM_INTERNAL_H
+#define MIRT_SIM_INTERNAL_H
+#include "sim.h"
+#include "sim_device.h"
+#include <functional>
+#include <memory>
+#include <string>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define MIRT_SIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MIRT_SIM_ASAN 1
+#endif
+#endif
+
+namespace mirt_sim {
+
+/* What this OS thread does on behalf of a device, for messages; device -1: host code. */
+struct Running {
+    const char *what;
+    int device;
+    bool kernel;
+};
+extern __thread Running running;
+
+/* fibers.cpp */
+void run_kernel(const Kernel &kernel);
+std::string kernel_name(const char *name);
+std::string where();
+
+/* memory.cpp. Device memory may be touched only between open and close, by one OS thread at a time. */
+void open_devices(unsigned mask);
+void close_devices();
+void guard_thread();
+int callers(); /* OS threads that made calls, and live */
+int device_of_address(const void *address);
+bool pinned_range(const void *address, size_t bytes);
+void check_range(const char *what, const void *address, size_t bytes);
+bool place_of(const void *address, size_t *offset, size_t *bytes);
+std::string describe(const void *address);
+unsigned peers_of(int device);
+int memory_leaks();
+
+/* streams.cpp. One lock for all: an Entry holds it through a call. */
+struct Entry {
+    Entry();
+    ~Entry();
+    /* Whether the call is to fail: it was asked to, or the current device is lost. */
+    bool fails(const char *call, cudaError_t *error);
+    Entry(const Entry &) = delete;
+    Entry &operator=(const Entry &) = delete;
+};
+/* The beginning of every call that can fail, and of those that free. */
+#define API(name, code)                                                                                                                          \
+    ::mirt_sim::Entry entry;                                                                                                                     \
+    cudaError_t injected = code;                                                                                                                 \
+    if (entry.fails(name, &injected)) return ::mirt_sim::set_error(injected)
+#define FREEING() ::mirt_sim::Entry entry
+cudaError_t set_error(cudaError_t error);
+int current_device();
+bool refused_by_capture(const char *call);
+void finish_device(int device);
+unsigned dice();
+/* Runs what may run until done() says so, or waits for other threads; a deadlock is reported. */
+void wait_until(const char *call, cudaStream_t first, const std::function<bool()> &done);
+/* Something changed that others may wait for. */
+void changed();
+
+/* What a stream or a graph runs: at once, or when others have come too. */
+struct Work {
+    const char *what = "work";
+    bool kernel = false;
+    int device = 0;
+    unsigned mask = 0; /* of the devices whose memory it touches */
+    virtual ~Work() {}
+    virtual void run() {}
+    /* For work that waits for others: begins one execution of it, and says whether that has ended. */
+    struct Execution {
+        virtual ~Execution() {}
+        virtual bool ended() = 0;
+        virtual std::string waits_for() = 0;
+    };
+    virtual std::shared_ptr<Execution> begin() { return nullptr; }
+};
+cudaError_t enqueue(cudaStream_t stream, std::shared_ptr<Work> work, const char *call);
+int stream_device(cudaStream_t stream);
+bool stream_captures(cudaStream_t stream);
+void check_stream(cudaStream_t stream, const char *call);
+int library_leaks();
+} // namespace mirt_sim
+#endif
