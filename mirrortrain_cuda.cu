@@ -17,7 +17,7 @@
 #define MIRT_SHARED(type, name, count) MIRT_SIM_SHARED(type, name, count)
 #define MIRT_DYNAMIC_SHARED(type, name) MIRT_SIM_DYNAMIC_SHARED(type, name)
 #else
-#define MIRT_SHARED(type, name, count) __shared__ type name[count]
+#define MIRT_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 /* One array of bytes for all kernels: their types differ. */
 #define MIRT_DYNAMIC_SHARED(type, name) \
     extern __shared__ __align__(128) unsigned char mirt__cu_dynamic[]; \
@@ -445,6 +445,626 @@ static inline __device__ void mirt__cu_philox(const uint32_t counter[4], uint64_
 }
 /* The unit number [0, 1) of a word. */
 static inline __device__ float mirt__cu_unit(uint32_t word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
+
+#endif
+
+/* >>section cuda/ptx.cuh */
+
+#ifndef MIRT__CUDA_PTX_CUH
+#define MIRT__CUDA_PTX_CUH
+/* Instructions beyond C++, all of compute capability 8.0; the host launches nothing older that comes here. The simulator has its own. */
+
+#ifndef MIRT_SIM
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define MIRT__CU_PTX(...) __trap()
+#else
+#define MIRT__CU_PTX(...) asm volatile(__VA_ARGS__)
+#endif
+
+/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from column 2 t on) and g + 8,
+   a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t and 2 t + 8. */
+static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t + 4. */
+static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    MIRT__CU_PTX("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t gets numbers 2 t and 2 t + 1
+   of row g; of the transposed ones with _trans. */
+static inline __device__ void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    (void)at;
+    MIRT__CU_PTX("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+static inline __device__ void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    (void)at;
+    MIRT__CU_PTX("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. */
+static inline __device__ void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(shared);
+    const int bytes = valid ? 16 : 0;
+    (void)at, (void)bytes, (void)global;
+    MIRT__CU_PTX("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(global), "r"(bytes) : "memory");
+}
+static inline __device__ void mirt__cu_cp_async_commit() { MIRT__CU_PTX("cp.async.commit_group;" : : : "memory"); }
+/* Until all but the newest N groups of them are there. */
+template <int N> static inline __device__ void mirt__cu_cp_async_wait() { MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
+#undef MIRT__CU_PTX
+#endif
+
+/* x as tf32, to the nearest, ties away from zero. */
+static inline __device__ uint32_t mirt__cu_to_tf32(float x) {
+    return x != x ? __float_as_uint(x) : (__float_as_uint(x) + 0x1000u) & 0xFFFFE000u;
+}
+
+#endif
+
+/* >>section cuda/reader.cuh */
+
+#ifndef MIRT__CUDA_READER_CUH
+#define MIRT__CUDA_READER_CUH
+/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to in a
+   column is worked out once by each thread or block (mirt__cu_columns). */
+
+typedef struct mirt__cu_norm {
+    const float *mean, *variance, *gamma, *beta; /* gamma and beta may be NULL */
+    float epsilon;
+    mirt_activation_kind activation;
+} mirt__cu_norm;
+
+/* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
+enum { MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK = 4 };
+
+typedef struct mirt__cu_reader {
+    const void *data, *z;
+    mirt_dtype dtype; /* of both */
+    int kind, width;  /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
+    bool affine;
+    float scale, offset;
+    int64_t channels; /* 0: not known, data is plain */
+    mirt__cu_norm norm; /* of kinds NORM and BACK */
+    const float *sum[2];
+    double count;
+    const float *gate;
+    int64_t gate_pixels;
+} mirt__cu_reader;
+
+/* N columns of it. */
+template <int N> struct mirt__cu_columns {
+    float mean[N], factor[N], offset[N], less[N], part[N];
+};
+#define MIRT__CU_COLUMN_ROWS 5 /* floats of a column */
+
+static inline mirt__cu_norm mirt__cu_norm_of(const mirt__scaling *s) {
+    mirt__cu_norm n;
+    memset(&n, 0, sizeof n);
+    if (!s) return n;
+    n.mean = s->mean;
+    n.variance = s->variance;
+    n.gamma = s->gamma;
+    n.beta = s->beta;
+    n.epsilon = s->epsilon;
+    n.activation = s->activation;
+    return n;
+}
+static inline bool mirt__cu_norm_aligned(const mirt__cu_norm *n) {
+    return mirt__cu_aligned(n->mean, 16) && mirt__cu_aligned(n->variance, 16) && mirt__cu_aligned(n->gamma, 16) && mirt__cu_aligned(n->beta, 16);
+}
+
+/* `channels`: of the last axis of what is read, where the reader does not say. */
+static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t channels) {
+    mirt__cu_reader r;
+    memset(&r, 0, sizeof r);
+    r.data = reader->data;
+    r.dtype = reader->dtype;
+    r.affine = reader->affine;
+    r.scale = reader->scale;
+    r.offset = reader->offset;
+    r.channels = reader->channels > 0 ? reader->channels : channels;
+    if (reader->back) {
+        r.kind = MIRT__CU_READ_BACK;
+        r.norm = mirt__cu_norm_of(&reader->back->norm);
+        r.z = reader->back->z;
+        r.sum[0] = reader->back->sum[0];
+        r.sum[1] = reader->back->sum[1];
+        r.count = reader->back->count;
+    } else if (reader->norm) {
+        r.kind = MIRT__CU_READ_NORM;
+        r.norm = mirt__cu_norm_of(reader->norm);
+    }
+    if (reader->gate) {
+        r.kind |= MIRT__CU_READ_GATE;
+        r.gate = reader->gate;
+        r.gate_pixels = reader->gate_pixels > 0 ? reader->gate_pixels : 1;
+    }
+    r.width = r.channels % 8 == 0 ? 8 : r.channels % 4 == 0 ? 4 : 1;
+    while (r.width > 1 && !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width))) r.width = r.width == 8 ? 4 : 1;
+    if (!(mirt__cu_norm_aligned(&r.norm) && mirt__cu_aligned(r.sum[0], 16) && mirt__cu_aligned(r.sum[1], 16) && mirt__cu_aligned(r.gate, 16))) r.width = 1;
+    return r;
+}
+/* Whether elements are numbers of `dtype` as they lie in memory. */
+static inline bool mirt__cu_reader_bare(const mirt__cu_reader *r, mirt_dtype dtype) {
+    return r->kind == MIRT__CU_READ_PLAIN && !r->affine && r->dtype == dtype;
+}
+
+#define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
+
+static inline __device__ float mirt__cu_norm_inverse(const mirt__cu_norm &n, int64_t j) { return __fdiv_rn(1.0f, __fsqrt_rn(n.variance[j] + n.epsilon)); }
+/* gamma / sqrt(variance + epsilon) */
+static inline __device__ float mirt__cu_norm_factor(const mirt__cu_norm &n, int64_t j) {
+    const float inverse = mirt__cu_norm_inverse(n, j);
+    return n.gamma ? __fmul_rn(n.gamma[j], inverse) : inverse;
+}
+static inline __device__ float mirt__cu_normed(float x, float mean, float factor, float offset) {
+    return __fadd_rn(__fmul_rn(__fsub_rn(x, mean), factor), offset);
+}
+
+/* Columns [j, j + N), which exist. */
+template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(const mirt__cu_reader &r, int64_t j, mirt__cu_columns<N> &c) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        c.mean[i] = r.norm.mean[j + i];
+        c.factor[i] = mirt__cu_norm_factor(r.norm, j + i);
+        c.offset[i] = r.norm.beta ? r.norm.beta[j + i] : 0.0f;
+        if (kind & MIRT__CU_READ_BACK) {
+            c.less[i] = r.sum[0] ? (float)((double)r.sum[0][j + i] / r.count) : 0.0f;
+            c.part[i] = r.sum[0] ? __fmul_rn((float)((double)r.sum[1][j + i] / r.count), mirt__cu_norm_inverse(r.norm, j + i)) : 0.0f;
+        }
+    }
+}
+/* Floats of shared memory for n columns; they are put there by all threads of a block (a barrier comes after), and got from there. */
+static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
+    return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
+}
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int n, float *shared, int thread, int threads) {
+    if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
+    for (int j = thread; j < n; j += threads) {
+        mirt__cu_columns<1> c;
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, first + j, c);
+        shared[j] = c.mean[0];
+        shared[n + j] = c.factor[0];
+        shared[2 * n + j] = c.offset[0];
+        if (r.kind & MIRT__CU_READ_BACK) {
+            shared[3 * n + j] = c.less[0];
+            shared[4 * n + j] = c.part[0];
+        }
+    }
+}
+/* Columns [j, j + N) of those: N 4 or 8 need n and j to be multiples of 4, and `shared` aligned. */
+template <int KIND, int N>
+static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, const float *shared, int n, int j, mirt__cu_columns<N> &c) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
+    mirt__cu_load_n<N>(shared + j, c.mean);
+    mirt__cu_load_n<N>(shared + n + j, c.factor);
+    mirt__cu_load_n<N>(shared + 2 * n + j, c.offset);
+    if (kind & MIRT__CU_READ_BACK) {
+        mirt__cu_load_n<N>(shared + 3 * n + j, c.less);
+        mirt__cu_load_n<N>(shared + 4 * n + j, c.part);
+    }
+}
+
+/* activation(x), of N numbers: one branch for the usual ones. */
+template <int N> static inline __device__ void mirt__cu_activate_n(mirt_activation_kind kind, float *x) {
+    if (kind == MIRT_LINEAR) return;
+    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+        const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(kind, x[i]);
+}
+/* g times the slope at u. */
+template <int N> static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
+    if (kind == MIRT_LINEAR) return;
+    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+        const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+#pragma unroll
+        for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(kind, g[i], u[i]);
+}
+
+/* Where the gates of a pixel's image begin in `gate`, which is worked out once for a pixel; 0 without gates. */
+static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int64_t pixel) {
+    return r.kind & MIRT__CU_READ_GATE ? pixel / r.gate_pixels * r.channels : 0;
+}
+
+/* Elements [at, at + N), channels [j, j + N) of a pixel, whose gates are at gate[gates + j]; c has those columns. N is 1, or at most the
+   reader's width. */
+template <int KIND, int N>
+static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at, int64_t gates, int64_t j, float *to) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    if (kind == MIRT__CU_READ_PLAIN || !(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) {
+        mirt__cu_load_as<N>(r.data, r.dtype, at, to);
+        if (r.affine) {
+#pragma unroll
+            for (int i = 0; i < N; i++) to[i] = fmaf(to[i], r.scale, r.offset);
+        }
+    } else if (kind & MIRT__CU_READ_BACK) {
+        float z[N], u[N];
+        if ((int)r.dtype == MIRT__BFLOAT16) {
+            mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.data) + at, to);
+            mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.z) + at, z);
+        } else {
+            mirt__cu_load_n<N>(static_cast<const float *>(r.data) + at, to);
+            mirt__cu_load_n<N>(static_cast<const float *>(r.z) + at, z);
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            z[i] = __fsub_rn(z[i], c.mean[i]);
+            u[i] = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
+        }
+        mirt__cu_times_slope_n<N>(r.norm.activation, to, u);
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
+    } else {
+        if ((int)r.dtype == MIRT__BFLOAT16) mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.data) + at, to);
+        else mirt__cu_load_n<N>(static_cast<const float *>(r.data) + at, to);
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
+        mirt__cu_activate_n<N>(r.norm.activation, to);
+    }
+    if (kind & MIRT__CU_READ_GATE) {
+        float gate[N];
+        mirt__cu_load_n<N>(r.gate + gates + j, gate);
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = __fmul_rn(to[i], gate[i]);
+    }
+}
+/* One element, whose channel and gates are not known yet. */
+static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64_t at) {
+    mirt__cu_columns<1> c;
+    float x;
+    int64_t j = 0, pixel = 0;
+    if (r.kind != MIRT__CU_READ_PLAIN) {
+        pixel = at / r.channels;
+        j = at - pixel * r.channels;
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, j, c);
+    }
+    mirt__cu_read<MIRT__CU_READ_ANY, 1>(r, c, at, mirt__cu_gate_of(r, pixel), j, &x);
+    return x;
+}
+
+#endif
+
+/* >>section cuda/epilogue.cuh */
+
+#ifndef MIRT__CUDA_EPILOGUE_CUH
+#define MIRT__CUDA_EPILOGUE_CUH
+/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up what it
+   stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending order, in double. */
+
+typedef struct mirt__cu_epilogue {
+    void *y;
+    mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or bfloat16 */
+    int width;        /* 8, 4 or 1: the most neighbours in a row that may be handled at once, at multiples of it */
+    int64_t columns;
+    const float *bias;
+    const void *add, *mask, *slope_x;
+    mirt__cu_norm norm, slope; /* mean NULL: there is none */
+    mirt_activation_kind activation, mask_activation;
+    mirt__column_sums sums;
+} mirt__cu_epilogue;
+
+static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t columns) {
+    mirt__cu_epilogue d;
+    memset(&d, 0, sizeof d);
+    d.y = y;
+    d.dtype = dtype;
+    d.columns = columns;
+    d.bias = e->bias;
+    d.norm = mirt__cu_norm_of(e->norm);
+    d.add = e->add;
+    d.activation = e->activation;
+    d.mask = e->mask;
+    d.mask_activation = e->mask_activation;
+    d.slope = mirt__cu_norm_of(e->slope);
+    d.slope_x = e->slope ? e->slope_x : NULL;
+    d.sums = e->sums;
+    d.width = columns % 8 == 0 ? 8 : columns % 4 == 0 ? 4 : 1;
+    while (d.width > 1 && !(mirt__cu_aligned_for(y, dtype, d.width) && mirt__cu_aligned_for(d.add, dtype, d.width) &&
+                            mirt__cu_aligned_for(d.mask, dtype, d.width) && mirt__cu_aligned_for(d.slope_x, dtype, d.width))) {
+        d.width = d.width == 8 ? 4 : 1;
+    }
+    return d;
+}
+
+/* N columns of it; those that do not exist are not looked at. */
+template <int N> struct mirt__cu_finish_columns {
+    float bias[N], mean[N], factor[N], offset[N], slope_mean[N], slope_factor[N], slope_offset[N];
+};
+/* Columns [j, j + n), n <= N. */
+template <int N>
+static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n, mirt__cu_finish_columns<N> &c) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i >= n) break;
+        c.bias[i] = e.bias ? e.bias[j + i] : 0.0f;
+        if (e.norm.mean) {
+            c.mean[i] = e.norm.mean[j + i];
+            c.factor[i] = mirt__cu_norm_factor(e.norm, j + i);
+            c.offset[i] = e.norm.beta ? e.norm.beta[j + i] : 0.0f;
+        }
+        if (e.slope.mean) {
+            c.slope_mean[i] = e.slope.mean[j + i];
+            c.slope_factor[i] = mirt__cu_norm_factor(e.slope, j + i);
+            c.slope_offset[i] = e.slope.beta ? e.slope.beta[j + i] : 0.0f;
+        }
+    }
+}
+
+/* Elements [at, at + n) of a tensor like y: N at once, or one by one. */
+template <int N> static inline __device__ void mirt__cu_finish_load(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, float *to) {
+    if (n == N && N <= e.width) {
+        mirt__cu_load_as<N>(from, e.dtype, at, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i < n) to[i] = mirt__cu_load(from, e.dtype, at + i);
+    }
+}
+/* n columns, the first of which is element `at` of y: x becomes what is to be stored. z takes slope_x, where there is a slope. */
+template <int N>
+static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+    float other[N];
+    if (e.bias) {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], c.bias[i]);
+    }
+    if (e.norm.mean) {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i]);
+    }
+    if (e.add) {
+        mirt__cu_finish_load<N>(e, e.add, at, n, other);
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], other[i]);
+    }
+    mirt__cu_activate_n<N>(e.activation, x);
+    if (e.mask) {
+        mirt__cu_finish_load<N>(e, e.mask, at, n, other);
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = mirt__cu_times_slope_of_output(e.mask_activation, x[i], other[i]);
+    }
+    if (e.slope.mean) {
+        mirt__cu_finish_load<N>(e, e.slope_x, at, n, z);
+#pragma unroll
+        for (int i = 0; i < N; i++) other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
+        mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
+    }
+}
+template <int N> static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
+    if (n == N && N <= e.width) {
+        mirt__cu_store_as<N>(e.y, e.dtype, at, x);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i < n) mirt__cu_store(e.y, e.dtype, at + i, x[i]);
+    }
+}
+
+/* ---- Sums of columns. */
+
+/* What a thread has seen of N columns. Moments are of what lies above the first number; of gradients: dy and dy * (slope_x - mean). */
+template <int N> struct mirt__cu_sums {
+    float count, shift[N], first[N], second[N];
+};
+template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums<N> &s) {
+    s.count = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
+}
+template <int N>
+static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, mirt__cu_sums<N> &s, const float *x,
+                                                const float *z) {
+    if (e.sums == MIRT__SUMS_NONE) return;
+    if (e.sums == MIRT__SUMS_MOMENTS) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (s.count == 0) s.shift[i] = x[i];
+            const float away = x[i] - s.shift[i];
+            s.first[i] += away;
+            s.second[i] = fmaf(away, away, s.second[i]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            s.first[i] += x[i];
+            if (e.sums == MIRT__SUMS_GRADIENT) s.second[i] = fmaf(x[i], z[i] - c.slope_mean[i], s.second[i]);
+        }
+    }
+    s.count += 1;
+}
+
+/* Where chunks' sums lie: of chunk i, `columns` first sums (of moments: means), as many second ones (squares of what lies above the
+   mean), and how many numbers. Room of mirt__cu_sums_bytes. */
+typedef struct mirt__cu_chunks {
+    float *part, *count;
+    double *group;
+    int64_t columns, chunks;
+} mirt__cu_chunks;
+
+#define MIRT__CU_SUM_LANES 16
+#define MIRT__CU_SUM_GROUP 512 /* chunks that one block adds up */
+static inline int64_t mirt__cu_round_up(int64_t n, int64_t to) { return mirt__cu_ceil(n, to) * to; }
+static size_t mirt__cu_sums_bytes(mirt__column_sums sums, int64_t columns, int64_t chunks) {
+    if (sums == MIRT__SUMS_NONE || chunks < 1) return 0;
+    const int64_t groups = mirt__cu_ceil(chunks, MIRT__CU_SUM_GROUP);
+    return (size_t)(mirt__cu_round_up(chunks * 2 * columns * 4, 256) + mirt__cu_round_up(chunks * 4, 256) +
+                    (groups > 1 ? mirt__cu_round_up(groups * 3 * columns * 8, 256) : 0));
+}
+static mirt__cu_chunks mirt__cu_chunks_of(void *room, mirt__column_sums sums, int64_t columns, int64_t chunks) {
+    mirt__cu_chunks c;
+    memset(&c, 0, sizeof c);
+    c.columns = columns;
+    c.chunks = chunks;
+    if (!room || sums == MIRT__SUMS_NONE) return c;
+    char *at = (char *)room;
+    c.part = (float *)at;
+    at += mirt__cu_round_up(chunks * 2 * columns * 4, 256);
+    c.count = (float *)at;
+    c.group = (double *)(at + mirt__cu_round_up(chunks * 4, 256));
+    return c;
+}
+
+/* Floats of shared memory for mirt__cu_sums_leave. */
+static inline __host__ __device__ int mirt__cu_sums_floats(int lanes, int columns) { return lanes * (2 * columns + 1); }
+/* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of the block's `columns`, of
+   which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block is the one to say how many numbers. */
+template <int N>
+static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to, const mirt__cu_sums<N> &s, int across, int lane,
+                                                  int lanes, int columns, int n, int64_t chunk, int64_t first, bool counts, float *shared) {
+    float *count = shared + lanes * 2 * columns;
+    const bool moments = e.sums == MIRT__SUMS_MOMENTS;
+    if (e.sums == MIRT__SUMS_NONE) return;
+    __syncthreads(); /* of what was in `shared` */
+    if (lane < lanes) {
+        if (across == 0) count[lane] = s.count;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float a = s.first[i], b = s.second[i];
+            if (moments) {
+                const float average = s.count > 0 ? a / s.count : 0.0f;
+                b = fmaf(-average, a, b);
+                a = s.shift[i] + average;
+            }
+            shared[2 * lane * columns + across * N + i] = a;
+            shared[(2 * lane + 1) * columns + across * N + i] = b;
+        }
+    }
+    __syncthreads();
+    const int thread = (int)(threadIdx.x + blockDim.x * threadIdx.y), threads = (int)(blockDim.x * blockDim.y);
+    for (int j = thread; j < n; j += threads) {
+        float a = 0, b = 0, all = 0;
+        for (int i = 0; i < lanes; i++) {
+            const float more = count[i], x = shared[2 * i * columns + j], y = shared[(2 * i + 1) * columns + j];
+            if (more == 0) continue;
+            if (moments) { /* two sets of samples become one (Chan et al. 1983) */
+                const float part = more / (all + more), delta = x - a;
+                a = all == 0 ? x : fmaf(delta, part, a);
+                b += all == 0 ? y : fmaf(delta * delta, all * part, y);
+            } else {
+                a += x;
+                b += y;
+            }
+            all += more;
+        }
+        to.part[2 * chunk * to.columns + first + j] = a;
+        to.part[(2 * chunk + 1) * to.columns + first + j] = b;
+        if (counts && j == 0) to.count[chunk] = all;
+    }
+}
+
+/* A lane's share of the sums of chunks [begin, end): moments about `shift`. */
+static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
+mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, float *out1) {
+    MIRT_SHARED(double, room, 3 * MIRT__CU_SUM_LANES * 32);
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x, begin = (int64_t)blockIdx.y * MIRT__CU_SUM_GROUP;
+    const int64_t end = begin + MIRT__CU_SUM_GROUP < from.chunks ? begin + MIRT__CU_SUM_GROUP : from.chunks;
+    const bool moments = e.sums == MIRT__SUMS_MOMENTS;
+    const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
+    double all = 0, a = 0, b = 0, shift = 0;
+    if (j < from.columns) {
+        if (moments) shift = (double)from.part[j];
+#pragma unroll 4
+        for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
+            const double count = (double)from.count[i], p = (double)from.part[2 * i * from.columns + j], q = (double)from.part[(2 * i + 1) * from.columns + j];
+            if (count == 0) continue;
+            const double away = p - shift;
+            all += count;
+            a += moments ? count * away : p;
+            b += moments ? count * away * away + q : q;
+        }
+    }
+    room[(3 * lane) * 32 + x] = all;
+    room[(3 * lane + 1) * 32 + x] = a;
+    room[(3 * lane + 2) * 32 + x] = b;
+    __syncthreads();
+    if (lane > 0 || j >= from.columns) return;
+    for (int i = 1; i < MIRT__CU_SUM_LANES; i++) {
+        all += room[(3 * i) * 32 + x];
+        a += room[(3 * i + 1) * 32 + x];
+        b += room[(3 * i + 2) * 32 + x];
+    }
+    if (gridDim.y > 1) {
+        double *group = from.group + (int64_t)blockIdx.y * 3 * from.columns + j;
+        group[0] = all;
+        group[from.columns] = a;
+        group[2 * from.columns] = b;
+        return;
+    }
+    if (moments) {
+        const double average = all > 0 ? a / all : 0, squares = b - average * a;
+        out0[j] = (float)(shift + average);
+        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
+    } else {
+        out0[j] = (float)a;
+        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
+    }
+}
+static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
+    const int64_t j = (int64_t)blockIdx.x * 128 + threadIdx.x;
+    if (j >= from.columns) return;
+    double all = 0, a = 0, b = 0;
+    for (int64_t i = 0; i < groups; i++) {
+        const double *group = from.group + i * 3 * from.columns + j;
+        all += group[0];
+        a += group[from.columns];
+        b += group[2 * from.columns];
+    }
+    if (e.sums == MIRT__SUMS_MOMENTS) {
+        const double average = all > 0 ? a / all : 0, squares = b - average * a;
+        out0[j] = (float)((double)from.part[j] + average);
+        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
+    } else {
+        out0[j] = (float)a;
+        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
+    }
+}
+/* Means of images, each of which has `each` chunks of sums and `pixels` pixels. */
+static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__cu_chunks from, int64_t each, double pixels, int64_t images, float *out) {
+    const int64_t at = (int64_t)blockIdx.x * 128 + threadIdx.x;
+    if (at >= images * from.columns) return;
+    const int64_t image = at / from.columns, j = at - image * from.columns;
+    double sum = 0;
+    for (int64_t i = image * each; i < (image + 1) * each; i++) sum += (double)from.part[2 * i * from.columns + j];
+    out[at] = (float)(sum / pixels);
+}
+
+/* The chunks' sums as the epilogue's; chunk 0 has numbers. Of images: each has as many chunks, `pixels` numbers a column. */
+static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks, mirt__real *const *sum, int64_t images,
+                                 int64_t pixels) {
+    const mirt__cu_epilogue e = *epilogue;
+    const mirt__cu_chunks from = *chunks;
+    float *out0 = sum[0], *out1 = sum[1];
+    if (e.sums == MIRT__SUMS_NONE || from.columns < 1 || from.chunks < 1) return;
+    if (e.sums == MIRT__SUMS_IMAGES) {
+        if (images < 1) return;
+        const int64_t each = from.chunks / images;
+        MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from, each, (double)pixels, images, out0);
+        return;
+    }
+    const int64_t groups = mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP);
+    const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
+    MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
+    if (groups > 1) MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from, groups, out0, out1);
+}
 
 #endif
 

@@ -14,7 +14,7 @@
 #define MIRT_SHARED(type, name, count) MIRT_SIM_SHARED(type, name, count)
 #define MIRT_DYNAMIC_SHARED(type, name) MIRT_SIM_DYNAMIC_SHARED(type, name)
 #else
-#define MIRT_SHARED(type, name, count) __shared__ type name[count]
+#define MIRT_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 /* One array of bytes for all kernels: their types differ. */
 #define MIRT_DYNAMIC_SHARED(type, name) \
     extern __shared__ __align__(128) unsigned char mirt__cu_dynamic[]; \

@@ -1,0 +1,326 @@
+#ifndef MIRT__CUDA_EPILOGUE_CUH
+#define MIRT__CUDA_EPILOGUE_CUH
+/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up what it
+   stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending order, in double. */
+
+#include "reader.cuh"
+
+typedef struct mirt__cu_epilogue {
+    void *y;
+    mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or bfloat16 */
+    int width;        /* 8, 4 or 1: the most neighbours in a row that may be handled at once, at multiples of it */
+    int64_t columns;
+    const float *bias;
+    const void *add, *mask, *slope_x;
+    mirt__cu_norm norm, slope; /* mean NULL: there is none */
+    mirt_activation_kind activation, mask_activation;
+    mirt__column_sums sums;
+} mirt__cu_epilogue;
+
+static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, mirt_dtype dtype, int64_t columns) {
+    mirt__cu_epilogue d;
+    memset(&d, 0, sizeof d);
+    d.y = y;
+    d.dtype = dtype;
+    d.columns = columns;
+    d.bias = e->bias;
+    d.norm = mirt__cu_norm_of(e->norm);
+    d.add = e->add;
+    d.activation = e->activation;
+    d.mask = e->mask;
+    d.mask_activation = e->mask_activation;
+    d.slope = mirt__cu_norm_of(e->slope);
+    d.slope_x = e->slope ? e->slope_x : NULL;
+    d.sums = e->sums;
+    d.width = columns % 8 == 0 ? 8 : columns % 4 == 0 ? 4 : 1;
+    while (d.width > 1 && !(mirt__cu_aligned_for(y, dtype, d.width) && mirt__cu_aligned_for(d.add, dtype, d.width) &&
+                            mirt__cu_aligned_for(d.mask, dtype, d.width) && mirt__cu_aligned_for(d.slope_x, dtype, d.width))) {
+        d.width = d.width == 8 ? 4 : 1;
+    }
+    return d;
+}
+
+/* N columns of it; those that do not exist are not looked at. */
+template <int N> struct mirt__cu_finish_columns {
+    float bias[N], mean[N], factor[N], offset[N], slope_mean[N], slope_factor[N], slope_offset[N];
+};
+/* Columns [j, j + n), n <= N. */
+template <int N>
+static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n, mirt__cu_finish_columns<N> &c) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i >= n) break;
+        c.bias[i] = e.bias ? e.bias[j + i] : 0.0f;
+        if (e.norm.mean) {
+            c.mean[i] = e.norm.mean[j + i];
+            c.factor[i] = mirt__cu_norm_factor(e.norm, j + i);
+            c.offset[i] = e.norm.beta ? e.norm.beta[j + i] : 0.0f;
+        }
+        if (e.slope.mean) {
+            c.slope_mean[i] = e.slope.mean[j + i];
+            c.slope_factor[i] = mirt__cu_norm_factor(e.slope, j + i);
+            c.slope_offset[i] = e.slope.beta ? e.slope.beta[j + i] : 0.0f;
+        }
+    }
+}
+
+/* Elements [at, at + n) of a tensor like y: N at once, or one by one. */
+template <int N> static inline __device__ void mirt__cu_finish_load(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, float *to) {
+    if (n == N && N <= e.width) {
+        mirt__cu_load_as<N>(from, e.dtype, at, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i < n) to[i] = mirt__cu_load(from, e.dtype, at + i);
+    }
+}
+/* n columns, the first of which is element `at` of y: x becomes what is to be stored. z takes slope_x, where there is a slope. */
+template <int N>
+static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+    float other[N];
+    if (e.bias) {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], c.bias[i]);
+    }
+    if (e.norm.mean) {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i]);
+    }
+    if (e.add) {
+        mirt__cu_finish_load<N>(e, e.add, at, n, other);
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], other[i]);
+    }
+    mirt__cu_activate_n<N>(e.activation, x);
+    if (e.mask) {
+        mirt__cu_finish_load<N>(e, e.mask, at, n, other);
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = mirt__cu_times_slope_of_output(e.mask_activation, x[i], other[i]);
+    }
+    if (e.slope.mean) {
+        mirt__cu_finish_load<N>(e, e.slope_x, at, n, z);
+#pragma unroll
+        for (int i = 0; i < N; i++) other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
+        mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
+    }
+}
+template <int N> static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
+    if (n == N && N <= e.width) {
+        mirt__cu_store_as<N>(e.y, e.dtype, at, x);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (i < n) mirt__cu_store(e.y, e.dtype, at + i, x[i]);
+    }
+}
+
+/* ---- Sums of columns. */
+
+/* What a thread has seen of N columns. Moments are of what lies above the first number; of gradients: dy and dy * (slope_x - mean). */
+template <int N> struct mirt__cu_sums {
+    float count, shift[N], first[N], second[N];
+};
+template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums<N> &s) {
+    s.count = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
+}
+template <int N>
+static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, mirt__cu_sums<N> &s, const float *x,
+                                                const float *z) {
+    if (e.sums == MIRT__SUMS_NONE) return;
+    if (e.sums == MIRT__SUMS_MOMENTS) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (s.count == 0) s.shift[i] = x[i];
+            const float away = x[i] - s.shift[i];
+            s.first[i] += away;
+            s.second[i] = fmaf(away, away, s.second[i]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            s.first[i] += x[i];
+            if (e.sums == MIRT__SUMS_GRADIENT) s.second[i] = fmaf(x[i], z[i] - c.slope_mean[i], s.second[i]);
+        }
+    }
+    s.count += 1;
+}
+
+/* Where chunks' sums lie: of chunk i, `columns` first sums (of moments: means), as many second ones (squares of what lies above the
+   mean), and how many numbers. Room of mirt__cu_sums_bytes. */
+typedef struct mirt__cu_chunks {
+    float *part, *count;
+    double *group;
+    int64_t columns, chunks;
+} mirt__cu_chunks;
+
+#define MIRT__CU_SUM_LANES 16
+#define MIRT__CU_SUM_GROUP 512 /* chunks that one block adds up */
+static inline int64_t mirt__cu_round_up(int64_t n, int64_t to) { return mirt__cu_ceil(n, to) * to; }
+static size_t mirt__cu_sums_bytes(mirt__column_sums sums, int64_t columns, int64_t chunks) {
+    if (sums == MIRT__SUMS_NONE || chunks < 1) return 0;
+    const int64_t groups = mirt__cu_ceil(chunks, MIRT__CU_SUM_GROUP);
+    return (size_t)(mirt__cu_round_up(chunks * 2 * columns * 4, 256) + mirt__cu_round_up(chunks * 4, 256) +
+                    (groups > 1 ? mirt__cu_round_up(groups * 3 * columns * 8, 256) : 0));
+}
+static mirt__cu_chunks mirt__cu_chunks_of(void *room, mirt__column_sums sums, int64_t columns, int64_t chunks) {
+    mirt__cu_chunks c;
+    memset(&c, 0, sizeof c);
+    c.columns = columns;
+    c.chunks = chunks;
+    if (!room || sums == MIRT__SUMS_NONE) return c;
+    char *at = (char *)room;
+    c.part = (float *)at;
+    at += mirt__cu_round_up(chunks * 2 * columns * 4, 256);
+    c.count = (float *)at;
+    c.group = (double *)(at + mirt__cu_round_up(chunks * 4, 256));
+    return c;
+}
+
+/* Floats of shared memory for mirt__cu_sums_leave. */
+static inline __host__ __device__ int mirt__cu_sums_floats(int lanes, int columns) { return lanes * (2 * columns + 1); }
+/* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of the block's `columns`, of
+   which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block is the one to say how many numbers. */
+template <int N>
+static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to, const mirt__cu_sums<N> &s, int across, int lane,
+                                                  int lanes, int columns, int n, int64_t chunk, int64_t first, bool counts, float *shared) {
+    float *count = shared + lanes * 2 * columns;
+    const bool moments = e.sums == MIRT__SUMS_MOMENTS;
+    if (e.sums == MIRT__SUMS_NONE) return;
+    __syncthreads(); /* of what was in `shared` */
+    if (lane < lanes) {
+        if (across == 0) count[lane] = s.count;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float a = s.first[i], b = s.second[i];
+            if (moments) {
+                const float average = s.count > 0 ? a / s.count : 0.0f;
+                b = fmaf(-average, a, b);
+                a = s.shift[i] + average;
+            }
+            shared[2 * lane * columns + across * N + i] = a;
+            shared[(2 * lane + 1) * columns + across * N + i] = b;
+        }
+    }
+    __syncthreads();
+    const int thread = (int)(threadIdx.x + blockDim.x * threadIdx.y), threads = (int)(blockDim.x * blockDim.y);
+    for (int j = thread; j < n; j += threads) {
+        float a = 0, b = 0, all = 0;
+        for (int i = 0; i < lanes; i++) {
+            const float more = count[i], x = shared[2 * i * columns + j], y = shared[(2 * i + 1) * columns + j];
+            if (more == 0) continue;
+            if (moments) { /* two sets of samples become one (Chan et al. 1983) */
+                const float part = more / (all + more), delta = x - a;
+                a = all == 0 ? x : fmaf(delta, part, a);
+                b += all == 0 ? y : fmaf(delta * delta, all * part, y);
+            } else {
+                a += x;
+                b += y;
+            }
+            all += more;
+        }
+        to.part[2 * chunk * to.columns + first + j] = a;
+        to.part[(2 * chunk + 1) * to.columns + first + j] = b;
+        if (counts && j == 0) to.count[chunk] = all;
+    }
+}
+
+/* A lane's share of the sums of chunks [begin, end): moments about `shift`. */
+static __global__ void __launch_bounds__(32 * MIRT__CU_SUM_LANES)
+mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, float *out1) {
+    MIRT_SHARED(double, room, 3 * MIRT__CU_SUM_LANES * 32);
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x, begin = (int64_t)blockIdx.y * MIRT__CU_SUM_GROUP;
+    const int64_t end = begin + MIRT__CU_SUM_GROUP < from.chunks ? begin + MIRT__CU_SUM_GROUP : from.chunks;
+    const bool moments = e.sums == MIRT__SUMS_MOMENTS;
+    const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
+    double all = 0, a = 0, b = 0, shift = 0;
+    if (j < from.columns) {
+        if (moments) shift = (double)from.part[j];
+#pragma unroll 4
+        for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
+            const double count = (double)from.count[i], p = (double)from.part[2 * i * from.columns + j], q = (double)from.part[(2 * i + 1) * from.columns + j];
+            if (count == 0) continue;
+            const double away = p - shift;
+            all += count;
+            a += moments ? count * away : p;
+            b += moments ? count * away * away + q : q;
+        }
+    }
+    room[(3 * lane) * 32 + x] = all;
+    room[(3 * lane + 1) * 32 + x] = a;
+    room[(3 * lane + 2) * 32 + x] = b;
+    __syncthreads();
+    if (lane > 0 || j >= from.columns) return;
+    for (int i = 1; i < MIRT__CU_SUM_LANES; i++) {
+        all += room[(3 * i) * 32 + x];
+        a += room[(3 * i + 1) * 32 + x];
+        b += room[(3 * i + 2) * 32 + x];
+    }
+    if (gridDim.y > 1) {
+        double *group = from.group + (int64_t)blockIdx.y * 3 * from.columns + j;
+        group[0] = all;
+        group[from.columns] = a;
+        group[2 * from.columns] = b;
+        return;
+    }
+    if (moments) {
+        const double average = all > 0 ? a / all : 0, squares = b - average * a;
+        out0[j] = (float)(shift + average);
+        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
+    } else {
+        out0[j] = (float)a;
+        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
+    }
+}
+static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
+    const int64_t j = (int64_t)blockIdx.x * 128 + threadIdx.x;
+    if (j >= from.columns) return;
+    double all = 0, a = 0, b = 0;
+    for (int64_t i = 0; i < groups; i++) {
+        const double *group = from.group + i * 3 * from.columns + j;
+        all += group[0];
+        a += group[from.columns];
+        b += group[2 * from.columns];
+    }
+    if (e.sums == MIRT__SUMS_MOMENTS) {
+        const double average = all > 0 ? a / all : 0, squares = b - average * a;
+        out0[j] = (float)((double)from.part[j] + average);
+        out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
+    } else {
+        out0[j] = (float)a;
+        out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
+    }
+}
+/* Means of images, each of which has `each` chunks of sums and `pixels` pixels. */
+static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__cu_chunks from, int64_t each, double pixels, int64_t images, float *out) {
+    const int64_t at = (int64_t)blockIdx.x * 128 + threadIdx.x;
+    if (at >= images * from.columns) return;
+    const int64_t image = at / from.columns, j = at - image * from.columns;
+    double sum = 0;
+    for (int64_t i = image * each; i < (image + 1) * each; i++) sum += (double)from.part[2 * i * from.columns + j];
+    out[at] = (float)(sum / pixels);
+}
+
+/* The chunks' sums as the epilogue's; chunk 0 has numbers. Of images: each has as many chunks, `pixels` numbers a column. */
+static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks, mirt__real *const *sum, int64_t images,
+                                 int64_t pixels) {
+    const mirt__cu_epilogue e = *epilogue;
+    const mirt__cu_chunks from = *chunks;
+    float *out0 = sum[0], *out1 = sum[1];
+    if (e.sums == MIRT__SUMS_NONE || from.columns < 1 || from.chunks < 1) return;
+    if (e.sums == MIRT__SUMS_IMAGES) {
+        if (images < 1) return;
+        const int64_t each = from.chunks / images;
+        MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from, each, (double)pixels, images, out0);
+        return;
+    }
+    const int64_t groups = mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP);
+    const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
+    MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
+    if (groups > 1) MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from, groups, out0, out1);
+}
+
+#endif

@@ -1,0 +1,234 @@
+#ifndef MIRT__CUDA_READER_CUH
+#define MIRT__CUDA_READER_CUH
+/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to in a
+   column is worked out once by each thread or block (mirt__cu_columns). */
+
+#include "math.cuh"
+
+typedef struct mirt__cu_norm {
+    const float *mean, *variance, *gamma, *beta; /* gamma and beta may be NULL */
+    float epsilon;
+    mirt_activation_kind activation;
+} mirt__cu_norm;
+
+/* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
+enum { MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK = 4 };
+
+typedef struct mirt__cu_reader {
+    const void *data, *z;
+    mirt_dtype dtype; /* of both */
+    int kind, width;  /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
+    bool affine;
+    float scale, offset;
+    int64_t channels; /* 0: not known, data is plain */
+    mirt__cu_norm norm; /* of kinds NORM and BACK */
+    const float *sum[2];
+    double count;
+    const float *gate;
+    int64_t gate_pixels;
+} mirt__cu_reader;
+
+/* N columns of it. */
+template <int N> struct mirt__cu_columns {
+    float mean[N], factor[N], offset[N], less[N], part[N];
+};
+#define MIRT__CU_COLUMN_ROWS 5 /* floats of a column */
+
+static inline mirt__cu_norm mirt__cu_norm_of(const mirt__scaling *s) {
+    mirt__cu_norm n;
+    memset(&n, 0, sizeof n);
+    if (!s) return n;
+    n.mean = s->mean;
+    n.variance = s->variance;
+    n.gamma = s->gamma;
+    n.beta = s->beta;
+    n.epsilon = s->epsilon;
+    n.activation = s->activation;
+    return n;
+}
+static inline bool mirt__cu_norm_aligned(const mirt__cu_norm *n) {
+    return mirt__cu_aligned(n->mean, 16) && mirt__cu_aligned(n->variance, 16) && mirt__cu_aligned(n->gamma, 16) && mirt__cu_aligned(n->beta, 16);
+}
+
+/* `channels`: of the last axis of what is read, where the reader does not say. */
+static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t channels) {
+    mirt__cu_reader r;
+    memset(&r, 0, sizeof r);
+    r.data = reader->data;
+    r.dtype = reader->dtype;
+    r.affine = reader->affine;
+    r.scale = reader->scale;
+    r.offset = reader->offset;
+    r.channels = reader->channels > 0 ? reader->channels : channels;
+    if (reader->back) {
+        r.kind = MIRT__CU_READ_BACK;
+        r.norm = mirt__cu_norm_of(&reader->back->norm);
+        r.z = reader->back->z;
+        r.sum[0] = reader->back->sum[0];
+        r.sum[1] = reader->back->sum[1];
+        r.count = reader->back->count;
+    } else if (reader->norm) {
+        r.kind = MIRT__CU_READ_NORM;
+        r.norm = mirt__cu_norm_of(reader->norm);
+    }
+    if (reader->gate) {
+        r.kind |= MIRT__CU_READ_GATE;
+        r.gate = reader->gate;
+        r.gate_pixels = reader->gate_pixels > 0 ? reader->gate_pixels : 1;
+    }
+    r.width = r.channels % 8 == 0 ? 8 : r.channels % 4 == 0 ? 4 : 1;
+    while (r.width > 1 && !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width))) r.width = r.width == 8 ? 4 : 1;
+    if (!(mirt__cu_norm_aligned(&r.norm) && mirt__cu_aligned(r.sum[0], 16) && mirt__cu_aligned(r.sum[1], 16) && mirt__cu_aligned(r.gate, 16))) r.width = 1;
+    return r;
+}
+/* Whether elements are numbers of `dtype` as they lie in memory. */
+static inline bool mirt__cu_reader_bare(const mirt__cu_reader *r, mirt_dtype dtype) {
+    return r->kind == MIRT__CU_READ_PLAIN && !r->affine && r->dtype == dtype;
+}
+
+#define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
+
+static inline __device__ float mirt__cu_norm_inverse(const mirt__cu_norm &n, int64_t j) { return __fdiv_rn(1.0f, __fsqrt_rn(n.variance[j] + n.epsilon)); }
+/* gamma / sqrt(variance + epsilon) */
+static inline __device__ float mirt__cu_norm_factor(const mirt__cu_norm &n, int64_t j) {
+    const float inverse = mirt__cu_norm_inverse(n, j);
+    return n.gamma ? __fmul_rn(n.gamma[j], inverse) : inverse;
+}
+static inline __device__ float mirt__cu_normed(float x, float mean, float factor, float offset) {
+    return __fadd_rn(__fmul_rn(__fsub_rn(x, mean), factor), offset);
+}
+
+/* Columns [j, j + N), which exist. */
+template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(const mirt__cu_reader &r, int64_t j, mirt__cu_columns<N> &c) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        c.mean[i] = r.norm.mean[j + i];
+        c.factor[i] = mirt__cu_norm_factor(r.norm, j + i);
+        c.offset[i] = r.norm.beta ? r.norm.beta[j + i] : 0.0f;
+        if (kind & MIRT__CU_READ_BACK) {
+            c.less[i] = r.sum[0] ? (float)((double)r.sum[0][j + i] / r.count) : 0.0f;
+            c.part[i] = r.sum[0] ? __fmul_rn((float)((double)r.sum[1][j + i] / r.count), mirt__cu_norm_inverse(r.norm, j + i)) : 0.0f;
+        }
+    }
+}
+/* Floats of shared memory for n columns; they are put there by all threads of a block (a barrier comes after), and got from there. */
+static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
+    return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
+}
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int n, float *shared, int thread, int threads) {
+    if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
+    for (int j = thread; j < n; j += threads) {
+        mirt__cu_columns<1> c;
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, first + j, c);
+        shared[j] = c.mean[0];
+        shared[n + j] = c.factor[0];
+        shared[2 * n + j] = c.offset[0];
+        if (r.kind & MIRT__CU_READ_BACK) {
+            shared[3 * n + j] = c.less[0];
+            shared[4 * n + j] = c.part[0];
+        }
+    }
+}
+/* Columns [j, j + N) of those: N 4 or 8 need n and j to be multiples of 4, and `shared` aligned. */
+template <int KIND, int N>
+static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, const float *shared, int n, int j, mirt__cu_columns<N> &c) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
+    mirt__cu_load_n<N>(shared + j, c.mean);
+    mirt__cu_load_n<N>(shared + n + j, c.factor);
+    mirt__cu_load_n<N>(shared + 2 * n + j, c.offset);
+    if (kind & MIRT__CU_READ_BACK) {
+        mirt__cu_load_n<N>(shared + 3 * n + j, c.less);
+        mirt__cu_load_n<N>(shared + 4 * n + j, c.part);
+    }
+}
+
+/* activation(x), of N numbers: one branch for the usual ones. */
+template <int N> static inline __device__ void mirt__cu_activate_n(mirt_activation_kind kind, float *x) {
+    if (kind == MIRT_LINEAR) return;
+    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+        const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(kind, x[i]);
+}
+/* g times the slope at u. */
+template <int N> static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
+    if (kind == MIRT_LINEAR) return;
+    if (kind == MIRT_RELU || kind == MIRT_RELU6) {
+        const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+#pragma unroll
+        for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(kind, g[i], u[i]);
+}
+
+/* Where the gates of a pixel's image begin in `gate`, which is worked out once for a pixel; 0 without gates. */
+static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int64_t pixel) {
+    return r.kind & MIRT__CU_READ_GATE ? pixel / r.gate_pixels * r.channels : 0;
+}
+
+/* Elements [at, at + N), channels [j, j + N) of a pixel, whose gates are at gate[gates + j]; c has those columns. N is 1, or at most the
+   reader's width. */
+template <int KIND, int N>
+static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at, int64_t gates, int64_t j, float *to) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    if (kind == MIRT__CU_READ_PLAIN || !(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) {
+        mirt__cu_load_as<N>(r.data, r.dtype, at, to);
+        if (r.affine) {
+#pragma unroll
+            for (int i = 0; i < N; i++) to[i] = fmaf(to[i], r.scale, r.offset);
+        }
+    } else if (kind & MIRT__CU_READ_BACK) {
+        float z[N], u[N];
+        if ((int)r.dtype == MIRT__BFLOAT16) {
+            mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.data) + at, to);
+            mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.z) + at, z);
+        } else {
+            mirt__cu_load_n<N>(static_cast<const float *>(r.data) + at, to);
+            mirt__cu_load_n<N>(static_cast<const float *>(r.z) + at, z);
+        }
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            z[i] = __fsub_rn(z[i], c.mean[i]);
+            u[i] = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
+        }
+        mirt__cu_times_slope_n<N>(r.norm.activation, to, u);
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
+    } else {
+        if ((int)r.dtype == MIRT__BFLOAT16) mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.data) + at, to);
+        else mirt__cu_load_n<N>(static_cast<const float *>(r.data) + at, to);
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
+        mirt__cu_activate_n<N>(r.norm.activation, to);
+    }
+    if (kind & MIRT__CU_READ_GATE) {
+        float gate[N];
+        mirt__cu_load_n<N>(r.gate + gates + j, gate);
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = __fmul_rn(to[i], gate[i]);
+    }
+}
+/* One element, whose channel and gates are not known yet. */
+static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64_t at) {
+    mirt__cu_columns<1> c;
+    float x;
+    int64_t j = 0, pixel = 0;
+    if (r.kind != MIRT__CU_READ_PLAIN) {
+        pixel = at / r.channels;
+        j = at - pixel * r.channels;
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, j, c);
+    }
+    mirt__cu_read<MIRT__CU_READ_ANY, 1>(r, c, at, mirt__cu_gate_of(r, pixel), j, &x);
+    return x;
+}
+
+#endif
