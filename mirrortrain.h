@@ -44839,6 +44839,8 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_line_begin(self, "epoch");
     mirt__json_line_int(self, "epoch", event->epoch);
     mirt__json_line_int(self, "step", mirt_step(event->model));
+    mirt__json_line_int(self, "batch", event->batch); /* trained on */
+    mirt__json_line_int(self, "batches", event->batches);
     mirt__json_line_logs(self, event->logs);
     mirt__json_line_number(self, "seconds", event->seconds);
     mirt__json_line_number(self, "input_seconds", event->input_seconds);

@@ -169,6 +169,15 @@ static void add_facts(page *p, const run_log *log) {
     add(p, "</dl>");
 }
 
+/* What a run was asked for when it was taken up counts. */
+static void add_epochs(page *p, const run_log *log) {
+    const double all = number_of(log->resumed ? log->resumed : log->begin, "epochs");
+    if (!log->epochs || !(all > 0)) return;
+    const value *last = log->epoch[log->epochs - 1];
+    const bool cut = number_of(last, "batch") < number_of(last, "batches");
+    add(p, cut ? "<span>in epoch %.0f of %.0f</span>" : "<span>%.0f of %.0f epochs</span>", number_of(last, "epoch") + 1, all);
+}
+
 static void add_header(page *p, const run_log *log, const char *directory) {
     const char *model = text_of(log->begin, "model"), *status = text_of(log->end, "status");
     const bool good = status && strcmp(status, "finished") == 0;
@@ -179,9 +188,9 @@ static void add_header(page *p, const run_log *log, const char *directory) {
     add(p, "</h1><p class=\"meta\"><span class=\"pill %s\">", good ? "good" : "bad");
     add_text(p, status ? status : "did not end");
     add(p, "</span>");
-    if (log->epochs && number_of(log->begin, "epochs") > 0) add(p, "<span>%.0f of %.0f epochs</span>", number_of(log->epoch[log->epochs - 1], "epoch") + 1, number_of(log->begin, "epochs"));
+    add_epochs(p, log);
     if (isfinite(number_of(log->end, "step"))) add(p, "<span>%.0f steps</span>", number_of(log->end, "step"));
-    if (isfinite(log->resumed)) add(p, "<span>resumed at step %.0f</span>", log->resumed);
+    if (isfinite(number_of(log->resumed, "step"))) add(p, "<span>resumed at step %.0f</span>", number_of(log->resumed, "step"));
     add_date(p, number_of(log->begin, "time"));
     add(p, "</p>");
     if (text_of(log->end, "error")) {
@@ -380,6 +389,7 @@ static void add_timing(page *p, const run_log *log) {
     const char *verdict = text_of(log->timing, "verdict");
     if (!log->timing) return;
     add(p, "<section><h2>Where the time goes</h2>");
+    if (log->resumed && number_of(log->timing, "steps") > 0) add(p, "<p class=\"muted\">In the %.0f steps since the run was taken up; the time in steps above is that of all.</p>", number_of(log->timing, "steps"));
     if (verdict) {
         add(p, "<div class=\"card verdict\"><p>");
         add_text(p, verdict);

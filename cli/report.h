@@ -32,11 +32,11 @@ typedef struct step_line {
 /* What a log says; the last line of a kind counts. */
 typedef struct run_log {
     const value *begin, *end, *timing, *confusion, *samples;
+    const value *resumed; /* where the run was last taken up; NULL: never */
     const value **epoch; /* in their order */
     int epochs;
     step_line *step;
     int steps;
-    double resumed; /* the step the run was last taken up at; NAN: never */
     int strange;    /* lines that could not be read */
     struct block *blocks;
 } run_log;

@@ -234,13 +234,13 @@ static bool keep_step(run_log *log, const value *line) {
 
 static bool keep_line(run_log *log, const value *line) {
     const struct { const char *name; const value **place; } single[] = {
-        {"begin", &log->begin}, {"end", &log->end}, {"timing", &log->timing}, {"confusion", &log->confusion}, {"samples", &log->samples}};
+        {"begin", &log->begin}, {"end", &log->end}, {"timing", &log->timing}, {"confusion", &log->confusion}, {"samples", &log->samples},
+        {"resume", &log->resumed}};
     const char *event = text_of(line, "event");
     if (!event) return false;
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) {
         if (strcmp(event, single[i].name) == 0) *single[i].place = line;
     }
-    if (strcmp(event, "resume") == 0) log->resumed = number_of(line, "step");
     if (strcmp(event, "step") == 0) return keep_step(log, line);
     if (strcmp(event, "epoch") != 0) return true;
     if (!room((void **)&log->epoch, log->epochs, sizeof *log->epoch)) return false;
@@ -298,7 +298,6 @@ bool read_run_log(const char *directory, run_log *log) {
     char path[4096];
     size_t size;
     memset(log, 0, sizeof *log);
-    log->resumed = (double)NAN;
     const int length = snprintf(path, sizeof path, "%s/log.jsonl", directory);
     if (length < 0 || length >= (int)sizeof path) {
         complain("%s: the path is too long", directory);

@@ -37,7 +37,7 @@ def lines(epochs=6, per_epoch=94, names=None, model="mnist", ended=True, timing=
             t = e + (b + 1) / per_epoch
             yield {"event": "step", "step": e * per_epoch + b, "epoch": e, "batch": b, "batches": per_epoch, "batch_loss": 2.3 * math.exp(-1.7 * t) + 0.06 + 0.05 * math.sin(37 * t), "learning_rate": rate}
         t = e + 1
-        yield {"event": "epoch", "epoch": e, "step": t * per_epoch, "loss": 1.4 * math.exp(-t) + 0.05, "accuracy": 1 - 0.4 * math.exp(-t) - 0.01, "learning_rate": rate,
+        yield {"event": "epoch", "epoch": e, "step": t * per_epoch, "batch": per_epoch, "batches": per_epoch, "loss": 1.4 * math.exp(-t) + 0.05, "accuracy": 1 - 0.4 * math.exp(-t) - 0.01, "learning_rate": rate,
                "val_loss": 1.1 * math.exp(-t) + 0.07 + 0.002 * t, "val_accuracy": 1 - 0.3 * math.exp(-t) - 0.015, "seconds": 1.83 + 0.01 * e, "input_seconds": 0.11}
     if timing:
         phases = {"input wait": 0.61, "scatter": 0.05, "forward": 3.1, "backward": 5.2, "all-reduce, hidden": 0.2, "all-reduce, exposed": 0.9, "update": 0.4, "imbalance": 0.35, "callbacks": 0.02, "launch overhead": 0.17}

@@ -113,6 +113,7 @@ def check_page(name, directory):
     if name == "a run":
         tap.ok(page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16, "curves, bar, matrix, tables, images")
         tap.ok("98.90" in page.text and "98.43" in page.text and "AMD EPYC" in page.text and "balanced: 75" in page.text, "with the numbers of the log")
+        tap.ok("6 of 6 epochs" in page.text and "taken up" not in page.text, "that has come to its end")
     if name == "damaged":
         tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
     if name.endswith("not ended"):
@@ -164,7 +165,9 @@ def check_fit(home):
         events = [json.loads(line)["event"] for line in f]
     tap.ok(more.returncode == 0 and [e for e in events if e != "step"] == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"] and events.count("step") == 4, "one that goes on goes on with it: " + " ".join(events))
     with open(directory + "/report.html") as f:
-        tap.ok("resumed at step 30" in f.read(), "and the page says so")
+        text = Page(f.read()).text
+    tap.ok("resumed at step 30" in text and "In the 10 steps since the run was taken up" in text, "and the page says so")
+    tap.ok("in epoch 2 of 2" in text and "of 2 epochs" not in text, "and that its last epoch was cut short")
     for flag in ("--report", "--tensorboard"):
         refused = fit(flag, "--epochs", "1")
         tap.ok(refused.returncode == 2 and "--run DIR" in refused.stderr.decode(), "%s alone: %s" % (flag, refused.stderr.decode().strip()))
