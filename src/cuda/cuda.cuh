@@ -10,10 +10,7 @@
 #include <cublas_v2.h>
 #include <string.h>
 
-#ifdef MIRT_SIM
-#define MIRT_SHARED(type, name, count) MIRT_SIM_SHARED(type, name, count)
-#define MIRT_DYNAMIC_SHARED(type, name) MIRT_SIM_DYNAMIC_SHARED(type, name)
-#else
+#ifndef MIRT_SIM /* which has its own */
 #define MIRT_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 /* One array of bytes for all kernels: their types differ. */
 #define MIRT_DYNAMIC_SHARED(type, name) \
@@ -36,14 +33,18 @@ typedef struct mirt__cu_group mirt__cu_group;
 /* An opened device. */
 typedef struct mirt__remote {
     const mirt__host *host;
-    int index, major, minor, processors;
+    int index, processors;
+    int major, minor;   /* of the machine, or of the code for it, where that was made for an older one */
+    char name[64];
     size_t shared_most; /* bytes of shared memory that a block may ask for */
+    double limit;       /* seconds that a wait takes at most; 0: any */
     cudaStream_t stream, copies, exchanges;
     cudaEvent_t signal[8];
     mirt__cu_mode mode;
     bool tf32;
     mirt_status status; /* the first failure since the last wait, */
     char error[400];    /* and its sentence */
+    bool lost;          /* nothing can be done with it any more */
     char *room;
     size_t room_bytes, room_most;
     /* numbers that change from step to step, at the same places each time */
@@ -69,9 +70,21 @@ static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, 
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
 /* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes back. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
-#define MIRT__CU_NUMBERS (1 << 18) /* bytes of a step's */
+#define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
+/* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a failure. */
+static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t bytes);
+/* context.cu: a call of the runtime; false if it failed, which is noted. */
+static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
 
-static inline mirt__cu *mirt__cu_of(const mirt__where *where) { return where->remote; }
+/* The calling thread works on this device from here on: it may have been on another one. */
+static inline void mirt__cu_enter(mirt__cu *cu) {
+    int now = -1;
+    if (cudaGetDevice(&now) != cudaSuccess || now != cu->index) mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
+}
+static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
+    mirt__cu_enter(where->remote);
+    return where->remote;
+}
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* Blocks of a kernel that goes over `count` items in steps of the whole grid: enough for the machine, and a function of count alone. */
@@ -82,7 +95,7 @@ static inline unsigned mirt__cu_blocks(int64_t count, int threads) {
 
 #ifdef MIRT_SIM
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
-    mirt_sim::launch((grid), (block), (size_t)(shared), (at), #kernel, [=] { kernel(__VA_ARGS__); })
+    mirt_sim::launch((grid), (block), (size_t)(shared), (at), [=] { kernel(__VA_ARGS__); }, #kernel)
 #else
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \

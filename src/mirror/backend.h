@@ -20,9 +20,10 @@ typedef struct mirt__host {
     double (*now)(void); /* monotonic seconds */
 } mirt__host;
 
+/* Asked for without touching the device's memory. */
 typedef struct mirt__remote_info {
     char name[64], description[128];
-    size_t memory, free; /* bytes */
+    size_t memory;       /* bytes */
     bool half;           /* multiplies bfloat16 in hardware */
 } mirt__remote_info;
 
@@ -98,9 +99,10 @@ typedef struct mirt__backend {
 
     /* Work that comes back: what is enqueued between begin and end with the same (owner, key) is the same but for numbers that kernels
        say may change, so that from the third time on it is launched as a whole. No copies to or from the host, no meetings
-       in between. forget: owner's memory has moved or is gone (NULL: everybody's). */
+       in between. When `end` returns false, nothing of it was done: begin and enqueue it once more (never twice in a row).
+       forget: owner's memory has moved or is gone (NULL: everybody's). */
     void (*begin)(mirt__remote *remote, const void *owner, uint64_t key);
-    void (*end)(mirt__remote *remote);
+    bool (*end)(mirt__remote *remote);
     void (*forget)(mirt__remote *remote, const void *owner);
 
     /* A meeting on devices: `signal` marks the place in one's own work, `await` holds up what is enqueued next until another device has

@@ -1,0 +1,548 @@
+/* A device: its memory, its streams, what travels to it and back, and what becomes of failures. */
+#include "cuda.cuh"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MIRT__CU_PINNED ((size_t)4 << 20) /* bytes of a block of pinned memory: larger copies travel in pieces */
+#define MIRT__CU_PINNED_MOST 4
+#define MIRT__CU_DELIVERIES 256
+#define MIRT__CU_BLAS_ROOM ((size_t)32 << 20)
+
+/* Memory of the host that the machine reads by itself. */
+typedef struct mirt__cu_pinned {
+    char *memory;
+    cudaEvent_t read; /* behind the last copy out of it */
+    bool busy;
+    uint64_t turn;    /* when it was left; the least is the oldest */
+} mirt__cu_pinned;
+/* Blocks that copies of one stream leave from, each filled from its start. */
+typedef struct mirt__cu_pool {
+    mirt__cu_pinned block[MIRT__CU_PINNED_MOST];
+    int count, at;
+    size_t used;
+    uint64_t turns;
+} mirt__cu_pool;
+
+typedef struct mirt__cu_delivery {
+    void *to;
+    size_t from, bytes;
+} mirt__cu_delivery;
+typedef struct mirt__cu_constants {
+    struct mirt__cu_constants *next;
+    void *kept, *copy; /* what it is, and the device's copy of it */
+    size_t bytes;
+} mirt__cu_constants;
+
+struct mirt__cu_staging {
+    mirt__cu_pool pool[2]; /* of the stream of work; of the copies' */
+    cudaEvent_t arrived;   /* what the copies' stream brought */
+    char *fetched;         /* pinned; what came from the device and was not delivered yet */
+    size_t fetched_used;
+    mirt__cu_delivery delivery[MIRT__CU_DELIVERIES];
+    int deliveries;
+    mirt__cu_constants *constants;
+};
+
+/* exchange.cu: whether the others of its group are well; if not, that is noted. */
+static bool mirt__cu_group_well(mirt__cu *cu);
+/* exchange.cu: nobody waits for this device any more. */
+static void mirt__cu_group_leave(mirt__cu *cu);
+/* graphs.cu */
+static void mirt__cu_graphs_free(mirt__cu *cu);
+
+/* >>failures */
+
+static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...) {
+    va_list arguments;
+    if (cu->status != MIRT_OK) return;
+    cu->status = status;
+    const int used = snprintf(cu->error, sizeof cu->error, "gpu:%d (%s): ", cu->index, cu->name);
+    va_start(arguments, format);
+    vsnprintf(cu->error + used, sizeof cu->error - (size_t)used, format, arguments);
+    va_end(arguments);
+}
+
+/* Failures after which the device, or this program's part of it, is of no use. */
+static const struct {
+    cudaError_t error;
+    const char *advice;
+} mirt__cu_losses[] = {
+    {cudaErrorIllegalAddress, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
+    {cudaErrorMisalignedAddress, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
+    {cudaErrorInvalidAddressSpace, "a kernel left its memory, which is a bug: compute-sanitizer names the kernel"},
+    {cudaErrorInvalidPc, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
+    {cudaErrorIllegalInstruction, "compile for this GPU with -arch=native"},
+    {cudaErrorHardwareStackError, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
+    {cudaErrorLaunchFailure, "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
+    {cudaErrorLaunchTimeout, "the display's watchdog stops long kernels: train on a GPU without a display"},
+    {cudaErrorAssert, "a kernel went astray, which is a bug"},
+    {cudaErrorECCUncorrectable, "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
+    {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
+    {cudaErrorContained, "an error in its memory was contained: restart the program"},
+    {cudaErrorDevicesUnavailable, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
+    {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
+    {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
+    {cudaErrorSystemNotReady, "the machine's services are not ready: is nvidia-fabricmanager running?"},
+    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}
+};
+
+static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
+    (void)cudaGetLastError(); /* or the next launch would seem to have failed */
+    for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
+        if (mirt__cu_losses[i].error != error) continue;
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what, cudaGetErrorString(error), mirt__cu_losses[i].advice);
+        cu->lost = true;
+        return;
+    }
+    if (error == cudaErrorMemoryAllocation) {
+        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s", what);
+    } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction || error == cudaErrorUnsupportedPtxVersion ||
+               error == cudaErrorInvalidKernelImage) {
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
+                      cudaGetErrorString(error), cu->major, cu->minor);
+    } else {
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "%s failed: %s", what, cudaGetErrorString(error));
+    }
+}
+
+static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what) {
+    if (error != cudaSuccess) mirt__cu_failed(cu, error, what);
+    return error == cudaSuccess;
+}
+
+/* Hands what failed to the library. */
+static mirt_status mirt__cu_tell(mirt__cu *cu) {
+    const mirt_status status = cu->status;
+    if (!cu->lost) cu->status = MIRT_OK;
+    return cu->host->fail(status, "%s", cu->error);
+}
+
+/* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
+static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
+    const double begin = cu->host->now();
+    for (unsigned turn = 1;; turn++) {
+        const cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
+        if (state == cudaSuccess) return true;
+        if (state != cudaErrorNotReady) return mirt__cu_failed(cu, state, "waiting for it"), false;
+        (void)cudaGetLastError();
+        if (turn % 64) continue;
+        if (!mirt__cu_group_well(cu)) return false;
+        const double passed = cu->host->now() - begin;
+        if (cu->limit > 0 && passed > cu->limit) {
+            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end", passed);
+            cu->lost = true;
+            mirt__cu_group_leave(cu);
+            return false;
+        }
+        if (passed > 0.002) { /* short steps are not to be slept over */
+            struct timespec nap;
+            nap.tv_sec = 0;
+            nap.tv_nsec = 50000;
+            nanosleep(&nap, NULL);
+        }
+    }
+}
+
+/* >>the machine's devices */
+
+/* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is none. */
+static int mirt__cu_code_for(int device) {
+#ifdef __CUDA_ARCH_LIST__
+    static const int made[] = {__CUDA_ARCH_LIST__};
+    int best = 0;
+    for (int i = 0; i < MIRT__COUNT(made); i++) {
+        if (made[i] / 10 <= device && made[i] / 10 > best) best = made[i] / 10;
+    }
+    return best;
+#else
+    return device;
+#endif
+}
+
+static const char *mirt__cu_driver_wanted(void) {
+    return CUDART_VERSION >= 14000 ? "that comes with this CUDA" : CUDART_VERSION >= 13000 ? "580.65.06" : CUDART_VERSION >= 12000 ? "525.60.13" : "450.80.02";
+}
+
+static int mirt__cu_devices(const mirt__host *host) {
+    int count = 0, driver = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess) return count;
+    (void)cudaGetLastError();
+    if (error == cudaErrorNoDevice) return 0;
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    (void)cudaGetLastError();
+    if (driver == 0) {
+        host->fail(MIRT_E_DEVICE, "there is no NVIDIA driver: GPUs need one of at least version %s", mirt__cu_driver_wanted());
+    } else if (error == cudaErrorInsufficientDriver) {
+        host->fail(MIRT_E_DEVICE, "the driver is for CUDA %d.%d; this program was built with %d.%d: install a driver of at least version %s", driver / 1000,
+                   driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, mirt__cu_driver_wanted());
+    } else {
+        host->fail(MIRT_E_DEVICE, "GPUs cannot be used: %s; see nvidia-smi and dmesg, and CUDA_VISIBLE_DEVICES", cudaGetErrorString(error));
+    }
+    return -1;
+}
+
+static bool mirt__cu_properties(const mirt__host *host, int index, cudaDeviceProp *out) {
+    const int count = mirt__cu_devices(host);
+    if (count < 0) return false;
+    if (index < 0 || index >= count) {
+        if (!count) return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has no GPU, or CUDA_VISIBLE_DEVICES hides it", index), false;
+        return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has gpu:0 to gpu:%d", index, count - 1), false;
+    }
+    const cudaError_t error = cudaGetDeviceProperties(out, index);
+    if (error == cudaSuccess) return true;
+    (void)cudaGetLastError();
+    return host->fail(MIRT_E_DEVICE, "gpu:%d tells nothing of itself: %s; see nvidia-smi", index, cudaGetErrorString(error)), false;
+}
+
+static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *out) {
+    cudaDeviceProp device;
+    memset(out, 0, sizeof *out);
+    if (!mirt__cu_properties(host, index, &device)) return false;
+    const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
+    snprintf(out->name, sizeof out->name, "%.63s", device.name);
+    snprintf(out->description, sizeof out->description, "sm_%d, %d processors, %.1f GB%s", version, device.multiProcessorCount,
+             (double)device.totalGlobalMem / 1e9, code < 80 && version >= 80 ? "; compiled for an older one: nvcc -arch=native makes it faster" : "");
+    out->memory = device.totalGlobalMem;
+    out->half = code >= 80;
+    return true;
+}
+
+/* >>opening and closing */
+
+static void mirt__cu_pool_free(mirt__cu_pool *pool) {
+    for (int i = 0; i < pool->count; i++) {
+        (void)cudaEventDestroy(pool->block[i].read);
+        (void)cudaFreeHost(pool->block[i].memory);
+    }
+}
+
+static void mirt__cu_constants_free(mirt__cu *cu) {
+    for (mirt__cu_constants *c = cu->staging->constants; c;) {
+        mirt__cu_constants *next = c->next;
+        (void)cudaFree(c->copy);
+        cu->host->free(c->kept);
+        cu->host->free(c);
+        c = next;
+    }
+    cu->staging->constants = NULL;
+}
+
+static void mirt__cu_close(mirt__remote *cu) {
+    if (!cu) return;
+    mirt__cu_enter(cu);
+    mirt__cu_group_leave(cu);
+    const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
+    for (int i = 0; i < 3; i++) {
+        if (stream[i] && !cu->lost) mirt__cu_settled(cu, stream[i], NULL);
+    }
+    mirt__cu_graphs_free(cu);
+    if (cu->blas) (void)cublasDestroy(cu->blas);
+    if (cu->staging) {
+        for (int i = 0; i < 2; i++) mirt__cu_pool_free(&cu->staging->pool[i]);
+        mirt__cu_constants_free(cu);
+        if (cu->staging->arrived) (void)cudaEventDestroy(cu->staging->arrived);
+        if (cu->staging->fetched) (void)cudaFreeHost(cu->staging->fetched);
+        cu->host->free(cu->staging);
+    }
+    for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
+        if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
+    }
+    if (cu->blas_room) (void)cudaFree(cu->blas_room);
+    if (cu->numbers) (void)cudaFree(cu->numbers);
+    cu->host->free(cu->numbers_host);
+    for (int i = 0; i < 3; i++) {
+        if (stream[i]) (void)cudaStreamDestroy(stream[i]);
+    }
+    (void)cudaGetLastError();
+    cu->host->free(cu);
+}
+
+static bool mirt__cu_open_blas(mirt__cu *cu) {
+    if (!mirt__cu_try(cu, cudaMalloc(&cu->blas_room, MIRT__CU_BLAS_ROOM), "taking memory for cuBLAS")) return false;
+    const cublasStatus_t made = cublasCreate(&cu->blas);
+    if (made != CUBLAS_STATUS_SUCCESS) return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver", (int)made), false;
+    if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS && cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
+        cublasSetMathMode(cu->blas, cu->tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH) == CUBLAS_STATUS_SUCCESS) return true;
+    return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
+}
+
+static bool mirt__cu_open_parts(mirt__cu *cu) {
+    cudaStream_t *const stream[3] = {&cu->stream, &cu->copies, &cu->exchanges};
+    if (!mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device")) return false;
+    for (int i = 0; i < 3; i++) {
+        if (!mirt__cu_try(cu, cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "making streams")) return false;
+    }
+    for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
+        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events")) return false;
+    }
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events")) return false;
+    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && mirt__cu_open_blas(cu);
+}
+
+static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
+    cudaDeviceProp device;
+    if (!mirt__cu_properties(host, index, &device)) return NULL;
+    const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
+    if (!code) {
+        host->fail(MIRT_E_DEVICE, "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc -arch=native, or -arch=sm_%d", index,
+                   device.name, version, version);
+        return NULL;
+    }
+    mirt__cu *cu = static_cast<mirt__cu *>(host->calloc(1, sizeof *cu));
+    if (!cu) return NULL;
+    cu->host = host;
+    cu->index = index;
+    cu->major = code / 10;
+    cu->minor = code % 10;
+    cu->processors = device.multiProcessorCount;
+    cu->shared_most = device.sharedMemPerBlockOptin;
+    cu->tf32 = tf32 && code >= 80;
+    snprintf(cu->name, sizeof cu->name, "%.63s", device.name);
+    cu->numbers_host = static_cast<char *>(host->calloc(1, MIRT__CU_NUMBERS));
+    cu->staging = static_cast<mirt__cu_staging *>(host->calloc(1, sizeof *cu->staging));
+    if (!cu->numbers_host || !cu->staging) {
+        host->free(cu->numbers_host);
+        host->free(cu->staging);
+        host->free(cu);
+        return NULL;
+    }
+    if (mirt__cu_open_parts(cu)) return cu;
+    mirt__cu_tell(cu);
+    mirt__cu_close(cu);
+    return NULL;
+}
+
+/* >>memory */
+
+static size_t mirt__cu_free_bytes(mirt__remote *cu) {
+    size_t left = 0, all = 0;
+    mirt__cu_enter(cu);
+    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
+    void *memory = NULL;
+    size_t left = 0, all = 0;
+    mirt__cu_enter(cu);
+    if (cu->status != MIRT_OK) return mirt__cu_tell(cu), (void *)NULL;
+    const cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
+    if (error == cudaSuccess) {
+        /* other streams may use it at once */
+        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") && mirt__cu_settled(cu, cu->stream, NULL)) return memory;
+        (void)cudaFree(memory);
+        return mirt__cu_tell(cu), (void *)NULL;
+    }
+    (void)cudaGetLastError();
+    if (error != cudaErrorMemoryAllocation) {
+        mirt__cu_failed(cu, error, "taking memory");
+    } else if (cudaMemGetInfo(&left, &all) == cudaSuccess) {
+        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free", (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
+    } else {
+        mirt__cu_failed(cu, error, "taking memory");
+    }
+    mirt__cu_tell(cu);
+    return NULL;
+}
+
+static void mirt__cu_release(mirt__remote *cu, void *memory) {
+    if (!memory) return;
+    mirt__cu_enter(cu);
+    (void)cudaFree(memory);
+    (void)cudaGetLastError();
+}
+
+static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {
+    bytes = (bytes + 255) / 256 * 256;
+    if (bytes > cu->room_most) cu->room_most = bytes;
+    if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
+    if (bytes <= cu->room_bytes) return cu->room;
+    mirt__cu_fail(cu, MIRT_E_STATE, "a kernel wants %zu bytes of room; %zu were measured", bytes, cu->room_bytes);
+    return NULL;
+}
+
+static size_t mirt__cu_measure(mirt__remote *cu, bool on) {
+    cu->mode = on ? MIRT__CU_MEASURE : MIRT__CU_RUN;
+    if (on) cu->room_most = 0;
+    return cu->room_most;
+}
+
+static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
+    cu->room = static_cast<char *>(memory);
+    cu->room_bytes = memory ? bytes : 0;
+}
+
+/* >>copies */
+
+/* A block whose copies are done: one that is left, a new one, or the oldest, which is waited for. */
+static bool mirt__cu_pool_turn(mirt__cu *cu, mirt__cu_pool *pool, cudaStream_t stream) {
+    int oldest = 0;
+    if (pool->count) {
+        mirt__cu_pinned *left = &pool->block[pool->at];
+        if (!mirt__cu_try(cu, cudaEventRecord(left->read, stream), "marking a copy")) return false;
+        left->busy = true;
+        left->turn = ++pool->turns;
+    }
+    pool->used = 0;
+    for (int i = 0; i < pool->count; i++) {
+        mirt__cu_pinned *block = &pool->block[i];
+        if (block->busy && cudaEventQuery(block->read) == cudaSuccess) block->busy = false;
+        pool->at = i;
+        if (!block->busy) return true;
+        if (block->turn < pool->block[oldest].turn) oldest = i;
+    }
+    (void)cudaGetLastError();
+    if (pool->count == MIRT__CU_PINNED_MOST) {
+        pool->at = oldest;
+        return mirt__cu_settled(cu, NULL, pool->block[oldest].read) && (pool->block[oldest].busy = false, true);
+    }
+    mirt__cu_pinned *made = &pool->block[pool->count];
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
+    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host")) return (void)cudaEventDestroy(made->read), false;
+    made->busy = false;
+    pool->at = pool->count++;
+    return true;
+}
+
+/* Whatever the mode is. */
+static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t bytes, bool beside) {
+    mirt__cu_pool *pool = &cu->staging->pool[beside];
+    const cudaStream_t stream = beside ? cu->copies : cu->stream;
+    for (size_t done = 0; done < bytes && cu->status == MIRT_OK;) {
+        if ((!pool->count || pool->used == MIRT__CU_PINNED) && !mirt__cu_pool_turn(cu, pool, stream)) return;
+        const size_t left = MIRT__CU_PINNED - pool->used, piece = bytes - done < left ? bytes - done : left;
+        char *pinned = pool->block[pool->at].memory + pool->used;
+        memcpy(pinned, static_cast<const char *>(from) + done, piece);
+        if (!mirt__cu_try(cu, cudaMemcpyAsync(static_cast<char *>(to) + done, pinned, piece, cudaMemcpyHostToDevice, stream), "copying to it")) return;
+        done += piece;
+        pool->used += (piece + 255) / 256 * 256;
+    }
+}
+
+static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t bytes, bool early) {
+    mirt__cu_enter(cu);
+    if (!mirt__cu_launches(cu) || !bytes) return;
+    mirt__cu_upload(cu, to, from, bytes, early);
+    if (early && cu->status == MIRT_OK && mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
+        mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
+    }
+}
+
+/* What has come from the device goes where it is wanted. */
+static bool mirt__cu_deliver(mirt__cu *cu) {
+    mirt__cu_staging *s = cu->staging;
+    if (s->deliveries && !mirt__cu_settled(cu, cu->stream, NULL)) return false;
+    for (int i = 0; i < s->deliveries; i++) memcpy(s->delivery[i].to, s->fetched + s->delivery[i].from, s->delivery[i].bytes);
+    s->deliveries = 0;
+    s->fetched_used = 0;
+    return true;
+}
+
+static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+    mirt__cu_staging *s = cu->staging;
+    mirt__cu_enter(cu);
+    if (!mirt__cu_launches(cu)) return;
+    if (bytes && !s->fetched && !mirt__cu_try(cu, cudaMallocHost((void **)&s->fetched, MIRT__CU_PINNED), "pinning memory of the host")) return;
+    for (size_t done = 0; done < bytes;) {
+        if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu)) return;
+        const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
+        mirt__cu_delivery *d = &s->delivery[s->deliveries];
+        d->to = static_cast<char *>(to) + done;
+        d->from = s->fetched_used;
+        d->bytes = piece;
+        if (!mirt__cu_try(cu, cudaMemcpyAsync(s->fetched + d->from, static_cast<const char *>(from) + done, piece, cudaMemcpyDeviceToHost, cu->stream), "copying from it")) return;
+        s->deliveries++;
+        s->fetched_used += (piece + 255) / 256 * 256;
+        done += piece;
+    }
+}
+
+static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+    mirt__cu_enter(cu);
+    if (mirt__cu_launches(cu) && bytes) mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
+}
+
+static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
+    mirt__cu_enter(cu);
+    if (mirt__cu_launches(cu) && bytes) mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
+}
+
+static mirt_status mirt__cu_wait(mirt__remote *cu) {
+    mirt__cu_staging *s = cu->staging;
+    mirt__cu_enter(cu);
+    const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) && mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
+    if (done && cu->status == MIRT_OK) mirt__cu_deliver(cu);
+    s->deliveries = 0;
+    s->fetched_used = 0;
+    for (int i = 0; i < 2 && done; i++) {
+        for (int k = 0; k < s->pool[i].count; k++) s->pool[i].block[k].busy = false;
+        s->pool[i].used = 0;
+    }
+    return cu->status == MIRT_OK ? MIRT_OK : mirt__cu_tell(cu);
+}
+
+/* >>numbers and constants */
+
+/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel together. */
+static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size) {
+    const size_t room = (size + 15) / 16 * 16;
+    if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
+    if (cu->numbers_used + room > MIRT__CU_NUMBERS) {
+        if (cu->mode != MIRT__CU_RUN) return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS), (const void *)NULL;
+        cu->numbers_used = 0;
+    }
+    const size_t at = cu->numbers_used;
+    cu->numbers_used += room;
+    if (cu->mode == MIRT__CU_RUN) mirt__cu_upload(cu, cu->numbers + at, value, size, false);
+    else memcpy(cu->numbers_host + at, value, size);
+    return cu->numbers + at;
+}
+
+/* Found by content: the place may have been freed, and be another function's now. */
+static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t bytes) {
+    if (cu->status != MIRT_OK || cu->mode == MIRT__CU_REFRESH) return NULL;
+    for (const mirt__cu_constants *c = cu->staging->constants; c; c = c->next) {
+        if (c->bytes == bytes && memcmp(c->kept, data, bytes) == 0) return c->copy;
+    }
+    if (cu->mode == MIRT__CU_CAPTURE) return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
+    mirt__cu_constants *made = static_cast<mirt__cu_constants *>(cu->host->calloc(1, sizeof *made));
+    void *kept = made ? cu->host->calloc(bytes ? bytes : 1, 1) : NULL;
+    if (!kept || !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant")) {
+        if (cu->status == MIRT_OK) mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory of the host for a constant of %zu bytes", bytes);
+        cu->host->free(kept);
+        cu->host->free(made);
+        return NULL;
+    }
+    memcpy(kept, data, bytes);
+    made->kept = kept;
+    made->bytes = bytes;
+    made->next = cu->staging->constants;
+    cu->staging->constants = made;
+    mirt__cu_upload(cu, made->copy, data, bytes, false);
+    return made->copy;
+}
+
+/* >>meetings */
+
+static void mirt__cu_signal(mirt__remote *cu, int number) {
+    mirt__cu_enter(cu);
+    if (mirt__cu_launches(cu)) mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
+}
+
+static void mirt__cu_await(mirt__remote *cu, mirt__remote *other, int number) {
+    mirt__cu_enter(cu);
+    if (mirt__cu_launches(cu)) mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
+}
+
+static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
+    float milliseconds = 0;
+    mirt__cu_enter(cu);
+    if (cudaEventElapsedTime(&milliseconds, cu->signal[from], cu->signal[to]) == cudaSuccess) return milliseconds / 1e3;
+    (void)cudaGetLastError();
+    return 0;
+}
