@@ -402,16 +402,19 @@ typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTR
    over replica numbers; the result does not depend on the number of devices. MIRT_RING: a
    reduce-scatter in ring order, device d's share of the elements summed over devices d + 1, d + 2,
    ..., d. MIRT_REDUCE_TO_ONE_DEVICE: the first device adds in device order and updates all weights.
-   Ring and one device give other roundings on other numbers of devices. */
+   Ring and one device give other roundings on other numbers of devices, and so does MIRT_NCCL: NCCL's own
+   all-reduce, between GPUs. */
 typedef enum mirt_collective {
     MIRT_COLLECTIVE_AUTO = 0, /* now MIRT_TREE: the same bits on any number of devices */
-    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE
+    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE, MIRT_NCCL
 } mirt_collective;
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1":
-                            two devices of one core each, so that strategies can have cores of their own */
+    const char *devices; /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as
+                            one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
+                            devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
+                            "gpu:0,gpu:2": these */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -427,14 +430,16 @@ typedef struct mirt_strategy_desc {
                             single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
                             a number: exactly; negative: none */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
-                            faster (it takes up to half the time): float32, with other roundings */
+                            faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
+    bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */
+    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other roundings */
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
    defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
    together, MIRT_E_NOMEM, MIRT_E_THREAD). */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
-/* `device` as "cpu:1"; NULL: every core as one device. MIRT_E_INVALID: several devices. */
+/* `device` as "cpu:1" or "gpu:0"; NULL: the first GPU, or where there is none every core as one device. MIRT_E_INVALID: several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
@@ -448,11 +453,12 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
 
 typedef struct mirt_device_info {
-    char name[32];        /* "cpu:0" */
-    char description[96]; /* instruction set and core count */
-    int cores;
+    char name[32];        /* "cpu:0", "gpu:0" */
+    char description[96]; /* instruction set and core count; of a GPU its name and memory */
+    int cores;            /* 1; of a GPU 0 */
+    uint64_t memory;      /* bytes of a GPU's own; 0: it is the machine's */
 } mirt_device_info;
-/* Fills up to `capacity` entries with what this machine has; returns how many there are, 0 (MIRT_E_DEVICE) where an
+/* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE) where an
    environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 
@@ -2620,7 +2626,7 @@ typedef struct mirt__backend {
     void (*fetch)(mirt__remote *remote, void *to, const void *from, size_t bytes);
     void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes); /* within the device, or from another one's memory */
     void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
-    /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait. */
+    /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
     mirt_status (*wait)(mirt__remote *remote);
 
     /* Room that kernels take for themselves: between measure(true) and measure(false) nothing is enqueued, and the latter returns the
@@ -2637,7 +2643,7 @@ typedef struct mirt__backend {
     void (*forget)(mirt__remote *remote, const void *owner);
 
     /* A meeting on devices: `signal` marks the place in one's own work, `await` holds up what is enqueued next until another device has
-       come to the place it marked last under the same number (0 to 3). The threads have met in between. */
+       come to the place it marked last under the same number (0 to 7). The threads have met in between. */
     void (*signal)(mirt__remote *remote, int number);
     void (*await)(mirt__remote *remote, mirt__remote *other, int number);
 
@@ -27448,6 +27454,8 @@ typedef struct mirt__program {
 /* The memory one replay works on. */
 typedef struct mirt__bases {
     mirt__team *team;
+    const mirt__backend *backend; /* of a device with memory of its own, */
+    mirt__remote *remote;         /* otherwise NULL */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
     char *io[MIRT__MAX_IO]; /* of the replica */
@@ -31592,6 +31600,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
+    call.where.remote = bases->remote;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__lane *lane = run->lane;
@@ -31611,6 +31620,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->finder) mirt__finder_look(run->finder, &call, i);
         if (!clocked) continue;
+        if (bases->remote) bases->backend->wait(bases->remote);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);
@@ -31682,11 +31692,13 @@ typedef struct mirt__device {
     char name[32];
     mirt__team *team; /* NULL when it has one thread */
     int first_replica, num_replicas;
+    int index;             /* of a GPU, among those of the machine, */
+    mirt__remote *remote;  /* which is opened; NULL: it is of the machine's cores */
 } mirt__device;
 
 /* Bytes of the parts of a device's working memory, in this order. */
 typedef struct mirt__layout {
-    size_t gradients, arena, replica, shared, scratch;
+    size_t gradients, arena, replica, shared, scratch, io; /* io: of devices with memory of their own, copies of the batch and results */
 } mirt__layout;
 
 struct mirt_strategy {
@@ -31696,6 +31708,9 @@ struct mirt_strategy {
     uint64_t seed;
     bool winograd;
     bool named; /* devices by name, each one core */
+    const mirt__backend *backend; /* of devices with memory of their own; NULL: cores of this machine */
+    bool direct;                  /* these read each other's memory */
+    char lost[512];               /* why they are of no use any more, or "" */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
     const mirt__kernels *kernels;
@@ -31746,9 +31761,17 @@ MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
+/* --- devices.c --- */
+/* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
+   sets `named` where it names cores. */
+MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
+/* Opens and closes those with memory of their own. `how` takes a sentence about the way they meet. */
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char how[256]);
+MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
+
 /* --- strategy.c --- */
 
-/* Blocks of weights in memory: one a device, or one that all devices read. */
+/* Blocks of weights in the machine's memory: one a device, or one that all devices read. */
 MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
@@ -31976,7 +31999,8 @@ typedef struct mirt__collective_row {
 static const mirt__collective_row mirt__collectives[] = {
     {"tree", "the same bits on any number of devices", mirt__plan_tree, false},
     {"ring", "every device adds its share in the order of its neighbours", mirt__plan_ring, false},
-    {"one device", "the first device adds and updates everything", mirt__plan_one_device, true}
+    {"one device", "the first device adds and updates everything", mirt__plan_one_device, true},
+    {"NCCL", "its own all-reduce, of which order it likes", mirt__plan_tree, false}
 };
 
 static const mirt__collective_row *mirt__collective_get(mirt_collective collective) {
@@ -32014,6 +32038,159 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
     *end = (first + count) * vector;
     if (*end > elements) *end = elements;
     if (*begin > *end) *begin = *end;
+}
+
+/* >>section mirror/devices.c */
+
+/* What devices there are, and which of them a strategy has. */
+
+static const mirt__host mirt__host_of_backends = {mirt__fail, mirt__calloc, mirt__free, mirt__now};
+
+/* NULL: this program is built without one. */
+static const mirt__backend *mirt__backend_get(void) {
+#if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
+    const mirt__backend *backend = mirt__cuda_backend ? mirt__cuda_backend() : NULL;
+    return backend && backend->version == MIRT__BACKEND_VERSION ? backend : NULL;
+#else
+    return NULL;
+#endif
+}
+
+MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
+    const int cores = mirt__cpu_cores();
+    const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
+    const mirt__backend *backend = mirt__backend_get();
+    mirt__remote_info info;
+    if (!kernels) return 0;
+    const int others = backend ? backend->devices(&mirt__host_of_backends) : 0, count = cores + (others > 0 ? others : 0);
+    for (int i = 0; out && i < count && i < capacity; i++) {
+        memset(&out[i], 0, sizeof out[i]);
+        if (i < cores) {
+            snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
+            snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels->name);
+            out[i].cores = 1;
+        } else if (backend->info(&mirt__host_of_backends, i - cores, &info)) {
+            snprintf(out[i].name, sizeof out[i].name, "%s:%d", backend->name, i - cores);
+            snprintf(out[i].description, sizeof out[i].description, "%.95s", info.description);
+            out[i].memory = info.memory;
+        }
+    }
+    return count;
+}
+
+static mirt_status mirt__no_such_device(const char *name, size_t length) {
+    const mirt__backend *backend = mirt__backend_get();
+    const int cores = mirt__cpu_cores(), gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
+    char more[32] = "", others[48] = "";
+    const bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
+    if (gpu && gpus < 0) return mirt__fail_at("device \"%.*s\"", (int)length, name);
+    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
+    if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
+    else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
+    const char *why = !gpu || gpus > 0 ? "" : backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)";
+    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name, why, more, others);
+}
+
+/* The number behind `prefix` in the `length` letters of `name`, or -1. */
+static long mirt__device_number(const char *name, size_t length, const char *prefix) {
+    const size_t front = strlen(prefix);
+    char *end;
+    if (length <= front || strncmp(name, prefix, front) != 0 || name[front] < '0' || name[front] > '9') return -1;
+    const long index = strtol(name + front, &end, 10);
+    return end == name + length ? index : -1;
+}
+
+static mirt_status mirt__add_device(mirt_strategy *s, const char *kind, long index, bool repeated) {
+    if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
+    mirt__device *own = &s->device[s->num_devices];
+    snprintf(own->name, sizeof own->name, "%s:%ld", kind, index);
+    own->index = (int)index;
+    for (int d = 0; d < s->num_devices && !repeated; d++) {
+        if (strcmp(s->device[d].name, own->name) != 0) continue;
+        return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count", own->name);
+    }
+    s->num_devices++;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__all_of_backend(mirt_strategy *s, const mirt__backend *backend, int count) {
+    s->backend = backend;
+    for (int i = 0; i < count; i++) {
+        if (mirt__add_device(s, backend->name, i, false) != MIRT_OK) return mirt_last_status();
+        if (s->kind == MIRT_ONE_DEVICE) break;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shares_of_cores(mirt_strategy *s, long count) {
+    if (count < 1 || count > MIRT__MAX_DEVICES) {
+        return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count, MIRT__MAX_DEVICES);
+    }
+    for (long i = 0; i < count; i++) {
+        if (mirt__add_device(s, "cpu", i, false) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* "cpu:0,cpu:1": these cores; "gpu:0,gpu:2": these GPUs. */
+static mirt_status mirt__named_devices(mirt_strategy *s, const char *text, bool repeat) {
+    const mirt__backend *backend = mirt__backend_get();
+    int gpus = -1;
+    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
+        const size_t length = strcspn(at, ",");
+        const long core = mirt__device_number(at, length, "cpu:"), gpu = backend ? mirt__device_number(at, length, "gpu:") : -1;
+        if (gpu >= 0 && gpus < 0) gpus = backend->devices(&mirt__host_of_backends);
+        if (gpu < 0 ? core < 0 || core >= mirt__cpu_cores() : gpu >= gpus) return mirt__no_such_device(at, length);
+        if (s->num_devices && (gpu >= 0) != (s->backend != NULL)) return mirt__fail(MIRT_E_DEVICE, "a strategy has cores or GPUs, not both, as in \"%.100s\"", text);
+        if (gpu >= 0) s->backend = backend;
+        if (mirt__add_device(s, gpu >= 0 ? "gpu" : "cpu", gpu >= 0 ? gpu : core, gpu >= 0 && repeat) != MIRT_OK) return mirt_last_status();
+        if (!at[length]) break;
+    }
+    s->named = !s->backend;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_desc *desc) {
+    const mirt__backend *backend = mirt__backend_get();
+    const char *text = desc->devices;
+    char *end;
+    s->num_devices = 0;
+    if (!text || strcmp(text, "gpu") == 0) {
+        const int gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
+        if (gpus > 0) return mirt__all_of_backend(s, backend, gpus);
+        if (text) return mirt__no_such_device(text, strlen(text));
+        if (gpus < 0) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
+        return mirt__shares_of_cores(s, 1);
+    }
+    if (strcmp(text, "cpu") == 0) return mirt__shares_of_cores(s, 1);
+    const long count = strtol(text, &end, 10);
+    if (end != text && *end == 0) return mirt__shares_of_cores(s, count);
+    return mirt__named_devices(s, text, desc->repeat_devices);
+}
+
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char how[256]) {
+    mirt__remote *remote[MIRT__MAX_DEVICES];
+    mirt__remote_join join;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->device[d].remote = remote[d] = s->backend->open(&mirt__host_of_backends, s->device[d].index, desc->tf32);
+        if (!remote[d]) return mirt__fail_at("device %s", s->device[d].name);
+    }
+    memset(&join, 0, sizeof join);
+    join.remote = remote;
+    join.count = s->num_devices;
+    join.collective = s->collective;
+    join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
+    join.how = how;
+    if (!s->backend->join(&join)) return mirt_last_status();
+    s->direct = join.direct;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->device[d].remote) s->backend->close(s->device[d].remote);
+        s->device[d].remote = NULL;
+    }
 }
 
 /* >>section mirror/aggregate.c */
@@ -32078,7 +32255,7 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *strategy);
 /* >>section mirror/memory.c */
 
 MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
-    const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch};
+    const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch, l->io};
     *bytes = 0;
     for (int i = 0; i < MIRT__COUNT(part); i++) {
         if (part[i] > SIZE_MAX / 2 || !mirt__add_size(*bytes, mirt__align_up(part[i]), bytes)) return false;
@@ -32087,6 +32264,15 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
 }
 
 static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
+    if (!s->backend) {
+        mirt__aligned_free(block);
+        return;
+    }
+    s->backend->forget(s->device[device].remote, NULL);
+    s->backend->release(s->device[device].remote, block);
+}
 
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
     mirt__layout all;
@@ -32098,12 +32284,14 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     all.replica = mirt__larger(s->layout.replica, needs->replica);
     all.shared = mirt__larger(s->layout.shared, needs->shared);
     all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
+    all.io = mirt__larger(s->layout.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
     if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    if (s->backend) mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
-        block[d] = (char *)mirt__aligned_alloc(bytes);
+        block[d] = (char *)(s->backend ? s->backend->alloc(s->device[d].remote, bytes) : mirt__aligned_alloc(bytes));
         if (block[d]) continue;
-        while (d-- > 0) mirt__aligned_free(block[d]);
+        while (d-- > 0) mirt__block_free(s, d, block[d]);
         return mirt_last_status();
     }
     mirt__memory_free(s);
@@ -32113,7 +32301,9 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
 }
 
 MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
-    for (int d = 0; d < s->num_devices; d++) mirt__aligned_free(s->block[d]);
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->block[d]) mirt__block_free(s, d, s->block[d]);
+    }
     memset(s->block, 0, sizeof s->block);
     memset(&s->layout, 0, sizeof s->layout);
     s->in_memory = NULL;
@@ -32126,6 +32316,7 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
 #include <unistd.h>
 
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
+    if (s->lost[0]) return mirt__fail(MIRT_E_DEVICE, "this strategy cannot be used any more: %s", s->lost);
     return s->death ? mirt__fail(MIRT_E_TIMEOUT, "this strategy cannot be used any more: %s", s->death) : MIRT_OK;
 }
 
@@ -32481,7 +32672,7 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
 
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     mirt__watch *w = s->watch;
-    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (!w || mirt__is_pilot(s)) return fn(arg);
     if (!w->has_pilot) {
         int code = pthread_create(&w->pilot, NULL, mirt__pilot_main, w);
@@ -32519,7 +32710,7 @@ static mirt_status mirt__round_run(void *arg) {
 }
 
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (!s->watch) return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
     s->watch->round = fn;
     s->watch->round_arg = arg;
@@ -32618,61 +32809,6 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
-MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
-    int cores = mirt__cpu_cores();
-    const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
-    if (!kernels) return 0;
-    for (int i = 0; out && i < cores && i < capacity; i++) {
-        snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
-        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels->name);
-        out[i].cores = 1;
-    }
-    return cores;
-}
-
-static mirt_status mirt__no_such_device(const char *name, size_t length) {
-    int cores = mirt__cpu_cores();
-    char more[32] = "";
-    bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
-    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
-    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s", (int)length, name,
-                      gpu ? " (this build has no GPU code)" : "", more);
-}
-
-/* "2": shares of the cores, or "cpu:0,cpu:1": these cores. */
-static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (end != text && *end == 0) {
-        if (n < 1 || n > MIRT__MAX_DEVICES) {
-            return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", n, MIRT__MAX_DEVICES);
-        }
-        s->num_devices = (int)n;
-        for (int d = 0; d < s->num_devices; d++) snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
-        return MIRT_OK;
-    }
-    s->named = true;
-    s->num_devices = 0;
-    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
-        size_t length = strcspn(at, ",");
-        long index = -1;
-        if (length > 4 && strncmp(at, "cpu:", 4) == 0 && at[4] >= '0' && at[4] <= '9') {
-            index = strtol(at + 4, &end, 10);
-            if (end != at + length) index = -1;
-        }
-        if (index < 0 || index >= mirt__cpu_cores()) return mirt__no_such_device(at, length);
-        if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
-        char *name = s->device[s->num_devices].name;
-        snprintf(name, sizeof s->device[0].name, "cpu:%ld", index);
-        for (int d = 0; d < s->num_devices; d++) {
-            if (strcmp(s->device[d].name, name) != 0) continue;
-            return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count", name);
-        }
-        s->num_devices++;
-        if (!at[length]) return MIRT_OK;
-    }
-}
-
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
         return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy", s->num_devices);
@@ -32701,19 +32837,8 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
     return MIRT_OK;
 }
 
-static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    const char *why = "", *name = mirt__collective_name(s->collective, &why);
-    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "";
-    for (int d = 0; s->named && d < s->num_devices; d++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
-    }
-    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s%s of %d thread%s (%s), %d replica%s%s%s%s", mirt_version(),
-              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", names, s->threads,
-              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
-              s->winograd ? ", Winograd's convolutions" : "", how);
+/* What became of the cores. */
+static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && (s->named || desc->threads)) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -32727,22 +32852,47 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
     }
 }
 
+static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *joined) {
+    const char *why = "", *name = mirt__collective_name(s->collective, &why);
+    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
+    for (int d = 0; (s->named || s->backend) && d < s->num_devices; d++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
+    }
+    if (s->backend) {
+        snprintf(kind, sizeof kind, "%d GPU%s%s", s->num_devices, s->num_devices == 1 ? "" : "s", names);
+    } else {
+        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : "no GPU, ", s->num_devices,
+                 s->num_devices == 1 ? "" : "s", names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+    }
+    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+              s->winograd && !s->backend ? ", Winograd's convolutions" : "", how);
+    if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
+    if (!s->backend) mirt__introduce_cores(s, desc, cores);
+}
+
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
+    char joined[256] = "";
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !(s->kernels = mirt__kernels_best())) return mirt_last_status();
-    if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+    s->kind = desc->kind;
+    if (mirt__parse_devices(s, desc) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
-    s->kind = desc->kind;
+    if (desc->collective == MIRT_NCCL && !s->backend) return mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
     s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
-    s->threads = desc->threads ? desc->threads : !s->named && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    s->threads = desc->threads ? desc->threads : !s->named && !s->backend && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    if (s->backend && s->threads != 1) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; a GPU has one", desc->threads);
+    if (s->backend) s->kernels = s->backend->kernels;
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
@@ -32752,7 +32902,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
     for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
-    mirt__introduce(s, desc, cores);
+    if (s->backend && mirt__devices_open(s, desc, joined) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, desc, cores, joined);
     return MIRT_OK;
 }
 
@@ -32788,6 +32939,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__watch_destroy(strategy);
     mirt__trace_drop(strategy);
     mirt__memory_free(strategy);
+    mirt__devices_close(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
     mirt__aligned_free(strategy->lane);
@@ -32796,7 +32948,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__free(strategy);
 }
 
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE || strategy->backend ? 1 : strategy->num_devices; }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
@@ -33117,6 +33269,9 @@ struct mirt__metric_use {
 
 typedef struct mirt__trainer mirt__trainer;
 
+/* Which of two copies has changed since they were the same: the machine's, or the devices'. */
+typedef enum mirt__newer { MIRT__NEWER_HERE, MIRT__NEWER_THERE, MIRT__NEWER_NOWHERE } mirt__newer;
+
 struct mirt_model {
     mirt_strategy *strategy;
     mirt_model *previous, *next; /* in its strategy */
@@ -33151,6 +33306,9 @@ struct mirt_model {
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
+    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
+    char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
+    mirt__newer weights_newer, slots_newer;
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
     int64_t step;
@@ -33172,6 +33330,22 @@ struct mirt_model {
     int num_class_names;
     mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
+
+/* --- remote.c; without devices that have memory of their own these do nothing --- */
+/* The devices have the weights of a root, or the model's optimizer state, as they are here; */
+MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
+MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
+/* and these are here as they are there. What fails goes to the log, and the strategy is of no use any more. */
+MIRT__LIB void mirt__weights_here(mirt_model *root);
+MIRT__LIB void mirt__slots_here(mirt_model *model);
+/* They were changed here. */
+MIRT__LIB void mirt__weights_changed(mirt_model *model);
+MIRT__LIB void mirt__slots_changed(mirt_model *model);
+MIRT__LIB void mirt__remote_weights_free(mirt_model *root);
+MIRT__LIB void mirt__remote_slots_free(mirt_model *model);
+/* A device's memory; NULL with the error set. */
+MIRT__LIB char *mirt__remote_block(const mirt_strategy *strategy, int device, size_t bytes);
+MIRT__LIB void mirt__remote_release(const mirt_strategy *strategy, int device, char **block);
 
 /* --- layers.c, model.c --- */
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
@@ -33243,8 +33417,8 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
-/* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
+/* Fills slots (blocks of optimizer state) and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
@@ -33576,10 +33750,10 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
     u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
 }
 
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
     mirt__real *slot[MIRT__MAX_SLOTS];
-    for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)model->slot[i];
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)slots[i];
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
         update->average = slot[mirt__optimizer_slots(o) - 1];
@@ -33593,9 +33767,12 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
     if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
-    const mirt_model *root = mirt__root(model, NULL);
+    mirt_model *root = mirt__root(model, NULL);
+    mirt__weights_here(root);
+    mirt__slots_here(model);
     const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
     for (int d = 0; model->step && d < mirt__weight_copies(model->strategy); d++) memcpy(root->weight[d], average, root->trained_bytes);
+    mirt__weights_changed(root);
     return MIRT_OK;
 }
 
@@ -35924,6 +36101,7 @@ static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
 
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_free(model);
+    mirt__remote_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;
@@ -35936,7 +36114,7 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     if (!model) return mirt__fail_missing("mirt_compile", "model");
-    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;
@@ -36047,17 +36225,20 @@ static bool mirt__weights_allocate(const mirt_model *model, char **block) {
 MIRT__LIB void mirt__weights_free(mirt_model *model) {
     for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
     memset(model->weight, 0, sizeof model->weight);
+    mirt__remote_weights_free(model);
 }
 
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
     int first;
-    const mirt_model *root = mirt__root(model, &first);
+    mirt_model *root = mirt__root(model, &first);
+    mirt__weights_here(root);
     return (mirt__real *)(void *)(root->weight[device] + root->variable[first + variable].offset);
 }
 
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
     int first;
     const mirt_model *root = mirt__root(model, &first);
+    mirt__slots_here((mirt_model *)model);
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
@@ -36066,11 +36247,13 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
     for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
         memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
     }
+    mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
 }
 
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     if (part->weight[0]) {
+        mirt__weights_here(part);
         for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
         mirt__weights_free(part);
     }
@@ -36103,7 +36286,7 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
-    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
@@ -36127,6 +36310,7 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
     char *block[MIRT__MAX_DEVICES];
+    mirt__weights_here(root);
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
     if (!old) {
@@ -36392,6 +36576,124 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     mirt__write_copies(model, index, to);
     return MIRT_OK;
 }
+
+/* >>section nn/remote.c */
+
+/* Weights and optimizer state of strategies whose devices have memory of their own: the blocks of the model are their mirror in the
+   machine's memory. Each side is brought up to date when it is asked for. */
+
+/* What cannot be copied any more leaves the strategy without use. */
+static mirt_status mirt__remote_lost(mirt_strategy *s) {
+    if (!s->lost[0]) {
+        snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+        mirt__log(s, MIRT_LOG_ERROR, "weights could not be copied: %s", s->lost);
+    }
+    return mirt_last_status();
+}
+
+static bool mirt__central(const mirt_strategy *s) { return s->kind == MIRT_CENTRAL_STORAGE; }
+
+MIRT__LIB char *mirt__remote_block(const mirt_strategy *s, int device, size_t bytes) { return (char *)s->backend->alloc(s->device[device].remote, bytes); }
+
+MIRT__LIB void mirt__remote_release(const mirt_strategy *s, int device, char **block) {
+    if (*block) {
+        s->backend->forget(s->device[device].remote, NULL);
+        s->backend->release(s->device[device].remote, *block);
+    }
+    *block = NULL;
+}
+
+/* >>weights */
+
+static bool mirt__remote_weights_allocate(mirt_model *root) {
+    mirt_strategy *s = root->strategy;
+    for (int d = 0; d < s->num_devices; d++) {
+        if (root->remote_weight[d]) continue;
+        root->remote_weight[d] = mirt__central(s) && d ? root->remote_weight[0] : mirt__remote_block(s, d, root->weight_bytes);
+        if (!root->remote_weight[d]) return false;
+    }
+    return true;
+}
+
+MIRT__LIB void mirt__remote_weights_free(mirt_model *root) {
+    const mirt_strategy *s = root->strategy;
+    for (int d = 0; s->backend && d < s->num_devices; d++) {
+        if (mirt__central(s) && d) root->remote_weight[d] = NULL;
+        else mirt__remote_release(s, d, &root->remote_weight[d]);
+    }
+    root->weights_newer = MIRT__NEWER_HERE;
+}
+
+MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
+    mirt_strategy *s = root->strategy;
+    if (!s->backend || root->weights_newer != MIRT__NEWER_HERE) return MIRT_OK;
+    if (!mirt__remote_weights_allocate(root)) return mirt_last_status();
+    for (int d = 0; d < (mirt__central(s) ? 1 : s->num_devices); d++) {
+        s->backend->stage(s->device[d].remote, root->remote_weight[d], root->weight[0], root->weight_bytes, false);
+    }
+    for (int d = 0; d < (mirt__central(s) ? 1 : s->num_devices); d++) {
+        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__remote_lost(s);
+    }
+    root->weights_newer = MIRT__NEWER_NOWHERE;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__weights_here(mirt_model *root) {
+    mirt_strategy *s = root->strategy;
+    if (!s->backend || root->weights_newer != MIRT__NEWER_THERE || s->lost[0]) return;
+    s->backend->fetch(s->device[0].remote, root->weight[0], root->remote_weight[0], root->weight_bytes);
+    if (s->backend->wait(s->device[0].remote) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
+    else mirt__remote_lost(s);
+}
+
+MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE; }
+
+/* >>slots */
+
+MIRT__LIB void mirt__remote_slots_free(mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
+    for (int d = 0; s->backend && d < s->num_devices; d++) {
+        for (int i = 0; i < MIRT__MAX_SLOTS; i++) mirt__remote_release(s, d, &model->remote_slot[d][i]);
+    }
+    model->slots_newer = MIRT__NEWER_HERE;
+}
+
+MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    const size_t bytes = mirt__root(model, NULL)->trained_bytes;
+    if (!s->backend || model->slots_newer != MIRT__NEWER_HERE) return MIRT_OK;
+    for (int d = 0; d < s->num_devices; d++) {
+        for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i]; i++) {
+            if (!model->remote_slot[d][i] && !(model->remote_slot[d][i] = mirt__remote_block(s, d, bytes))) return mirt_last_status();
+            s->backend->stage(s->device[d].remote, model->remote_slot[d][i], model->slot[i], bytes, false);
+        }
+        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__remote_lost(s);
+    }
+    model->slots_newer = MIRT__NEWER_NOWHERE;
+    return MIRT_OK;
+}
+
+/* With one copy of the weights a device has the state of its share alone. */
+MIRT__LIB void mirt__slots_here(mirt_model *model) {
+    mirt_strategy *s = model->strategy;
+    const size_t bytes = mirt__root(model, NULL)->trained_bytes;
+    if (!s->backend || model->slots_newer != MIRT__NEWER_THERE || s->lost[0]) return;
+    for (int d = 0; d < (mirt__central(s) ? s->num_devices : 1); d++) {
+        int64_t begin = 0, end = (int64_t)(bytes / sizeof(mirt__real));
+        if (mirt__central(s)) mirt__exchange_range(s, end, d, &begin, &end);
+        const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
+        for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
+            s->backend->fetch(s->device[d].remote, model->slot[i] + from, model->remote_slot[d][i] + from, size);
+        }
+        if (s->backend->wait(s->device[d].remote) != MIRT_OK) {
+            mirt__remote_lost(s);
+            return;
+        }
+    }
+    model->slots_newer = MIRT__NEWER_NOWHERE;
+}
+
+MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HERE; }
 
 /* >>section nn/config.h */
 
@@ -38047,6 +38349,15 @@ struct mirt_function {
     char *host;         /* results and states */
     char *states;
 
+    /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
+    size_t io_at[MIRT__MAX_IO], states_at;
+    bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
+    mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
+    size_t cut_stride;
+    int remote_status;        /* atomic: of the first that failed in this run, */
+    int remote_device;
+    mirt__error remote_error; /* and why */
+
     /* the batch under way */
     mirt__step_stage stage;
     int64_t rows;
@@ -38108,7 +38419,7 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 /* Rows of the batch under way that `replica` owns. */
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *function, int replica, int64_t *first);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
-MIRT__LIB void mirt__device_gradient(const mirt_function *function, int device, int64_t at, int64_t count, float *out);
+MIRT__LIB mirt_status mirt__device_gradient(mirt_function *function, int device, int64_t at, int64_t count, float *out);
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
 MIRT__LIB int mirt__active_replicas(const mirt_function *function);
@@ -38117,6 +38428,61 @@ MIRT__LIB int mirt__active_replicas(const mirt_function *function);
 /* Before a step: the function has clocks when its model is profiled, otherwise none. */
 MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *function);
 MIRT__LIB void mirt__clocks_free(mirt_function *function);
+
+#endif
+
+/* >>section train/remote.h */
+
+#ifndef MIRT__TRAIN_REMOTE_H
+#define MIRT__TRAIN_REMOTE_H
+/* Running a function on devices with memory of their own (mirror/backend.h): what travels, and when. */
+
+/* Whether the function's devices are such. */
+MIRT__LIB bool mirt__is_remote(const mirt_function *function);
+/* Where kernels outside of the program run. */
+MIRT__LIB mirt__where mirt__where_of(const mirt_function *function, int device);
+/* The program can run there; bytes of its room and of copies of batch and results into function->needs. */
+MIRT__LIB mirt_status mirt__remote_needs(mirt_function *function);
+/* A batch is about to run: room for its rows, weights and optimizer state are there. Memory has been reserved. */
+MIRT__LIB mirt_status mirt__remote_begin(mirt_function *function);
+/* The part of the bases that depends on the rows; `place` is where results that are not batched go. */
+MIRT__LIB void mirt__remote_bases(const mirt_function *function, int device, mirt__bases *bases);
+MIRT__LIB void mirt__remote_row_bases(const mirt_function *function, int device, mirt__bases *bases, int64_t first_row, int place);
+
+/* The following are called by a device's thread. */
+/* Its rows of the batch under way go there. */
+MIRT__LIB void mirt__remote_scatter(const mirt_function *function, int device);
+/* Its results come back, once it has waited; */
+MIRT__LIB void mirt__remote_fetch(const mirt_function *function, int device);
+/* and waits. False: something failed, which is kept for the caller. */
+MIRT__LIB bool mirt__remote_collect(mirt_function *function, int device);
+/* Around work that comes back the same: a part of a step, 0 to 3. */
+MIRT__LIB void mirt__remote_open(const mirt_function *function, int device, int part);
+MIRT__LIB void mirt__remote_shut(const mirt_function *function, int device, int part);
+/* Marks the end of a stage of the step, for its clock: 0 the beginning, 1 replicas, 2 exchange, 3 update. */
+MIRT__LIB void mirt__remote_stage(const mirt_function *function, int device, int stage);
+/* Waits, of what else was enqueued. */
+MIRT__LIB bool mirt__remote_finish(mirt_function *function, int device);
+/* All devices have come this far in their work; false: they were given up. */
+MIRT__LIB bool mirt__remote_meet(const mirt_function *function, int device, int number);
+/* At a cut: the values of the node's inputs of all replicas make its outputs. False: they were given up. */
+MIRT__LIB bool mirt__remote_cut(mirt_function *function, const mirt__node *node, int device);
+/* Afterwards every device has the sum of all gradients in its first buffer, and all replicas' states. */
+MIRT__LIB bool mirt__remote_reduce(mirt_function *function, int device);
+/* Variables get their new values. */
+MIRT__LIB void mirt__remote_states(const mirt_function *function, int device);
+/* Squares of pieces [first, first + count) of the gradients' sum, into the model's. */
+MIRT__LIB void mirt__remote_squares(mirt_function *function, int device, int64_t first, int64_t count);
+/* What failed on the devices, if anything. */
+MIRT__LIB mirt_status mirt__remote_failure(mirt_function *function);
+
+/* --- run.c --- */
+/* The outputs of an all_reduce node from `active` replicas' inputs. */
+MIRT__LIB void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out);
+MIRT__LIB bool mirt__device_meets(const mirt_function *function, int device, int phase, int node);
+MIRT__LIB void mirt__exchange_of(const mirt_function *function, int device, mirt__exchange *out);
+MIRT__LIB void mirt__device_sum(const mirt_function *function, int device);
+MIRT__LIB void mirt__replica_bases(const mirt_function *function, int device, int first, int replica, mirt__bases *bases);
 
 #endif
 
@@ -38490,7 +38856,7 @@ static mirt_status mirt__function_needs(mirt_function *f) {
     l->shared = p->shared;
     if (mirt__mul_size(slots, f->root->trained_bytes, &l->gradients) && mirt__mul_size(local, p->replica, &l->replica) &&
         mirt__mul_size(p->scratch, (size_t)s->threads, &l->scratch)) {
-        return MIRT_OK;
+        return s->backend ? mirt__remote_needs(f) : MIRT_OK;
     }
     return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
 }
@@ -38580,6 +38946,9 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->state);
     mirt__free(f->range);
     mirt__aligned_free(f->host);
+    mirt__free(f->measured);
+    mirt__free(f->cut_values);
+    for (int d = 0; f->model->strategy->backend && d < f->model->strategy->num_devices; d++) f->model->strategy->backend->forget(f->model->strategy->device[d].remote, f);
     mirt__clocks_free(f);
     mirt__free(f);
 }
@@ -38792,6 +39161,418 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, const mi
 
 #endif
 
+/* >>section train/remote.c */
+
+enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
+
+MIRT__LIB bool mirt__is_remote(const mirt_function *f) { return f->model->strategy->backend != NULL; }
+
+static mirt__remote *mirt__remote_of(const mirt_function *f, int device) { return f->model->strategy->device[device].remote; }
+static const mirt__backend *mirt__backend_of(const mirt_function *f) { return f->model->strategy->backend; }
+
+MIRT__LIB mirt__where mirt__where_of(const mirt_function *f, int device) {
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.team = f->model->strategy->device[device].team;
+    where.remote = mirt__remote_of(f, device);
+    return where;
+}
+
+/* >>what a function needs there */
+
+/* The room that a replay of `rows` rows takes. Addresses are made up: nothing is read or written. */
+static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
+    const mirt__backend *backend = mirt__backend_of(f);
+    const uintptr_t far = (uintptr_t)1 << 40;
+    mirt__bases b;
+    mirt__step_info run;
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    b.backend = backend;
+    b.remote = mirt__remote_of(f, 0);
+    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)far; /* NOLINT */
+    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)far; /* NOLINT */
+    run.global_rows = rows;
+    run.loss_scale = 1;
+    backend->measure(b.remote, true);
+    for (int segment = 0; segment <= f->program.num_cuts; segment++) mirt__program_run(&f->program, segment, f->model->strategy->kernels, &run, &b, rows);
+    return backend->measure(b.remote, false);
+}
+
+static mirt_status mirt__remote_check(const mirt_function *f) {
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (node->id != MIRT__OP_user && node->id != MIRT__OP_user_grad) continue;
+        return mirt__fail(MIRT_E_DEVICE, "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the library's operations", node->a.user_op->name);
+    }
+    return MIRT_OK;
+}
+
+/* Rows of a batch that one device can have at most. */
+static int64_t mirt__remote_rows_most(const mirt_function *f) {
+    const int devices = f->model->strategy->num_devices;
+    const int64_t replicas = (f->replicas + devices - 1) / devices, by_replicas = replicas * f->program.max_rows, by_rows = (f->max_batch + devices - 1) / devices;
+    const int64_t most = by_replicas > by_rows ? by_replicas : by_rows;
+    return most < f->max_batch ? most : f->max_batch;
+}
+
+static bool mirt__remote_place(size_t *total, size_t count, size_t bytes, size_t *at) {
+    size_t size;
+    *at = *total;
+    return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 && mirt__add_size(*total, mirt__align_up(size + 256), total);
+}
+
+MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
+    mirt__layout *l = &f->needs;
+    const size_t rows = (size_t)mirt__remote_rows_most(f);
+    bool good = true;
+    if (mirt__remote_check(f) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < f->spec.num_fields; i++) good = good && mirt__remote_place(&l->io, rows, f->program.io[i].bytes, &f->io_at[i]);
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
+        good = good && mirt__remote_place(&l->io, port->batched ? rows : (size_t)mirt__result_places(f), port->bytes, &f->io_at[MIRT__MAX_FIELDS + i]);
+    }
+    good = good && mirt__remote_place(&l->io, (size_t)f->replicas, f->state_bytes, &f->states_at);
+    if (!good) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    size_t values = 0;
+    for (int i = 0; i < f->program.num_cuts; i++) {
+        const mirt__node *node = f->program.graph.node[f->program.cut[i]];
+        size_t count = 0;
+        for (int k = 0; k < node->num_in; k++) count += (size_t)mirt__shape_count(&node->in[k]->shape);
+        if (count > values) values = count;
+    }
+    if (values && !(f->cut_values = (mirt__real *)mirt__calloc(values * ((size_t)f->replicas + (size_t)f->model->strategy->num_devices), sizeof *f->cut_values))) return mirt_last_status();
+    if (!(f->measured = (bool *)mirt__calloc((size_t)f->program.max_rows + 1, sizeof *f->measured))) return mirt_last_status();
+    f->cut_stride = values;
+    l->scratch = 0;
+    l->shared = mirt__remote_room(f, f->program.max_rows);
+    f->measured[f->program.max_rows] = true;
+    return MIRT_OK;
+}
+
+/* Fewer rows may be cut in other ways, which take more room. */
+static mirt_status mirt__remote_measure(mirt_function *f, int64_t rows) {
+    if (rows < 1 || rows > f->program.max_rows || f->measured[rows]) return MIRT_OK;
+    const size_t room = mirt__remote_room(f, rows);
+    f->measured[rows] = true;
+    if (room <= f->needs.shared) return MIRT_OK;
+    f->needs.shared = room;
+    return mirt__memory_reserve(f->model->strategy, &f->needs);
+}
+
+MIRT__LIB mirt_status mirt__remote_begin(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__backend *backend = s->backend;
+    if (!backend) return MIRT_OK;
+    if (f->by_replicas) {
+        if (mirt__remote_measure(f, f->rows / f->replicas) != MIRT_OK || mirt__remote_measure(f, f->rows / f->replicas + 1) != MIRT_OK) return mirt_last_status();
+    } else {
+        for (int d = 0; d < s->num_devices; d++) {
+            int64_t first, rows = mirt__share(f->rows, s->num_devices, d, &first);
+            if (mirt__remote_measure(f, rows < f->program.max_rows ? rows : rows % f->program.max_rows) != MIRT_OK) return mirt_last_status();
+        }
+    }
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__bases b;
+        memset(&b, 0, sizeof b);
+        mirt__remote_bases(f, d, &b);
+        backend->room(s->device[d].remote, b.shared, s->layout.shared);
+    }
+    if (mirt__weights_there(f->root) != MIRT_OK) return mirt_last_status();
+    return f->num_applied ? mirt__slots_there(f->model) : MIRT_OK;
+}
+
+/* >>where things are */
+
+static char *mirt__remote_io(const mirt_function *f, int device) {
+    const mirt__layout *l = &f->model->strategy->layout;
+    return f->model->strategy->block[device] + mirt__align_up(l->gradients) + mirt__align_up(l->arena) + mirt__align_up(l->replica) + mirt__align_up(l->shared) + mirt__align_up(l->scratch);
+}
+
+static char *mirt__remote_states_of(const mirt_function *f, int device) { return mirt__remote_io(f, device) + f->states_at; }
+
+/* The rows of the batch that the device has. */
+static int64_t mirt__remote_rows(const mirt_function *f, int device, int64_t *first) {
+    const mirt_strategy *s = f->model->strategy;
+    if (!f->by_replicas) return mirt__share(f->rows, s->num_devices, device, first);
+    int replica, count = mirt__device_replicas(s, f->replicas, device, &replica);
+    int64_t end;
+    mirt__replica_share(f, replica, first);
+    mirt__replica_share(f, replica + count, &end);
+    return end - *first;
+}
+
+MIRT__LIB void mirt__remote_bases(const mirt_function *f, int device, mirt__bases *b) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__layout *l = &s->layout;
+    b->backend = s->backend;
+    b->remote = s->device[device].remote;
+    b->weight = f->root->remote_weight[device];
+    b->gradient = s->block[device];
+    b->arena = b->gradient + mirt__align_up(l->gradients);
+    b->replica = b->arena + mirt__align_up(l->arena);
+    b->shared = b->replica + mirt__align_up(l->replica);
+}
+
+MIRT__LIB void mirt__remote_row_bases(const mirt_function *f, int device, mirt__bases *b, int64_t first_row, int place) {
+    char *io = mirt__remote_io(f, device);
+    int64_t own;
+    mirt__remote_rows(f, device, &own);
+    for (int i = 0; i < f->spec.num_fields; i++) b->io[i] = f->io[i] ? io + f->io_at[i] + (size_t)(first_row - own) * f->program.io[i].bytes : NULL;
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
+        b->io[MIRT__MAX_FIELDS + i] = io + f->io_at[MIRT__MAX_FIELDS + i] + (size_t)(port->batched ? first_row - own : (int64_t)place) * port->bytes;
+    }
+    b->state = mirt__remote_states_of(f, device) + (size_t)place * f->state_bytes;
+}
+
+/* >>a device's step */
+
+MIRT__LIB void mirt__remote_scatter(const mirt_function *f, int device) {
+    const mirt__backend *backend = mirt__backend_of(f);
+    char *io = mirt__remote_io(f, device);
+    int64_t first, rows = mirt__remote_rows(f, device, &first);
+    for (int i = 0; i < f->spec.num_fields; i++) {
+        const size_t row = f->program.io[i].bytes;
+        if (row && f->io[i] && rows > 0) backend->stage(mirt__remote_of(f, device), io + f->io_at[i], (const char *)f->io[i] + (size_t)first * row, (size_t)rows * row, true);
+    }
+    for (int i = 0; i < f->num_results && !f->by_replicas; i++) {
+        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
+        if (!port->batched) backend->clear(mirt__remote_of(f, device), io + f->io_at[MIRT__MAX_FIELDS + i], (size_t)mirt__result_places(f) * port->bytes);
+    }
+}
+
+/* The places of results that are not batched which the device fills. */
+static int mirt__remote_places(const mirt_function *f, int device, int *first) {
+    const mirt_strategy *s = f->model->strategy;
+    if (!f->by_replicas) {
+        const int each = (f->replicas + s->num_devices - 1) / s->num_devices + 2;
+        *first = device * each;
+        return each;
+    }
+    const int active = mirt__active_replicas(f), count = mirt__device_replicas(s, f->replicas, device, first);
+    return *first + count <= active ? count : active > *first ? active - *first : 0;
+}
+
+MIRT__LIB void mirt__remote_fetch(const mirt_function *f, int device) {
+    const mirt__backend *backend = mirt__backend_of(f);
+    const char *io = mirt__remote_io(f, device);
+    int place, places = mirt__remote_places(f, device, &place);
+    int64_t first, rows = mirt__remote_rows(f, device, &first);
+    for (int i = 0; i < f->num_results; i++) {
+        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
+        const char *from = io + f->io_at[MIRT__MAX_FIELDS + i];
+        if (port->batched && rows > 0) backend->fetch(mirt__remote_of(f, device), f->result[i].data + (size_t)first * port->bytes, from, (size_t)rows * port->bytes);
+        if (!port->batched && places > 0)
+            backend->fetch(mirt__remote_of(f, device), f->result[i].data + (size_t)place * port->bytes, from + (size_t)place * port->bytes, (size_t)places * port->bytes);
+    }
+}
+
+MIRT__LIB void mirt__remote_stage(const mirt_function *f, int device, int stage) {
+    if (f->model->strategy->lane[device].timed) mirt__backend_of(f)->signal(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage);
+}
+
+/* The seconds of a wait are those of the device's stages, in the order in which they ended. Two thirds of a training
+   replica's are its backward part. */
+static void mirt__remote_deal(const mirt_function *f, int device, double from, double to) {
+    static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
+    mirt__lane *lane = &f->model->strategy->lane[device];
+    double seconds[4] = {0, 0, 0, 0}, sum = 0, at = from;
+    for (int stage = 1; stage < 4 && (stage == 1 || f->num_ranges || f->num_states); stage++) {
+        const double took = mirt__backend_of(f)->seconds(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
+        if (!(took > 0)) continue;
+        if (stage > 1 || f->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
+        else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
+        sum += took;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (!(seconds[i] > 0)) continue;
+        mirt__lane_lap(lane, phase[i], at);
+        at += (to - from) * seconds[i] / sum;
+    }
+}
+
+MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
+    mirt__lane *lane = &f->model->strategy->lane[device];
+    const double from = lane->timed ? mirt__now() : 0;
+    int none = MIRT_OK;
+    const mirt_status status = mirt__backend_of(f)->wait(mirt__remote_of(f, device));
+    if (lane->timed && status == MIRT_OK) {
+        mirt__remote_deal(f, device, from, mirt__now());
+        mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
+    }
+    if (status == MIRT_OK) return true;
+    if (__atomic_compare_exchange_n(&f->remote_status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        mirt__error_get(&f->remote_error);
+        f->remote_device = device;
+    }
+    return false;
+}
+
+MIRT__LIB bool mirt__remote_collect(mirt_function *f, int device) {
+    mirt__remote_fetch(f, device);
+    return mirt__remote_finish(f, device);
+}
+
+MIRT__LIB mirt_status mirt__remote_failure(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int status = __atomic_load_n(&f->remote_status, __ATOMIC_ACQUIRE);
+    if (status == MIRT_OK) return MIRT_OK;
+    f->remote_status = MIRT_OK;
+    mirt__error_set(&f->remote_error);
+    mirt__fail_at("device %s", s->device[f->remote_device].name);
+    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    return mirt_last_status();
+}
+
+/* >>work that comes back */
+
+static bool mirt__remote_comes_back(const mirt_function *f, int device) {
+    const mirt__lane *lane = &f->model->strategy->lane[device];
+    return f->program.num_cuts == 0 && !f->clocks && !f->finder && !lane->names && !(f->model->profiled);
+}
+
+MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
+    const bool begins = part == 1 && f->model->step == 0; /* averages begin then */
+    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, (uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins);
+}
+
+MIRT__LIB void mirt__remote_shut(const mirt_function *f, int device, int part) {
+    (void)part;
+    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->end(mirt__remote_of(f, device));
+}
+
+/* >>meetings */
+
+MIRT__LIB bool mirt__remote_meet(const mirt_function *f, int device, int number) {
+    const mirt_strategy *s = f->model->strategy;
+    if (s->num_devices == 1) return true;
+    s->backend->signal(s->device[device].remote, number);
+    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+    for (int d = 0; d < s->num_devices; d++) {
+        if (d != device) s->backend->await(s->device[device].remote, s->device[d].remote, number);
+    }
+    return true;
+}
+
+/* Through the machine's memory: cuts are few, and their values small. Each device computes the same from all of them. */
+MIRT__LIB bool mirt__remote_cut(mirt_function *f, const mirt__node *node, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__real *value[2][MIRT__MAX_REPLICAS];
+    mirt__real *out[MIRT__MAX_OUT], *at;
+    int64_t rows[MIRT__MAX_REPLICAS], none;
+    int active = mirt__active_replicas(f), first, own = mirt__device_replicas(s, f->replicas, device, &first);
+    mirt__bases b;
+    for (int r = first; r < first + own && r < active; r++) {
+        at = f->cut_values + (size_t)r * f->cut_stride;
+        mirt__replica_bases(f, device, first, r, &b);
+        for (int k = 0; k < node->num_in; k++) {
+            s->backend->fetch(b.remote, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
+            at += mirt__shape_count(&node->in[k]->shape);
+        }
+    }
+    mirt__remote_finish(f, device);
+    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+    for (int r = 0; r < active; r++) {
+        at = f->cut_values + (size_t)r * f->cut_stride;
+        rows[r] = mirt__replica_share(f, r, &none);
+        for (int k = 0; k < node->num_in; at += mirt__shape_count(&node->in[k]->shape), k++) value[k][r] = at;
+    }
+    at = f->cut_values + (size_t)(f->replicas + device) * f->cut_stride;
+    for (int k = 0; k < node->num_out; at += mirt__shape_count(&node->out[k]->shape), k++) out[k] = at;
+    if (active) mirt__all_reduce_values(node, active, value, rows, out);
+    for (int r = first; r < first + own && r < active; r++) {
+        mirt__replica_bases(f, device, first, r, &b);
+        for (int k = 0; k < node->num_out; k++) s->backend->stage(b.remote, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1), false);
+    }
+    return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1);
+}
+
+/* >>exchange and update */
+
+static void mirt__remote_all_reduce(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    mirt__remote_exchange args;
+    memset(&args, 0, sizeof args);
+    mirt__exchange_of(f, device, &x);
+    args.device = device;
+    args.parts = x.parts;
+    args.end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    args.sum = mirt__gradient_at(f, device, 0);
+    for (int i = 0; i < x.parts; i++) {
+        args.part_device[i] = x.device[i];
+        args.part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
+    }
+    for (int i = 0; i + 1 < x.parts; i++) {
+        args.add[i].into = x.add[i].into;
+        args.add[i].from = x.add[i].from;
+    }
+    s->backend->exchange(s->device[device].remote, &args);
+}
+
+static void mirt__remote_gather_states(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    char *base[MIRT__MAX_DEVICES];
+    size_t begin[MIRT__MAX_DEVICES + 1];
+    int first = 0, count = 0;
+    for (int d = 0; d < s->num_devices; d++) {
+        count = mirt__device_replicas(s, f->replicas, d, &first);
+        base[d] = mirt__remote_states_of(f, d);
+        begin[d] = (size_t)first * f->state_bytes;
+    }
+    begin[s->num_devices] = (size_t)(first + count) * f->state_bytes;
+    s->backend->gather(s->device[device].remote, base, begin, device, s->num_devices);
+}
+
+MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    const bool alone = s->num_devices == 1;
+    if (!alone && s->direct && !mirt__remote_meet(f, device, 0)) return false;
+    if (f->num_ranges && f->stage != MIRT__REDUCED) {
+        if (alone || s->direct) mirt__device_sum(f, device);
+        else mirt__remote_all_reduce(f, device);
+    }
+    if (!alone && f->num_states) mirt__remote_gather_states(f, device);
+    return alone || !s->direct || mirt__remote_meet(f, device, 1);
+}
+
+MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__remote_aggregate args;
+    if (s->kind == MIRT_CENTRAL_STORAGE && device > 0) return;
+    args.active = mirt__active_replicas(f);
+    args.replicas = f->replicas;
+    args.rows = f->rows;
+    args.stride = (int64_t)(f->state_bytes / sizeof(mirt__real));
+    for (int i = 0; i < f->num_states; i++) {
+        const mirt__state *state = &f->state[i];
+        const mirt__variable *v = &f->root->variable[state->variable];
+        if (v->frozen && device == 0) f->root->edits++;
+        args.kind = state->aggregation;
+        args.count = v->count;
+        args.from = (const mirt__real *)(const void *)(mirt__remote_states_of(f, device) + state->offset);
+        args.to = (mirt__real *)(void *)(f->root->remote_weight[device] + v->offset);
+        s->backend->aggregate(s->device[device].remote, &args);
+    }
+}
+
+MIRT__LIB void mirt__remote_squares(mirt_function *f, int device, int64_t first, int64_t count) {
+    mirt__remote_piece piece[64];
+    double squares[64];
+    for (int64_t at = first; at < first + count; at += 64) {
+        const int pieces = (int)(first + count - at < 64 ? first + count - at : 64);
+        for (int i = 0; i < pieces; i++) {
+            piece[i].begin = f->model->piece[at + i].begin;
+            piece[i].count = f->model->piece[at + i].count;
+            squares[i] = 0;
+        }
+        mirt__backend_of(f)->squares(mirt__remote_of(f, device), mirt__gradient_at(f, device, 0), piece, pieces, squares);
+        if (!mirt__remote_finish(f, device)) return;
+        for (int i = 0; i < pieces; i++) f->model->piece[at + i].squares = squares[i];
+    }
+}
+
 /* >>section train/run.c */
 
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
@@ -38812,6 +39593,10 @@ static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *
     const mirt_strategy *s = f->model->strategy;
     const mirt__layout *l = &s->layout;
     memset(b, 0, sizeof *b);
+    if (s->backend) {
+        mirt__remote_bases(f, device, b);
+        return;
+    }
     b->team = s->device[device].team;
     b->weight = f->root->weight[device];
     b->gradient = s->block[device];
@@ -38823,7 +39608,11 @@ static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *
 }
 
 /* `place` is where results that are not batched go. */
-static void mirt__row_bases(const mirt_function *f, mirt__bases *b, int64_t first_row, int place) {
+static void mirt__row_bases(const mirt_function *f, int device, mirt__bases *b, int64_t first_row, int place) {
+    if (mirt__is_remote(f)) {
+        mirt__remote_row_bases(f, device, b, first_row, place);
+        return;
+    }
     for (int i = 0; i < f->spec.num_fields; i++) {
         char *base;
         memcpy(&base, &f->io[i], sizeof base); /* read only: a program never writes an input */
@@ -38835,13 +39624,13 @@ static void mirt__row_bases(const mirt_function *f, mirt__bases *b, int64_t firs
     }
 }
 
-static void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
+MIRT__LIB void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
     int64_t row;
     mirt__device_bases(f, device, b);
     mirt__replica_share(f, replica, &row);
-    mirt__row_bases(f, b, row, replica);
+    mirt__row_bases(f, device, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
-    b->state = f->states + (size_t)replica * f->state_bytes;
+    if (!b->remote) b->state = f->states + (size_t)replica * f->state_bytes;
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
@@ -38872,7 +39661,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
 
 /* >>cuts */
 
-static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
+MIRT__LIB void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
     int64_t count = mirt__shape_count(&node->out[0]->shape);
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
         mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
@@ -38924,9 +39713,7 @@ static int mirt__counter_slot(const mirt__counter *c, int depth) {
 static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int device, int replica) {
     const mirt_strategy *s = f->model->strategy;
     int slot[64];
-    mirt__where where;
-    memset(&where, 0, sizeof where);
-    where.team = s->device[device].team;
+    const mirt__where where = mirt__where_of(f, device);
     for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
     slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
     int merges = mirt__tree_push(&c->stack, replica, 1);
@@ -38941,10 +39728,20 @@ static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int dev
 }
 
 /* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
-static bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
+MIRT__LIB bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
     mirt__mark(f, device, phase, -1, node);
     MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
     return mirt__devices_barrier(f->model->strategy, device);
+}
+
+/* At a cut every replica's values become all replicas'. False: they were given up. */
+static bool mirt__device_at_cut(mirt_function *f, int device, int cut) {
+    if (mirt__is_remote(f)) return mirt__remote_cut(f, f->program.graph.node[cut], device);
+    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, cut)) return false;
+    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, cut);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
+    mirt__device_cut(f, f->program.graph.node[cut], device);
+    return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, cut);
 }
 
 static bool mirt__device_segments(void *arg, int device) {
@@ -38964,17 +39761,27 @@ static bool mirt__device_segments(void *arg, int device) {
             mirt__replay(f, segment, device, &bases, r, first_row, rows);
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
-        if (segment == cuts) break;
-        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment])) return false;
-        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, f->program.cut[segment]);
-        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-        mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
-        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment])) return false;
+        if (segment < cuts && !mirt__device_at_cut(f, device, f->program.cut[segment])) return false;
     }
     return true;
 }
 
-static void mirt__device_replay(void *arg, int device) { mirt__device_segments(arg, device); }
+/* All replicas of the device. */
+static bool mirt__device_replicas_run(mirt_function *f, int device) {
+    if (!mirt__is_remote(f)) return mirt__device_segments(f, device);
+    mirt__remote_scatter(f, device);
+    mirt__remote_stage(f, device, 0);
+    mirt__remote_open(f, device, 0);
+    const bool met = mirt__device_segments(f, device);
+    mirt__remote_shut(f, device, 0);
+    mirt__remote_stage(f, device, 1);
+    return met;
+}
+
+static void mirt__device_replay(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (mirt__device_replicas_run(f, device) && mirt__is_remote(f)) mirt__remote_collect(f, device);
+}
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
 static void mirt__device_rows(void *arg, int device) {
@@ -38983,11 +39790,17 @@ static void mirt__device_rows(void *arg, int device) {
     mirt__bases bases;
     int64_t first, rows = mirt__share(f->rows, devices, device, &first);
     mirt__device_bases(f, device, &bases);
+    if (bases.remote) mirt__remote_scatter(f, device);
+    if (bases.remote) mirt__remote_stage(f, device, 0);
+    if (bases.remote) mirt__remote_open(f, device, 2);
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
-        mirt__row_bases(f, &bases, first, place++);
+        mirt__row_bases(f, device, &bases, first, place++);
         mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
+    if (bases.remote) mirt__remote_shut(f, device, 2);
+    if (bases.remote) mirt__remote_stage(f, device, 1);
+    if (bases.remote) mirt__remote_collect(f, device);
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -39000,7 +39813,7 @@ static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t en
     return r;
 }
 
-static void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
+MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
     mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
 }
 
@@ -39010,14 +39823,11 @@ static void mirt__own_range(const mirt_function *f, int device, int64_t *begin, 
 
 /* The device's share: parts summed in place in the plan's order, then written to every device's
    first buffer. */
-static void mirt__device_all_reduce(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
+MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
+    const mirt__where where = mirt__where_of(f, device);
     mirt__exchange x;
-    mirt__where where;
     int64_t begin, end;
-    memset(&where, 0, sizeof where);
-    where.team = s->device[device].team;
     mirt__exchange_of(f, device, &x);
     mirt__own_range(f, device, &begin, &end);
     mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
@@ -39030,22 +39840,40 @@ static void mirt__device_all_reduce(void *arg, int device) {
     const mirt__real *sum = mirt__gradient_at(f, x.device[0], x.slot[0]) + begin;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__real *to = mirt__gradient_at(f, d, 0) + begin;
-        if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
+        if (to == sum || begin == end) continue;
+        if (s->backend) s->backend->copy(where.remote, to, sum, (size_t)(end - begin) * sizeof *to);
+        else memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
     }
 }
 
+static void mirt__device_all_reduce(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (!mirt__is_remote(f)) mirt__device_sum(f, device);
+    else if (mirt__remote_reduce(f, device)) mirt__remote_finish(f, device);
+}
+
 /* The device's own sum, the later parts added to the earlier as the tree does, or after the all-reduce that of all. */
-MIRT__LIB void mirt__device_gradient(const mirt_function *f, int device, int64_t at, int64_t count, float *out) {
+MIRT__LIB mirt_status mirt__device_gradient(mirt_function *f, int device, int64_t at, int64_t count, float *out) {
+    const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    bool any = false;
+    mirt__real *copy = NULL;
+    bool any = false, good = true;
+    if (s->backend && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy))) return mirt_last_status();
     mirt__exchange_of(f, device, &x);
     for (int64_t i = 0; i < count; i++) out[i] = 0;
-    for (int p = x.parts - 1; p >= 0; p--) {
+    for (int p = x.parts - 1; p >= 0 && good; p--) {
         if (f->stage == MIRT__REDUCED ? p > 0 : x.device[p] != device) continue;
         const mirt__real *g = mirt__gradient_at(f, device, f->stage == MIRT__REDUCED ? 0 : x.slot[p]) + at;
+        if (copy) {
+            s->backend->fetch(s->device[device].remote, copy, g, (size_t)count * sizeof *copy);
+            good = mirt__remote_finish(f, device);
+            g = copy;
+        }
         for (int64_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
         any = true;
     }
+    mirt__free(copy);
+    return good ? MIRT_OK : mirt__remote_failure(f);
 }
 
 /* The new values of variables, written into the device's copy. */
@@ -39053,7 +39881,8 @@ static void mirt__device_states(const mirt_function *f, int device) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
     int active = mirt__active_replicas(f);
-    if (device >= mirt__weight_copies(f->model->strategy)) return;
+    if (mirt__is_remote(f)) mirt__remote_states(f, device);
+    if (mirt__is_remote(f) || device >= mirt__weight_copies(f->model->strategy)) return;
     for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
     for (int i = 0; i < f->num_states; i++) {
         const mirt__state *s = &f->state[i];
@@ -39091,11 +39920,15 @@ static bool mirt__device_norms(mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__squares_job job;
     int64_t first;
-    if (f->stage != MIRT__REDUCED) {
+    if (f->stage != MIRT__REDUCED && !s->backend) {
         mirt__device_all_reduce(f, device);
         if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1)) return false;
     }
     const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
+    if (s->backend) {
+        mirt__remote_squares(f, device, first, count);
+        return mirt__device_meets(f, device, MIRT_PHASE_UPDATE, -1);
+    }
     job.piece = f->model->piece + first;
     job.gradient = mirt__gradient_at(f, device, 0);
     mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
@@ -39133,60 +39966,81 @@ static void mirt__update_range(const mirt_function *f, mirt__update_fn update, m
 }
 
 /* The averages begin with the weights, also of variables that have no gradient. */
-static void mirt__begin_averages(const mirt_function *f, const mirt__update *u, int64_t begin, int64_t end) {
-    if (u->average && f->model->step == 0) memcpy(u->average + begin, u->weight[0] + begin, (size_t)(end - begin) * sizeof *u->average);
+static void mirt__begin_averages(const mirt_function *f, int device, const mirt__update *u, int64_t begin, int64_t end) {
+    const mirt_strategy *s = f->model->strategy;
+    const size_t bytes = (size_t)(end - begin) * sizeof *u->average;
+    if (!u->average || f->model->step > 0) return;
+    if (s->backend) s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin, bytes);
+    else memcpy(u->average + begin, u->weight[0] + begin, bytes);
 }
 
-/* Sums all parts of the device's share, updates, writes into every copy. */
+/* Where the device finds the gradients, and the weights it writes. */
+static void mirt__update_parts(const mirt_function *f, int device, bool summed, mirt__update *u) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    u->parts = 1;
+    u->part[0] = mirt__gradient_at(f, device, 0);
+    if (!summed) {
+        mirt__exchange_of(f, device, &x);
+        u->parts = x.parts;
+        for (int i = 0; i < x.parts; i++) u->part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
+        for (int i = 0; i + 1 < x.parts; i++) {
+            u->tree[i].into = x.add[i].into;
+            u->tree[i].from = x.add[i].from;
+        }
+    }
+    u->copies = mirt__weight_copies(s);
+    for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)(s->backend ? f->root->remote_weight[device] : f->root->weight[d]);
+    if (u->parts == 1) return;
+    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
+    mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
+}
+
+/* Sums all parts of the device's share, updates, writes into every copy. A device with memory of its own updates its own copy. */
+static void mirt__device_apply(mirt_function *f, int device, bool norms) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__where where = mirt__where_of(f, device);
+    mirt__update u;
+    int64_t begin = 0, end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    memset(&u, 0, sizeof u);
+    mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
+    mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
+    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
+    if (!s->backend || s->kind == MIRT_CENTRAL_STORAGE) mirt__own_range(f, device, &begin, &end);
+    mirt__begin_averages(f, device, &u, begin, end);
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+}
+
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     const mirt_strategy *s = f->model->strategy;
     const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
-    mirt__exchange x;
-    mirt__update u;
-    mirt__where where;
-    int64_t begin, end;
-    memset(&where, 0, sizeof where);
-    where.team = s->device[device].team;
-    memset(&u, 0, sizeof u);
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
+    if (s->backend && !mirt__remote_reduce(f, device)) return;
+    if (s->backend) mirt__remote_stage(f, device, 2);
+    if (s->backend && !norms) mirt__remote_open(f, device, 1);
     mirt__device_states(f, device);
     if (norms && !mirt__device_norms(f, device)) return;
-    if (norms || f->stage == MIRT__REDUCED) {
-        u.parts = 1;
-        u.part[0] = mirt__gradient_at(f, device, 0);
-    } else {
-        mirt__exchange_of(f, device, &x);
-        u.parts = x.parts;
-        for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
-        for (int i = 0; i + 1 < x.parts; i++) {
-            u.tree[i].into = x.add[i].into;
-            u.tree[i].from = x.add[i].from;
-        }
-    }
-    u.copies = mirt__weight_copies(s);
-    if (u.parts > 1) {
-        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
-        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-        mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
-    }
-    for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
-    mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
-    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
-    mirt__own_range(f, device, &begin, &end);
-    mirt__begin_averages(f, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+    mirt__device_apply(f, device, norms);
+    if (!s->backend) return;
+    if (!norms) mirt__remote_shut(f, device, 1);
+    mirt__remote_stage(f, device, 3);
+    if (s->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
 }
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
+    const bool remote = mirt__is_remote(f), updates = f->num_ranges || f->num_states;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
-    if (!mirt__device_segments(arg, device)) return;
+    if (!mirt__device_replicas_run(f, device)) return;
+    if (remote) mirt__remote_fetch(f, device);
+    if (remote && (f->finite_only || !updates)) mirt__remote_finish(f, device);
     if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
-    if (f->num_ranges || f->num_states) {
+    if (updates) {
         if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
         if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(arg, device);
     }
@@ -39214,12 +40068,15 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 static void mirt__take_memory(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (s->in_memory == f) return;
-    for (int d = 0; d < s->num_devices; d++) memset(s->block[d], 0, f->needs.gradients);
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->backend) s->backend->clear(s->device[d].remote, s->block[d], f->needs.gradients);
+        else memset(s->block[d], 0, f->needs.gradients);
+    }
     s->in_memory = f;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
-    if (mirt__usable(f->model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
@@ -39231,9 +40088,9 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
         if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
         f->io[i] = batch->field[i];
     }
-    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK) return mirt_last_status();
-    mirt__take_memory(f);
     f->rows = batch->rows;
+    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
+    mirt__take_memory(f);
     f->failed = NULL;
     f->finite_only = f->not_finite = false;
     return MIRT_OK;
@@ -39263,7 +40120,14 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     s->running = false;
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
-    return status;
+    return status == MIRT_OK && s->backend ? mirt__remote_failure(f) : status;
+}
+
+/* The devices' weights, and the optimizer's state, are the newer ones now. */
+static void mirt__remote_changed(const mirt_function *f) {
+    if (!mirt__is_remote(f)) return;
+    if (f->num_ranges) f->model->slots_newer = MIRT__NEWER_THERE;
+    if (f->num_ranges || f->num_states) f->root->weights_newer = MIRT__NEWER_THERE;
 }
 
 /* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
@@ -39299,6 +40163,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
+    mirt__remote_changed(f);
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
 }
@@ -39312,14 +40177,15 @@ MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
 
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     f->model->strategy->program = NULL;
-    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK) return mirt_last_status();
+    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK) return mirt_last_status();
+    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
+    mirt__remote_changed(f);
     f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;
@@ -39580,7 +40446,7 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
 /* >>section train/trainer.c */
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->compiled) return MIRT_OK;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
@@ -39589,7 +40455,7 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
 }
 
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
@@ -40138,7 +41004,7 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     bool reduced = f && f->stage == MIRT__REDUCED;
     if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
@@ -40156,8 +41022,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
-    mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
-    return MIRT_OK;
+    return mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
 }
 
 /* >>section train/features.c */
@@ -40738,12 +41603,32 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 
 /* Whether the copies of the weights are what they always should be: the same. */
 
+/* The copies, where the machine can read them. */
+typedef struct mirt__drift {
+    const mirt_model *root;
+    char *copy[MIRT__MAX_DEVICES];
+} mirt__drift;
+
 static void mirt__drift_hash(void *arg, int device) {
-    const mirt_model *root = (const mirt_model *)arg;
+    const mirt__drift *drift = (const mirt__drift *)arg;
+    const mirt_model *root = drift->root;
     uint64_t hash = 0;
     for (int i = 0; i < root->num_variables; i++)
-        hash = mirt__hash_bytes(hash, root->weight[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
+        hash = mirt__hash_bytes(hash, drift->copy[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
     root->strategy->copy_hash[device] = hash;
+}
+
+/* Devices with memory of their own send theirs. */
+static mirt_status mirt__drift_fetch(mirt__drift *drift) {
+    const mirt_model *root = drift->root;
+    const mirt_strategy *s = root->strategy;
+    mirt_status status = MIRT_OK;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        if (!(drift->copy[d] = (char *)mirt__aligned_alloc(root->weight_bytes))) return mirt_last_status();
+        s->backend->fetch(s->device[d].remote, drift->copy[d], root->remote_weight[d], root->weight_bytes);
+        status = s->backend->wait(s->device[d].remote);
+    }
+    return status;
 }
 
 /* The copy that most others are like; of two the first. */
@@ -40760,17 +41645,18 @@ static int mirt__drift_majority(const uint64_t *hash, int devices) {
     return best;
 }
 
-static mirt_status mirt__drift_fail(const mirt_model *root, int device, int right) {
+static mirt_status mirt__drift_fail(const mirt__drift *drift, int device, int right) {
+    const mirt_model *root = drift->root;
     const mirt__device *own = &root->strategy->device[device];
     char replicas[48];
     int i = 0;
     size_t bytes = 0, at = 0;
     for (; i < root->num_variables; i++) {
         bytes = (size_t)root->variable[i].count * sizeof(mirt__real);
-        if (memcmp(root->weight[device] + root->variable[i].offset, root->weight[right] + root->variable[i].offset, bytes) != 0) break;
+        if (memcmp(drift->copy[device] + root->variable[i].offset, drift->copy[right] + root->variable[i].offset, bytes) != 0) break;
     }
     if (i == root->num_variables) return MIRT_OK;
-    const char *have = root->weight[device] + root->variable[i].offset, *want = root->weight[right] + root->variable[i].offset;
+    const char *have = drift->copy[device] + root->variable[i].offset, *want = drift->copy[right] + root->variable[i].offset;
     while (have[at] == want[at]) at++;
     at /= sizeof(mirt__real);
     if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
@@ -40780,20 +41666,34 @@ static mirt_status mirt__drift_fail(const mirt_model *root, int device, int righ
                       (double)((const mirt__real *)(const void *)have)[at], (double)((const mirt__real *)(const void *)want)[at]);
 }
 
+static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
+    mirt_strategy *s = drift->root->strategy;
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, drift);
+    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
+    for (int d = 0; d < copies && status == MIRT_OK; d++) {
+        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift, d, right);
+    }
+    return status;
+}
+
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_check_drift", "model");
     mirt_strategy *s = model->strategy;
-    const int copies = mirt__weight_copies(s);
-    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    const int copies = s->kind == MIRT_CENTRAL_STORAGE ? 1 : s->num_devices;
+    mirt__drift drift;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
     mirt_model *root = mirt__root(model, NULL);
-    if (!root->weight[0] || copies < 2) return MIRT_OK;
-    mirt_status status = mirt__on_devices(s, mirt__drift_hash, root);
-    if (status != MIRT_OK) return status;
-    const int right = mirt__drift_majority(s->copy_hash, copies);
-    for (int d = 0; d < copies && status == MIRT_OK; d++) {
-        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(root, d, right);
+    if (!root->weight[0] || copies < 2 || (s->backend && root->weights_newer == MIRT__NEWER_HERE)) return MIRT_OK;
+    memset(&drift, 0, sizeof drift);
+    drift.root = root;
+    if (!s->backend) {
+        memcpy(drift.copy, root->weight, sizeof drift.copy);
+        return mirt__drift_compare(&drift, copies);
     }
+    mirt_status status = mirt__drift_fetch(&drift);
+    if (status == MIRT_OK) status = mirt__drift_compare(&drift, copies);
+    for (int d = 0; d < copies; d++) mirt__aligned_free(drift.copy[d]);
     return status;
 }
 
@@ -42172,8 +43072,16 @@ MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
 }
 
 static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
-    const void *data = mirt__address(call->bases, t);
-    return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    const mirt__bases *b = call->bases;
+    const void *data = mirt__address(b, t);
+    const size_t bytes = mirt__tensor_bytes(t, call->rows);
+    if (!data || t->lazy || !b->remote) return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    void *copy = mirt__calloc(1, bytes);
+    if (!copy) return true;
+    b->backend->fetch(b->remote, copy, data, bytes);
+    const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
+    mirt__free(copy);
+    return finite;
 }
 
 /* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
@@ -42811,6 +43719,8 @@ static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int bl
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
     if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
+    if (block) mirt__slots_changed(model);
+    else mirt__weights_changed(model);
 }
 
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
@@ -43873,6 +44783,7 @@ MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *mode
         from += v->count;
     }
     mirt__root(model, NULL)->edits++;
+    mirt__weights_changed(model);
 }
 
 MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }

@@ -148,16 +148,19 @@ typedef enum mirt_strategy_kind { MIRT_MIRRORED = 0, MIRT_ONE_DEVICE, MIRT_CENTR
    over replica numbers; the result does not depend on the number of devices. MIRT_RING: a
    reduce-scatter in ring order, device d's share of the elements summed over devices d + 1, d + 2,
    ..., d. MIRT_REDUCE_TO_ONE_DEVICE: the first device adds in device order and updates all weights.
-   Ring and one device give other roundings on other numbers of devices. */
+   Ring and one device give other roundings on other numbers of devices, and so does MIRT_NCCL: NCCL's own
+   all-reduce, between GPUs. */
 typedef enum mirt_collective {
     MIRT_COLLECTIVE_AUTO = 0, /* now MIRT_TREE: the same bits on any number of devices */
-    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE
+    MIRT_TREE, MIRT_RING, MIRT_REDUCE_TO_ONE_DEVICE, MIRT_NCCL
 } mirt_collective;
 
 /* Zero means default. */
 typedef struct mirt_strategy_desc {
-    const char *devices; /* NULL: every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1":
-                            two devices of one core each, so that strategies can have cores of their own */
+    const char *devices; /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as
+                            one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
+                            devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
+                            "gpu:0,gpu:2": these */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -173,14 +176,16 @@ typedef struct mirt_strategy_desc {
                             single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
                             a number: exactly; negative: none */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
-                            faster (it takes up to half the time): float32, with other roundings */
+                            faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
+    bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */
+    bool tf32;           /* GPUs multiply float32 numbers of 10 bits behind the point (TF32): faster, with other roundings */
 } mirt_strategy_desc;
 
 /* Keras: tf.distribute.MirroredStrategy(devices). `devices` as in mirt_strategy_desc; desc NULL: all
    defaults. Owns its threads. Returns NULL (MIRT_E_DEVICE, MIRT_E_INVALID: numbers that do not go
    together, MIRT_E_NOMEM, MIRT_E_THREAD). */
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices);
-/* `device` as "cpu:1"; NULL: every core as one device. MIRT_E_INVALID: several devices. */
+/* `device` as "cpu:1" or "gpu:0"; NULL: the first GPU, or where there is none every core as one device. MIRT_E_INVALID: several. */
 MIRT_API mirt_strategy *mirt_one_device(const char *device);
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices);
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc);
@@ -194,11 +199,12 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy);
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user);
 
 typedef struct mirt_device_info {
-    char name[32];        /* "cpu:0" */
-    char description[96]; /* instruction set and core count */
-    int cores;
+    char name[32];        /* "cpu:0", "gpu:0" */
+    char description[96]; /* instruction set and core count; of a GPU its name and memory */
+    int cores;            /* 1; of a GPU 0 */
+    uint64_t memory;      /* bytes of a GPU's own; 0: it is the machine's */
 } mirt_device_info;
-/* Fills up to `capacity` entries with what this machine has; returns how many there are, 0 (MIRT_E_DEVICE) where an
+/* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE) where an
    environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
 

@@ -294,7 +294,8 @@ static void refused(mirt_strategy *s, mirt_status status, const char *word) {
 static void check_errors(void) {
     refused(make_strategy((mirt_strategy_kind)3, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID, "no kind of strategy number 3");
     refused(make_strategy((mirt_strategy_kind)-1, MIRT_COLLECTIVE_AUTO, NULL, 0), MIRT_E_INVALID, "no kind of strategy number -1");
-    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)4, NULL, 0), MIRT_E_INVALID, "no collective number 4");
+    refused(make_strategy(MIRT_MIRRORED, (mirt_collective)5, NULL, 0), MIRT_E_INVALID, "no collective number 5");
+    refused(make_strategy(MIRT_MIRRORED, MIRT_NCCL, NULL, 0), MIRT_E_INVALID, "NCCL joins GPUs");
     refused(make_strategy(MIRT_MIRRORED, (mirt_collective)-1, NULL, 0), MIRT_E_INVALID, "no collective number -1");
     refused(mirt_one_device("cpu:0,cpu:1"), MIRT_E_INVALID, "one device is given 2");
     refused(mirt_one_device("3"), MIRT_E_INVALID, "one device is given 3");

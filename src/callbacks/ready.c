@@ -135,6 +135,7 @@ MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *mode
         from += v->count;
     }
     mirt__root(model, NULL)->edits++;
+    mirt__weights_changed(model);
 }
 
 MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }

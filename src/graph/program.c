@@ -31,6 +31,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.scratch = bases->scratch;
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
+    call.where.remote = bases->remote;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__lane *lane = run->lane;
@@ -50,6 +51,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->finder) mirt__finder_look(run->finder, &call, i);
         if (!clocked) continue;
+        if (bases->remote) bases->backend->wait(bases->remote);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);

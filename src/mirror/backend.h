@@ -89,7 +89,7 @@ typedef struct mirt__backend {
     void (*fetch)(mirt__remote *remote, void *to, const void *from, size_t bytes);
     void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes); /* within the device, or from another one's memory */
     void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
-    /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait. */
+    /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
     mirt_status (*wait)(mirt__remote *remote);
 
     /* Room that kernels take for themselves: between measure(true) and measure(false) nothing is enqueued, and the latter returns the
@@ -106,7 +106,7 @@ typedef struct mirt__backend {
     void (*forget)(mirt__remote *remote, const void *owner);
 
     /* A meeting on devices: `signal` marks the place in one's own work, `await` holds up what is enqueued next until another device has
-       come to the place it marked last under the same number (0 to 3). The threads have met in between. */
+       come to the place it marked last under the same number (0 to 7). The threads have met in between. */
     void (*signal)(mirt__remote *remote, int number);
     void (*await)(mirt__remote *remote, mirt__remote *other, int number);
 

@@ -1,7 +1,7 @@
 #include "memory.h"
 
 MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
-    const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch};
+    const size_t part[] = {l->gradients, l->arena, l->replica, l->shared, l->scratch, l->io};
     *bytes = 0;
     for (int i = 0; i < MIRT__COUNT(part); i++) {
         if (part[i] > SIZE_MAX / 2 || !mirt__add_size(*bytes, mirt__align_up(part[i]), bytes)) return false;
@@ -10,6 +10,15 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
 }
 
 static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
+
+static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
+    if (!s->backend) {
+        mirt__aligned_free(block);
+        return;
+    }
+    s->backend->forget(s->device[device].remote, NULL);
+    s->backend->release(s->device[device].remote, block);
+}
 
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
     mirt__layout all;
@@ -21,12 +30,14 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     all.replica = mirt__larger(s->layout.replica, needs->replica);
     all.shared = mirt__larger(s->layout.shared, needs->shared);
     all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
+    all.io = mirt__larger(s->layout.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
     if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    if (s->backend) mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
-        block[d] = (char *)mirt__aligned_alloc(bytes);
+        block[d] = (char *)(s->backend ? s->backend->alloc(s->device[d].remote, bytes) : mirt__aligned_alloc(bytes));
         if (block[d]) continue;
-        while (d-- > 0) mirt__aligned_free(block[d]);
+        while (d-- > 0) mirt__block_free(s, d, block[d]);
         return mirt_last_status();
     }
     mirt__memory_free(s);
@@ -36,7 +47,9 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
 }
 
 MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
-    for (int d = 0; d < s->num_devices; d++) mirt__aligned_free(s->block[d]);
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->block[d]) mirt__block_free(s, d, s->block[d]);
+    }
     memset(s->block, 0, sizeof s->block);
     memset(&s->layout, 0, sizeof s->layout);
     s->in_memory = NULL;

@@ -40,61 +40,6 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
     strategy->log_user = user;
 }
 
-MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
-    int cores = mirt__cpu_cores();
-    const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
-    if (!kernels) return 0;
-    for (int i = 0; out && i < cores && i < capacity; i++) {
-        snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
-        snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels->name);
-        out[i].cores = 1;
-    }
-    return cores;
-}
-
-static mirt_status mirt__no_such_device(const char *name, size_t length) {
-    int cores = mirt__cpu_cores();
-    char more[32] = "";
-    bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
-    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
-    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s", (int)length, name,
-                      gpu ? " (this build has no GPU code)" : "", more);
-}
-
-/* "2": shares of the cores, or "cpu:0,cpu:1": these cores. */
-static mirt_status mirt__parse_devices(mirt_strategy *s, const char *text) {
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (end != text && *end == 0) {
-        if (n < 1 || n > MIRT__MAX_DEVICES) {
-            return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", n, MIRT__MAX_DEVICES);
-        }
-        s->num_devices = (int)n;
-        for (int d = 0; d < s->num_devices; d++) snprintf(s->device[d].name, sizeof s->device[d].name, "cpu:%d", d);
-        return MIRT_OK;
-    }
-    s->named = true;
-    s->num_devices = 0;
-    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
-        size_t length = strcspn(at, ",");
-        long index = -1;
-        if (length > 4 && strncmp(at, "cpu:", 4) == 0 && at[4] >= '0' && at[4] <= '9') {
-            index = strtol(at + 4, &end, 10);
-            if (end != at + length) index = -1;
-        }
-        if (index < 0 || index >= mirt__cpu_cores()) return mirt__no_such_device(at, length);
-        if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
-        char *name = s->device[s->num_devices].name;
-        snprintf(name, sizeof s->device[0].name, "cpu:%ld", index);
-        for (int d = 0; d < s->num_devices; d++) {
-            if (strcmp(s->device[d].name, name) != 0) continue;
-            return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count", name);
-        }
-        s->num_devices++;
-        if (!at[length]) return MIRT_OK;
-    }
-}
-
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
         return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy", s->num_devices);
@@ -123,19 +68,8 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
     return MIRT_OK;
 }
 
-static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
-    const char *why = "", *name = mirt__collective_name(s->collective, &why);
-    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "";
-    for (int d = 0; s->named && d < s->num_devices; d++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
-    }
-    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s%d CPU device%s%s of %d thread%s (%s), %d replica%s%s%s%s", mirt_version(),
-              desc->devices ? "" : "no GPU, ", s->num_devices, s->num_devices == 1 ? "" : "s", names, s->threads,
-              s->threads == 1 ? "" : "s", s->kernels->name, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
-              s->winograd ? ", Winograd's convolutions" : "", how);
+/* What became of the cores. */
+static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
     const int idle = cores - s->num_devices * s->threads;
     if (idle > 0 && (s->named || desc->threads)) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
@@ -149,22 +83,47 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
     }
 }
 
+static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *joined) {
+    const char *why = "", *name = mirt__collective_name(s->collective, &why);
+    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
+    for (int d = 0; (s->named || s->backend) && d < s->num_devices; d++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
+    }
+    if (s->backend) {
+        snprintf(kind, sizeof kind, "%d GPU%s%s", s->num_devices, s->num_devices == 1 ? "" : "s", names);
+    } else {
+        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : "no GPU, ", s->num_devices,
+                 s->num_devices == 1 ? "" : "s", names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+    }
+    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
+              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+              s->winograd && !s->backend ? ", Winograd's convolutions" : "", how);
+    if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
+    if (!s->backend) mirt__introduce_cores(s, desc, cores);
+}
+
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
+    char joined[256] = "";
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !(s->kernels = mirt__kernels_best())) return mirt_last_status();
-    if (mirt__parse_devices(s, desc->devices ? desc->devices : "1") != MIRT_OK) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+    s->kind = desc->kind;
+    if (mirt__parse_devices(s, desc) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
-    s->kind = desc->kind;
+    if (desc->collective == MIRT_NCCL && !s->backend) return mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
     s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
-    s->threads = desc->threads ? desc->threads : !s->named && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    s->threads = desc->threads ? desc->threads : !s->named && !s->backend && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
+    if (s->backend && s->threads != 1) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; a GPU has one", desc->threads);
+    if (s->backend) s->kernels = s->backend->kernels;
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
@@ -174,7 +133,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
     for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
-    mirt__introduce(s, desc, cores);
+    if (s->backend && mirt__devices_open(s, desc, joined) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, desc, cores, joined);
     return MIRT_OK;
 }
 
@@ -210,6 +170,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__watch_destroy(strategy);
     mirt__trace_drop(strategy);
     mirt__memory_free(strategy);
+    mirt__devices_close(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
     mirt__team_destroy(strategy->leaders);
     mirt__aligned_free(strategy->lane);
@@ -218,7 +179,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__free(strategy);
 }
 
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE || strategy->backend ? 1 : strategy->num_devices; }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }

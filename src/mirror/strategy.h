@@ -5,6 +5,7 @@
 #include "../base/team.h"
 #include "../base/timeline.h"
 #include "../kernels/kernels.h"
+#include "backend.h"
 
 struct mirt__program;
 typedef struct mirt__watch mirt__watch;
@@ -16,11 +17,13 @@ typedef struct mirt__device {
     char name[32];
     mirt__team *team; /* NULL when it has one thread */
     int first_replica, num_replicas;
+    int index;             /* of a GPU, among those of the machine, */
+    mirt__remote *remote;  /* which is opened; NULL: it is of the machine's cores */
 } mirt__device;
 
 /* Bytes of the parts of a device's working memory, in this order. */
 typedef struct mirt__layout {
-    size_t gradients, arena, replica, shared, scratch;
+    size_t gradients, arena, replica, shared, scratch, io; /* io: of devices with memory of their own, copies of the batch and results */
 } mirt__layout;
 
 struct mirt_strategy {
@@ -30,6 +33,9 @@ struct mirt_strategy {
     uint64_t seed;
     bool winograd;
     bool named; /* devices by name, each one core */
+    const mirt__backend *backend; /* of devices with memory of their own; NULL: cores of this machine */
+    bool direct;                  /* these read each other's memory */
+    char lost[512];               /* why they are of no use any more, or "" */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
     const mirt__kernels *kernels;
@@ -80,9 +86,17 @@ MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
+/* --- devices.c --- */
+/* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
+   sets `named` where it names cores. */
+MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
+/* Opens and closes those with memory of their own. `how` takes a sentence about the way they meet. */
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char how[256]);
+MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
+
 /* --- strategy.c --- */
 
-/* Blocks of weights in memory: one a device, or one that all devices read. */
+/* Blocks of weights in the machine's memory: one a device, or one that all devices read. */
 MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */

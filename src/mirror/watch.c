@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
+    if (s->lost[0]) return mirt__fail(MIRT_E_DEVICE, "this strategy cannot be used any more: %s", s->lost);
     return s->death ? mirt__fail(MIRT_E_TIMEOUT, "this strategy cannot be used any more: %s", s->death) : MIRT_OK;
 }
 
@@ -362,7 +363,7 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
 
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     mirt__watch *w = s->watch;
-    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (!w || mirt__is_pilot(s)) return fn(arg);
     if (!w->has_pilot) {
         int code = pthread_create(&w->pilot, NULL, mirt__pilot_main, w);
@@ -400,7 +401,7 @@ static mirt_status mirt__round_run(void *arg) {
 }
 
 MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
-    if (mirt__usable(s) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (!s->watch) return mirt__team_run(s->leaders, fn, arg), MIRT_OK;
     s->watch->round = fn;
     s->watch->round_arg = arg;

@@ -206,6 +206,7 @@ static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
 
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_free(model);
+    mirt__remote_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;
@@ -218,7 +219,7 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
     if (!model) return mirt__fail_missing("mirt_compile", "model");
-    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_compile_desc d;
     memset(&d, 0, sizeof d);
     if (desc) d = *desc;

@@ -141,6 +141,9 @@ struct mirt__metric_use {
 
 typedef struct mirt__trainer mirt__trainer;
 
+/* Which of two copies has changed since they were the same: the machine's, or the devices'. */
+typedef enum mirt__newer { MIRT__NEWER_HERE, MIRT__NEWER_THERE, MIRT__NEWER_NOWHERE } mirt__newer;
+
 struct mirt_model {
     mirt_strategy *strategy;
     mirt_model *previous, *next; /* in its strategy */
@@ -175,6 +178,9 @@ struct mirt_model {
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
+    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
+    char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
+    mirt__newer weights_newer, slots_newer;
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
     int64_t step;
@@ -196,6 +202,22 @@ struct mirt_model {
     int num_class_names;
     mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
+
+/* --- remote.c; without devices that have memory of their own these do nothing --- */
+/* The devices have the weights of a root, or the model's optimizer state, as they are here; */
+MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
+MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
+/* and these are here as they are there. What fails goes to the log, and the strategy is of no use any more. */
+MIRT__LIB void mirt__weights_here(mirt_model *root);
+MIRT__LIB void mirt__slots_here(mirt_model *model);
+/* They were changed here. */
+MIRT__LIB void mirt__weights_changed(mirt_model *model);
+MIRT__LIB void mirt__slots_changed(mirt_model *model);
+MIRT__LIB void mirt__remote_weights_free(mirt_model *root);
+MIRT__LIB void mirt__remote_slots_free(mirt_model *model);
+/* A device's memory; NULL with the error set. */
+MIRT__LIB char *mirt__remote_block(const mirt_strategy *strategy, int device, size_t bytes);
+MIRT__LIB void mirt__remote_release(const mirt_strategy *strategy, int device, char **block);
 
 /* --- layers.c, model.c --- */
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
@@ -267,8 +289,8 @@ MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
-/* Fills slots and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update);
+/* Fills slots (blocks of optimizer state) and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);

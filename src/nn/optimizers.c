@@ -241,10 +241,10 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
     u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
 }
 
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const mirt__kernels *kernels, double rate, mirt__update *update) {
+MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
     mirt__real *slot[MIRT__MAX_SLOTS];
-    for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)model->slot[i];
+    for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)slots[i];
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
         update->average = slot[mirt__optimizer_slots(o) - 1];
@@ -258,9 +258,12 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, const 
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
     if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
-    const mirt_model *root = mirt__root(model, NULL);
+    mirt_model *root = mirt__root(model, NULL);
+    mirt__weights_here(root);
+    mirt__slots_here(model);
     const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
     for (int d = 0; model->step && d < mirt__weight_copies(model->strategy); d++) memcpy(root->weight[d], average, root->trained_bytes);
+    mirt__weights_changed(root);
     return MIRT_OK;
 }
 

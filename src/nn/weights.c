@@ -74,17 +74,20 @@ static bool mirt__weights_allocate(const mirt_model *model, char **block) {
 MIRT__LIB void mirt__weights_free(mirt_model *model) {
     for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
     memset(model->weight, 0, sizeof model->weight);
+    mirt__remote_weights_free(model);
 }
 
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
     int first;
-    const mirt_model *root = mirt__root(model, &first);
+    mirt_model *root = mirt__root(model, &first);
+    mirt__weights_here(root);
     return (mirt__real *)(void *)(root->weight[device] + root->variable[first + variable].offset);
 }
 
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
     int first;
     const mirt_model *root = mirt__root(model, &first);
+    mirt__slots_here((mirt_model *)model);
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
@@ -93,11 +96,13 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
     for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
         memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
     }
+    mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
 }
 
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     if (part->weight[0]) {
+        mirt__weights_here(part);
         for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
         mirt__weights_free(part);
     }
@@ -130,7 +135,7 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
-    if (mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_model *root = mirt__root(model, NULL);
     if (root->weight[0]) return MIRT_OK;
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
@@ -154,6 +159,7 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
     char *block[MIRT__MAX_DEVICES];
+    mirt__weights_here(root);
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
     if (!old) {

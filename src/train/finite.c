@@ -32,8 +32,16 @@ MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
 }
 
 static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
-    const void *data = mirt__address(call->bases, t);
-    return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    const mirt__bases *b = call->bases;
+    const void *data = mirt__address(b, t);
+    const size_t bytes = mirt__tensor_bytes(t, call->rows);
+    if (!data || t->lazy || !b->remote) return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    void *copy = mirt__calloc(1, bytes);
+    if (!copy) return true;
+    b->backend->fetch(b->remote, copy, data, bytes);
+    const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
+    mirt__free(copy);
+    return finite;
 }
 
 /* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */

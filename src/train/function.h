@@ -83,6 +83,15 @@ struct mirt_function {
     char *host;         /* results and states */
     char *states;
 
+    /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
+    size_t io_at[MIRT__MAX_IO], states_at;
+    bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
+    mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
+    size_t cut_stride;
+    int remote_status;        /* atomic: of the first that failed in this run, */
+    int remote_device;
+    mirt__error remote_error; /* and why */
+
     /* the batch under way */
     mirt__step_stage stage;
     int64_t rows;
@@ -144,7 +153,7 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
 /* Rows of the batch under way that `replica` owns. */
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *function, int replica, int64_t *first);
 /* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
-MIRT__LIB void mirt__device_gradient(const mirt_function *function, int device, int64_t at, int64_t count, float *out);
+MIRT__LIB mirt_status mirt__device_gradient(mirt_function *function, int device, int64_t at, int64_t count, float *out);
 /* The gradient buffer `slot` of `device`. */
 MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
 MIRT__LIB int mirt__active_replicas(const mirt_function *function);

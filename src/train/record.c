@@ -1,3 +1,4 @@
+#include "remote.h"
 #include "../graph/fuse.h"
 #include "../graph/half.h"
 #include "../graph/strips.h"
@@ -363,7 +364,7 @@ static mirt_status mirt__function_needs(mirt_function *f) {
     l->shared = p->shared;
     if (mirt__mul_size(slots, f->root->trained_bytes, &l->gradients) && mirt__mul_size(local, p->replica, &l->replica) &&
         mirt__mul_size(p->scratch, (size_t)s->threads, &l->scratch)) {
-        return MIRT_OK;
+        return s->backend ? mirt__remote_needs(f) : MIRT_OK;
     }
     return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
 }
@@ -453,6 +454,9 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->state);
     mirt__free(f->range);
     mirt__aligned_free(f->host);
+    mirt__free(f->measured);
+    mirt__free(f->cut_values);
+    for (int d = 0; f->model->strategy->backend && d < f->model->strategy->num_devices; d++) f->model->strategy->backend->forget(f->model->strategy->device[d].remote, f);
     mirt__clocks_free(f);
     mirt__free(f);
 }

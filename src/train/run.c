@@ -1,5 +1,6 @@
 #include "../ops/ops.h"
 #include "finite.h"
+#include "remote.h"
 #include "timeline.h"
 
 MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
@@ -20,6 +21,10 @@ static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *
     const mirt_strategy *s = f->model->strategy;
     const mirt__layout *l = &s->layout;
     memset(b, 0, sizeof *b);
+    if (s->backend) {
+        mirt__remote_bases(f, device, b);
+        return;
+    }
     b->team = s->device[device].team;
     b->weight = f->root->weight[device];
     b->gradient = s->block[device];
@@ -31,7 +36,11 @@ static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *
 }
 
 /* `place` is where results that are not batched go. */
-static void mirt__row_bases(const mirt_function *f, mirt__bases *b, int64_t first_row, int place) {
+static void mirt__row_bases(const mirt_function *f, int device, mirt__bases *b, int64_t first_row, int place) {
+    if (mirt__is_remote(f)) {
+        mirt__remote_row_bases(f, device, b, first_row, place);
+        return;
+    }
     for (int i = 0; i < f->spec.num_fields; i++) {
         char *base;
         memcpy(&base, &f->io[i], sizeof base); /* read only: a program never writes an input */
@@ -43,13 +52,13 @@ static void mirt__row_bases(const mirt_function *f, mirt__bases *b, int64_t firs
     }
 }
 
-static void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
+MIRT__LIB void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
     int64_t row;
     mirt__device_bases(f, device, b);
     mirt__replica_share(f, replica, &row);
-    mirt__row_bases(f, b, row, replica);
+    mirt__row_bases(f, device, b, row, replica);
     b->replica += (size_t)(replica - first) * f->program.replica;
-    b->state = f->states + (size_t)replica * f->state_bytes;
+    if (!b->remote) b->state = f->states + (size_t)replica * f->state_bytes;
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
@@ -80,7 +89,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
 
 /* >>cuts */
 
-static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
+MIRT__LIB void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
     int64_t count = mirt__shape_count(&node->out[0]->shape);
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
         mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
@@ -132,9 +141,7 @@ static int mirt__counter_slot(const mirt__counter *c, int depth) {
 static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int device, int replica) {
     const mirt_strategy *s = f->model->strategy;
     int slot[64];
-    mirt__where where;
-    memset(&where, 0, sizeof where);
-    where.team = s->device[device].team;
+    const mirt__where where = mirt__where_of(f, device);
     for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
     slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
     int merges = mirt__tree_push(&c->stack, replica, 1);
@@ -149,10 +156,20 @@ static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int dev
 }
 
 /* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
-static bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
+MIRT__LIB bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
     mirt__mark(f, device, phase, -1, node);
     MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
     return mirt__devices_barrier(f->model->strategy, device);
+}
+
+/* At a cut every replica's values become all replicas'. False: they were given up. */
+static bool mirt__device_at_cut(mirt_function *f, int device, int cut) {
+    if (mirt__is_remote(f)) return mirt__remote_cut(f, f->program.graph.node[cut], device);
+    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, cut)) return false;
+    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, cut);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
+    mirt__device_cut(f, f->program.graph.node[cut], device);
+    return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, cut);
 }
 
 static bool mirt__device_segments(void *arg, int device) {
@@ -172,17 +189,27 @@ static bool mirt__device_segments(void *arg, int device) {
             mirt__replay(f, segment, device, &bases, r, first_row, rows);
             if (segment == cuts) mirt__counter_push(f, &counter, device, r);
         }
-        if (segment == cuts) break;
-        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, f->program.cut[segment])) return false;
-        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, f->program.cut[segment]);
-        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-        mirt__device_cut(f, f->program.graph.node[f->program.cut[segment]], device);
-        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, f->program.cut[segment])) return false;
+        if (segment < cuts && !mirt__device_at_cut(f, device, f->program.cut[segment])) return false;
     }
     return true;
 }
 
-static void mirt__device_replay(void *arg, int device) { mirt__device_segments(arg, device); }
+/* All replicas of the device. */
+static bool mirt__device_replicas_run(mirt_function *f, int device) {
+    if (!mirt__is_remote(f)) return mirt__device_segments(f, device);
+    mirt__remote_scatter(f, device);
+    mirt__remote_stage(f, device, 0);
+    mirt__remote_open(f, device, 0);
+    const bool met = mirt__device_segments(f, device);
+    mirt__remote_shut(f, device, 0);
+    mirt__remote_stage(f, device, 1);
+    return met;
+}
+
+static void mirt__device_replay(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (mirt__device_replicas_run(f, device) && mirt__is_remote(f)) mirt__remote_collect(f, device);
+}
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
 static void mirt__device_rows(void *arg, int device) {
@@ -191,11 +218,17 @@ static void mirt__device_rows(void *arg, int device) {
     mirt__bases bases;
     int64_t first, rows = mirt__share(f->rows, devices, device, &first);
     mirt__device_bases(f, device, &bases);
+    if (bases.remote) mirt__remote_scatter(f, device);
+    if (bases.remote) mirt__remote_stage(f, device, 0);
+    if (bases.remote) mirt__remote_open(f, device, 2);
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
-        mirt__row_bases(f, &bases, first, place++);
+        mirt__row_bases(f, device, &bases, first, place++);
         mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
+    if (bases.remote) mirt__remote_shut(f, device, 2);
+    if (bases.remote) mirt__remote_stage(f, device, 1);
+    if (bases.remote) mirt__remote_collect(f, device);
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -208,7 +241,7 @@ static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t en
     return r;
 }
 
-static void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
+MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
     mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
 }
 
@@ -218,14 +251,11 @@ static void mirt__own_range(const mirt_function *f, int device, int64_t *begin, 
 
 /* The device's share: parts summed in place in the plan's order, then written to every device's
    first buffer. */
-static void mirt__device_all_reduce(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
+MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
+    const mirt__where where = mirt__where_of(f, device);
     mirt__exchange x;
-    mirt__where where;
     int64_t begin, end;
-    memset(&where, 0, sizeof where);
-    where.team = s->device[device].team;
     mirt__exchange_of(f, device, &x);
     mirt__own_range(f, device, &begin, &end);
     mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
@@ -238,22 +268,40 @@ static void mirt__device_all_reduce(void *arg, int device) {
     const mirt__real *sum = mirt__gradient_at(f, x.device[0], x.slot[0]) + begin;
     for (int d = 0; d < s->num_devices; d++) {
         mirt__real *to = mirt__gradient_at(f, d, 0) + begin;
-        if (to != sum) memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
+        if (to == sum || begin == end) continue;
+        if (s->backend) s->backend->copy(where.remote, to, sum, (size_t)(end - begin) * sizeof *to);
+        else memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
     }
 }
 
+static void mirt__device_all_reduce(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (!mirt__is_remote(f)) mirt__device_sum(f, device);
+    else if (mirt__remote_reduce(f, device)) mirt__remote_finish(f, device);
+}
+
 /* The device's own sum, the later parts added to the earlier as the tree does, or after the all-reduce that of all. */
-MIRT__LIB void mirt__device_gradient(const mirt_function *f, int device, int64_t at, int64_t count, float *out) {
+MIRT__LIB mirt_status mirt__device_gradient(mirt_function *f, int device, int64_t at, int64_t count, float *out) {
+    const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    bool any = false;
+    mirt__real *copy = NULL;
+    bool any = false, good = true;
+    if (s->backend && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy))) return mirt_last_status();
     mirt__exchange_of(f, device, &x);
     for (int64_t i = 0; i < count; i++) out[i] = 0;
-    for (int p = x.parts - 1; p >= 0; p--) {
+    for (int p = x.parts - 1; p >= 0 && good; p--) {
         if (f->stage == MIRT__REDUCED ? p > 0 : x.device[p] != device) continue;
         const mirt__real *g = mirt__gradient_at(f, device, f->stage == MIRT__REDUCED ? 0 : x.slot[p]) + at;
+        if (copy) {
+            s->backend->fetch(s->device[device].remote, copy, g, (size_t)count * sizeof *copy);
+            good = mirt__remote_finish(f, device);
+            g = copy;
+        }
         for (int64_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
         any = true;
     }
+    mirt__free(copy);
+    return good ? MIRT_OK : mirt__remote_failure(f);
 }
 
 /* The new values of variables, written into the device's copy. */
@@ -261,7 +309,8 @@ static void mirt__device_states(const mirt_function *f, int device) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
     int active = mirt__active_replicas(f);
-    if (device >= mirt__weight_copies(f->model->strategy)) return;
+    if (mirt__is_remote(f)) mirt__remote_states(f, device);
+    if (mirt__is_remote(f) || device >= mirt__weight_copies(f->model->strategy)) return;
     for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
     for (int i = 0; i < f->num_states; i++) {
         const mirt__state *s = &f->state[i];
@@ -299,11 +348,15 @@ static bool mirt__device_norms(mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__squares_job job;
     int64_t first;
-    if (f->stage != MIRT__REDUCED) {
+    if (f->stage != MIRT__REDUCED && !s->backend) {
         mirt__device_all_reduce(f, device);
         if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1)) return false;
     }
     const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
+    if (s->backend) {
+        mirt__remote_squares(f, device, first, count);
+        return mirt__device_meets(f, device, MIRT_PHASE_UPDATE, -1);
+    }
     job.piece = f->model->piece + first;
     job.gradient = mirt__gradient_at(f, device, 0);
     mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
@@ -341,60 +394,81 @@ static void mirt__update_range(const mirt_function *f, mirt__update_fn update, m
 }
 
 /* The averages begin with the weights, also of variables that have no gradient. */
-static void mirt__begin_averages(const mirt_function *f, const mirt__update *u, int64_t begin, int64_t end) {
-    if (u->average && f->model->step == 0) memcpy(u->average + begin, u->weight[0] + begin, (size_t)(end - begin) * sizeof *u->average);
+static void mirt__begin_averages(const mirt_function *f, int device, const mirt__update *u, int64_t begin, int64_t end) {
+    const mirt_strategy *s = f->model->strategy;
+    const size_t bytes = (size_t)(end - begin) * sizeof *u->average;
+    if (!u->average || f->model->step > 0) return;
+    if (s->backend) s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin, bytes);
+    else memcpy(u->average + begin, u->weight[0] + begin, bytes);
 }
 
-/* Sums all parts of the device's share, updates, writes into every copy. */
+/* Where the device finds the gradients, and the weights it writes. */
+static void mirt__update_parts(const mirt_function *f, int device, bool summed, mirt__update *u) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    u->parts = 1;
+    u->part[0] = mirt__gradient_at(f, device, 0);
+    if (!summed) {
+        mirt__exchange_of(f, device, &x);
+        u->parts = x.parts;
+        for (int i = 0; i < x.parts; i++) u->part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
+        for (int i = 0; i + 1 < x.parts; i++) {
+            u->tree[i].into = x.add[i].into;
+            u->tree[i].from = x.add[i].from;
+        }
+    }
+    u->copies = mirt__weight_copies(s);
+    for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)(s->backend ? f->root->remote_weight[device] : f->root->weight[d]);
+    if (u->parts == 1) return;
+    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
+    mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
+}
+
+/* Sums all parts of the device's share, updates, writes into every copy. A device with memory of its own updates its own copy. */
+static void mirt__device_apply(mirt_function *f, int device, bool norms) {
+    const mirt_strategy *s = f->model->strategy;
+    const mirt__where where = mirt__where_of(f, device);
+    mirt__update u;
+    int64_t begin = 0, end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    memset(&u, 0, sizeof u);
+    mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
+    mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
+    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
+    if (!s->backend || s->kind == MIRT_CENTRAL_STORAGE) mirt__own_range(f, device, &begin, &end);
+    mirt__begin_averages(f, device, &u, begin, end);
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+}
+
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     const mirt_strategy *s = f->model->strategy;
     const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
-    mirt__exchange x;
-    mirt__update u;
-    mirt__where where;
-    int64_t begin, end;
-    memset(&where, 0, sizeof where);
-    where.team = s->device[device].team;
-    memset(&u, 0, sizeof u);
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
+    if (s->backend && !mirt__remote_reduce(f, device)) return;
+    if (s->backend) mirt__remote_stage(f, device, 2);
+    if (s->backend && !norms) mirt__remote_open(f, device, 1);
     mirt__device_states(f, device);
     if (norms && !mirt__device_norms(f, device)) return;
-    if (norms || f->stage == MIRT__REDUCED) {
-        u.parts = 1;
-        u.part[0] = mirt__gradient_at(f, device, 0);
-    } else {
-        mirt__exchange_of(f, device, &x);
-        u.parts = x.parts;
-        for (int i = 0; i < x.parts; i++) u.part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
-        for (int i = 0; i + 1 < x.parts; i++) {
-            u.tree[i].into = x.add[i].into;
-            u.tree[i].from = x.add[i].from;
-        }
-    }
-    u.copies = mirt__weight_copies(s);
-    if (u.parts > 1) {
-        mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
-        MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-        mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
-    }
-    for (int d = 0; d < u.copies; d++) u.weight[d] = (mirt__real *)(void *)f->root->weight[d];
-    mirt__update_fn update = mirt__optimizer_update(f->model, s->kernels, f->rate, &u);
-    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
-    mirt__own_range(f, device, &begin, &end);
-    mirt__begin_averages(f, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+    mirt__device_apply(f, device, norms);
+    if (!s->backend) return;
+    if (!norms) mirt__remote_shut(f, device, 1);
+    mirt__remote_stage(f, device, 3);
+    if (s->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
 }
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
+    const bool remote = mirt__is_remote(f), updates = f->num_ranges || f->num_states;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
-    if (!mirt__device_segments(arg, device)) return;
+    if (!mirt__device_replicas_run(f, device)) return;
+    if (remote) mirt__remote_fetch(f, device);
+    if (remote && (f->finite_only || !updates)) mirt__remote_finish(f, device);
     if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
-    if (f->num_ranges || f->num_states) {
+    if (updates) {
         if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
         if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(arg, device);
     }
@@ -422,12 +496,15 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
 static void mirt__take_memory(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
     if (s->in_memory == f) return;
-    for (int d = 0; d < s->num_devices; d++) memset(s->block[d], 0, f->needs.gradients);
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->backend) s->backend->clear(s->device[d].remote, s->block[d], f->needs.gradients);
+        else memset(s->block[d], 0, f->needs.gradients);
+    }
     s->in_memory = f;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
-    if (mirt__usable(f->model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
@@ -439,9 +516,9 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
         if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
         f->io[i] = batch->field[i];
     }
-    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK) return mirt_last_status();
-    mirt__take_memory(f);
     f->rows = batch->rows;
+    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
+    mirt__take_memory(f);
     f->failed = NULL;
     f->finite_only = f->not_finite = false;
     return MIRT_OK;
@@ -471,7 +548,14 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     s->running = false;
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
-    return status;
+    return status == MIRT_OK && s->backend ? mirt__remote_failure(f) : status;
+}
+
+/* The devices' weights, and the optimizer's state, are the newer ones now. */
+static void mirt__remote_changed(const mirt_function *f) {
+    if (!mirt__is_remote(f)) return;
+    if (f->num_ranges) f->model->slots_newer = MIRT__NEWER_THERE;
+    if (f->num_ranges || f->num_states) f->root->weights_newer = MIRT__NEWER_THERE;
 }
 
 /* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
@@ -507,6 +591,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
+    mirt__remote_changed(f);
     if (f->num_applied) f->model->step++;
     return MIRT_OK;
 }
@@ -520,14 +605,15 @@ MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
 
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     f->model->strategy->program = NULL;
-    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK) return mirt_last_status();
+    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK) return mirt_last_status();
+    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
+    mirt__remote_changed(f);
     f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;

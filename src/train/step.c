@@ -121,7 +121,7 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     bool reduced = f && f->stage == MIRT__REDUCED;
     if (!f || model->strategy->in_memory != f || (f->stage != MIRT__GRADIENTS && !reduced)) {
@@ -139,6 +139,5 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
-    mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
-    return MIRT_OK;
+    return mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
 }

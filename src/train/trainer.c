@@ -2,7 +2,7 @@
 #include "trainer.h"
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->compiled) return MIRT_OK;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
@@ -11,7 +11,7 @@ MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *c
 }
 
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller) {
-    if (model && mirt__usable(model->strategy) != MIRT_OK) return MIRT_E_TIMEOUT;
+    if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     if (!model) return mirt__fail_missing(caller, "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (!model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s: %s has no input: begin with mirt_input", caller, model->name);
