@@ -45,7 +45,7 @@ const size_t stack_bytes = 512 << 10;
 #else
 const size_t stack_bytes = 128 << 10;
 #endif
-const size_t page = 4096, shared_bytes = 256 << 10, static_limit = 48 << 10, total_limit = 227 << 10, canary_bytes = 64;
+const size_t page = 4096, shared_bytes = 256 << 10, static_limit = 48 << 10, canary_bytes = 64;
 const unsigned warp = 32;
 
 struct Fiber {

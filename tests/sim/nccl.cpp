@@ -1,4 +1,4 @@
 #include "sim_internal.h"
 namespace mirt_sim {
-int library_leaks() { return 0; }
+int nccl_leaks() { return 0; }
 }

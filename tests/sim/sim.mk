@@ -3,7 +3,7 @@
 SIM_CXX = g++
 SIM_FLAGS = -std=c++17 -O2 -g $(TEST_WARNINGS)
 SIM_SEEDS = 0 1 2
-SIM_PARTS = fibers memory streams nccl
+SIM_PARTS = fibers memory streams blas nccl
 
 SIM_TESTS += test_sim
 

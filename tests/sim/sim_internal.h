@@ -84,10 +84,13 @@ struct Work {
     };
     virtual std::shared_ptr<Execution> begin() { return nullptr; }
 };
+/* Runs something on behalf of a device, with the memory of those of the mask. */
+void run_as(const char *what, int device, unsigned mask, const std::function<void()> &run);
 cudaError_t enqueue(cudaStream_t stream, std::shared_ptr<Work> work, const char *call);
 int stream_device(cudaStream_t stream);
 bool stream_captures(cudaStream_t stream);
 void check_stream(cudaStream_t stream, const char *call);
-int library_leaks();
+int blas_leaks();
+int nccl_leaks();
 } // namespace mirt_sim
 #endif

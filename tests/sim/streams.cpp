@@ -229,16 +229,20 @@ cudaError_t enqueue(cudaStream_t stream, std::shared_ptr<Work> work, const char 
     return cudaSuccess;
 }
 
-static void run_now(Work *work) {
-    open_devices(work->mask | peers_of(work->device));
-    open_now = work->device;
+void run_as(const char *what, int on, unsigned mask, const std::function<void()> &run) {
+    open_devices(mask | peers_of(on));
+    open_now = on;
     Running saved = running;
     int device = device_now;
-    running.what = work->what;
-    running.device = device_now = work->device;
-    work->run();
+    running.what = what;
+    running.device = device_now = on;
+    run();
     running = saved;
     device_now = device;
+}
+
+static void run_now(Work *work) {
+    run_as(work->what, work->device, work->mask, [=] { work->run(); });
 }
 
 /* Something that may run next: the head of a stream, or a node of the graph there. */
@@ -373,6 +377,16 @@ static void let_others() {
     for (int i = 0; i < saved; i++) lock.lock();
 }
 
+/* Lets go of the lock until there is news, or some time has passed. */
+static void rest(std::chrono::microseconds time) {
+    int saved = depth;
+    for (int i = 1; i < saved; i++) lock.unlock();
+    waiting++;
+    news.wait_for(lock, time);
+    waiting--;
+    for (int i = 1; i < saved; i++) lock.lock();
+}
+
 void wait_until(const char *call, cudaStream_t first, const std::function<bool()> &done) {
     cudaStream_t only = options().seed && dice() % 2 ? first : nullptr;
     double since = now();
@@ -387,12 +401,7 @@ void wait_until(const char *call, cudaStream_t first, const std::function<bool()
         }
         if (callers() <= 1 || now() - since > options().patience) fatal("deadlock: %s waits for what nobody brings%s", call, blocked().c_str());
         close_devices();
-        waiting++;
-        if (depth == 1) news.wait_for(lock, std::chrono::milliseconds(20));
-        else {
-            std::this_thread::yield();
-        }
-        waiting--;
+        rest(std::chrono::milliseconds(20));
     }
     close_devices();
 }
@@ -415,10 +424,7 @@ static void some_steps() {
         let_others();
     }
     close_devices();
-    if (any || depth > 1) return;
-    waiting++;
-    news.wait_for(lock, std::chrono::microseconds(200));
-    waiting--;
+    if (!any) rest(std::chrono::microseconds(200));
 }
 
 struct KernelWork : Work {
@@ -427,7 +433,7 @@ struct KernelWork : Work {
     void run() override { run_kernel(k); }
 };
 
-static size_t allowed_shared = 48 << 10;
+static const size_t most_shared = 227 << 10;
 
 cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     std::shared_ptr<KernelWork> work(new KernelWork());
@@ -441,9 +447,9 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
                 k.grid.z, k.block.x, k.block.y, k.block.z);
         return set_error(cudaErrorInvalidConfiguration);
     }
-    if (k.shared > allowed_shared) {
-        fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, %zu are allowed\n", kernel_name(k.name).c_str(), k.shared,
-                allowed_shared);
+    if (k.shared > most_shared) {
+        fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, there are %zu\n", kernel_name(k.name).c_str(), k.shared,
+                most_shared);
         return set_error(cudaErrorInvalidValue);
     }
     check_stream(stream, "a kernel launch");
@@ -453,10 +459,9 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     return enqueue(stream, work, "a kernel launch");
 }
 
-int library_leaks();
 int report_leaks() {
     Entry entry;
-    int n = memory_leaks() + library_leaks();
+    int n = memory_leaks() + blas_leaks() + nccl_leaks();
     auto leak = [&](const char *kind, long number) {
         fprintf(stderr, "sim: leak: %s %ld\n", kind, number);
         n++;
@@ -625,9 +630,7 @@ const char *cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute attribute, int value) {
     API("cudaFuncSetAttribute", cudaErrorInvalidValue);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || value > 227 << 10) return set_error(cudaErrorInvalidValue);
-    if ((size_t)value > allowed_shared) allowed_shared = (size_t)value;
-    return cudaSuccess;
+    return value < 0 || (size_t)value > most_shared ? set_error(cudaErrorInvalidValue) : cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
