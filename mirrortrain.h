@@ -22707,7 +22707,7 @@ struct mirt__crew {
     int64_t samples;
     bool ahead;            /* jobs are asked for before they are needed */
     bool bound;            /* there will be no more threads */
-    int threads, waiting, cores;
+    int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
     mirt__crew_thread thread[MIRT__CREW_MOST];
     pthread_mutex_t mutex;
@@ -22782,7 +22782,7 @@ static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *w
         }
         job->count = job->claimed;
     }
-    MIRT__CREW_CALL(if (job->done == job->count && crew->waiting) pthread_cond_signal(&crew->to_asker));
+    MIRT__CREW_CALL(if (job->done == job->count) pthread_cond_signal(&crew->to_asker));
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -22888,11 +22888,9 @@ MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
         mirt__crew_job *job = mirt__crew_job_at(crew, i);
         job->count = job->claimed;
     }
-    crew->waiting++;
     for (; crew->finished < crew->asked; crew->finished++)
         MIRT__CREW_CALL(while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
                             pthread_cond_wait(&crew->to_asker, &crew->mutex));
-    crew->waiting--;
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
 }
 
@@ -22956,9 +22954,7 @@ MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *ro
         mirt__crew_step(crew, job, crew->work);
         mirt__crew_tune(crew, job->count - job->claimed);
     }
-    crew->waiting++;
     MIRT__CREW_CALL(while (job->done < job->count) pthread_cond_wait(&crew->to_asker, &crew->mutex));
-    crew->waiting--;
     crew->finished++;
     if (!alone || job->count == 1) mirt__crew_tune(crew, job->count);
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
@@ -27317,6 +27313,8 @@ struct mirt__graph {
     int num_terms, term_capacity;
 };
 
+typedef struct mirt__call mirt__call;
+
 /* What one replica's replay of a step is told at run time. */
 typedef struct mirt__step_info {
     uint64_t seed;
@@ -27328,11 +27326,12 @@ typedef struct mirt__step_info {
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
-    struct mirt__finder *finder; /* NULL, or looks for numbers that are not finite */
+    void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run */
+    void *look_user;
     mirt__lane *lane;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
-typedef struct mirt__call {
+struct mirt__call {
     const mirt__node *node;
     const mirt__kernels *kernels;
     const mirt__step_info *run;
@@ -27341,7 +27340,7 @@ typedef struct mirt__call {
     int64_t rows;
     void *in[MIRT__MAX_FUSED_IN]; /* NULL for lazy ones */
     void *out[MIRT__MAX_OUT]; /* NULL for an optional output nobody reads */
-} mirt__call;
+};
 
 typedef struct mirt__workspace {
     size_t scratch; /* bytes per thread */
@@ -27480,9 +27479,6 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
                                  const mirt__bases *bases, int64_t rows);
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
-/* In train/finite.c: after a node has run. */
-typedef struct mirt__finder mirt__finder;
-MIRT__LIB void mirt__finder_look(mirt__finder *finder, const mirt__call *call, int number);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
 /* What was fused into a node, and what it computes while reading: "  reads bn+relu6  +moments". */
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);
@@ -31618,7 +31614,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
-        if (run->finder) mirt__finder_look(run->finder, &call, i);
+        if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
         if (bases->remote) bases->backend->wait(bases->remote);
         double now = mirt__now();
@@ -31719,6 +31715,7 @@ struct mirt_strategy {
     int held;           /* calls under way that run code of the user */
     bool running;       /* devices replay a step */
     mirt_model *models; /* living in it, a list */
+    void (*drop_models)(mirt_strategy *strategy); /* frees them */
     uint64_t graphs;    /* recorded so far */
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
@@ -31733,6 +31730,7 @@ struct mirt_strategy {
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
     struct mirt__trace *trace;      /* NULL: none is being made */
+    void (*drop_trace)(mirt_strategy *strategy); /* ends it without a file */
     uint64_t traces;                /* begun so far */
     uint64_t copy_hash[MIRT__MAX_DEVICES]; /* of each copy of the weights, when they were compared last */
     mirt__pool pool;    /* what lives as long as it does */
@@ -31741,12 +31739,6 @@ struct mirt_strategy {
     struct mirt__op_entry *op_classes;       /* user-defined, a list, the latest first */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
-
-/* --- nn/model.c --- */
-MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy);
-/* --- train/trace.c --- */
-/* Ends a trace without a file. */
-MIRT__LIB void mirt__trace_drop(mirt_strategy *strategy);
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */
@@ -32935,9 +32927,9 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
-    mirt__models_destroy(strategy);
+    if (strategy->models) strategy->drop_models(strategy);
     mirt__watch_destroy(strategy);
-    mirt__trace_drop(strategy);
+    if (strategy->trace) strategy->drop_trace(strategy);
     mirt__memory_free(strategy);
     mirt__devices_close(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);
@@ -35897,6 +35889,11 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
 
 /* >>section nn/model.c */
 
+static void mirt__models_destroy(mirt_strategy *strategy) {
+    for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;
+    while (strategy->models) mirt_model_destroy(strategy->models);
+}
+
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
         mirt__fail_missing("mirt_model_create", "strategy");
@@ -35917,6 +35914,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     model->next = strategy->models;
     if (model->next) model->next->previous = model;
     strategy->models = model;
+    strategy->drop_models = mirt__models_destroy;
     return model;
 }
 
@@ -35990,11 +35988,6 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
     mirt__free(model);
-}
-
-MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy) {
-    for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;
-    while (strategy->models) mirt_model_destroy(strategy->models);
 }
 
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {
@@ -38307,6 +38300,8 @@ typedef struct mirt__range {
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
+typedef struct mirt__finder mirt__finder;
+
 /* Seconds of the first device's work, added up over steps. */
 typedef struct mirt__clocks {
     double *node;        /* [program.graph.count] */
@@ -39155,6 +39150,8 @@ struct mirt__finder {
     int node, replica; /* node -1: none so far */
     const mirt_tensor *tensor;
 };
+/* What it does when a node has run; `finder`: one. */
+MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
 MIRT__LIB bool mirt__device_losses_finite(const mirt_function *function, int device);
 /* One sentence for whatever the devices' finders found. */
 MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, const mirt__finder *finder, int devices, char *out, size_t size);
@@ -39646,7 +39643,8 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
-    run.finder = f->finder ? &f->finder[device] : NULL;
+    run.look = f->finder ? mirt__finder_look : NULL;
+    run.look_user = f->finder ? &f->finder[device] : NULL;
     run.lane = &model->strategy->lane[device];
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
@@ -42351,6 +42349,7 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
     if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
     if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
+    s->drop_trace = mirt__trace_free;
     s->trace->file.fd = -1;
     s->trace->serial = ++s->traces;
     mirt_status status = mirt__file_begin(&s->trace->file, path);
@@ -42479,10 +42478,6 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     mirt__text_free(&text);
     mirt__trace_free(s);
     return status;
-}
-
-MIRT__LIB void mirt__trace_drop(mirt_strategy *s) {
-    if (s->trace) mirt__trace_free(s);
 }
 
 /* >>section train/verdict.c */
@@ -43095,7 +43090,8 @@ static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const m
     return NULL;
 }
 
-MIRT__LIB void mirt__finder_look(mirt__finder *finder, const mirt__call *call, int number) {
+MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
+    mirt__finder *finder = (mirt__finder *)user;
     if (finder->node >= 0 && number >= finder->node) return;
     const mirt_tensor *found = mirt__given_not_finite(call, call->node);
     for (int k = 0; k < call->node->num_out && !found; k++) {

@@ -260,7 +260,7 @@ static mirt_status do_trace(world *w) {
     if (status != MIRT_OK) return status;
     if (!mirt_fit_arrays(w->model, xs(), ys(), &desc) || !mirt_timing_text(w->model)) status = mirt_last_status();
     if (status == MIRT_OK) return mirt_trace_end(w->strategy);
-    mirt__trace_drop(w->strategy);
+    if (w->strategy->trace) w->strategy->drop_trace(w->strategy);
     return status;
 }
 

@@ -126,7 +126,7 @@ struct mirt__crew {
     int64_t samples;
     bool ahead;            /* jobs are asked for before they are needed */
     bool bound;            /* there will be no more threads */
-    int threads, waiting, cores;
+    int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
     mirt__crew_thread thread[MIRT__CREW_MOST];
     pthread_mutex_t mutex;
@@ -201,7 +201,7 @@ static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *w
         }
         job->count = job->claimed;
     }
-    MIRT__CREW_CALL(if (job->done == job->count && crew->waiting) pthread_cond_signal(&crew->to_asker));
+    MIRT__CREW_CALL(if (job->done == job->count) pthread_cond_signal(&crew->to_asker));
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -307,11 +307,9 @@ MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
         mirt__crew_job *job = mirt__crew_job_at(crew, i);
         job->count = job->claimed;
     }
-    crew->waiting++;
     for (; crew->finished < crew->asked; crew->finished++)
         MIRT__CREW_CALL(while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
                             pthread_cond_wait(&crew->to_asker, &crew->mutex));
-    crew->waiting--;
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
 }
 
@@ -375,9 +373,7 @@ MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *ro
         mirt__crew_step(crew, job, crew->work);
         mirt__crew_tune(crew, job->count - job->claimed);
     }
-    crew->waiting++;
     MIRT__CREW_CALL(while (job->done < job->count) pthread_cond_wait(&crew->to_asker, &crew->mutex));
-    crew->waiting--;
     crew->finished++;
     if (!alone || job->count == 1) mirt__crew_tune(crew, job->count);
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));

@@ -154,6 +154,8 @@ struct mirt__graph {
     int num_terms, term_capacity;
 };
 
+typedef struct mirt__call mirt__call;
+
 /* What one replica's replay of a step is told at run time. */
 typedef struct mirt__step_info {
     uint64_t seed;
@@ -165,11 +167,12 @@ typedef struct mirt__step_info {
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
-    struct mirt__finder *finder; /* NULL, or looks for numbers that are not finite */
+    void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run */
+    void *look_user;
     mirt__lane *lane;    /* NULL, or told where the replay is */
 } mirt__step_info;
 
-typedef struct mirt__call {
+struct mirt__call {
     const mirt__node *node;
     const mirt__kernels *kernels;
     const mirt__step_info *run;
@@ -178,7 +181,7 @@ typedef struct mirt__call {
     int64_t rows;
     void *in[MIRT__MAX_FUSED_IN]; /* NULL for lazy ones */
     void *out[MIRT__MAX_OUT]; /* NULL for an optional output nobody reads */
-} mirt__call;
+};
 
 typedef struct mirt__workspace {
     size_t scratch; /* bytes per thread */

@@ -49,7 +49,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(bases, node->in[k]);
         for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(bases, node->out[k]);
         node->op->run(&call);
-        if (run->finder) mirt__finder_look(run->finder, &call, i);
+        if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
         if (bases->remote) bases->backend->wait(bases->remote);
         double now = mirt__now();

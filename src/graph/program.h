@@ -58,9 +58,6 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
                                  const mirt__bases *bases, int64_t rows);
 /* Whether a node has work of its own in a replay. */
 MIRT__LIB bool mirt__node_runs(const mirt__node *node);
-/* In train/finite.c: after a node has run. */
-typedef struct mirt__finder mirt__finder;
-MIRT__LIB void mirt__finder_look(mirt__finder *finder, const mirt__call *call, int number);
 MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *tensor);
 /* What was fused into a node, and what it computes while reading: "  reads bn+relu6  +moments". */
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out);

@@ -166,9 +166,9 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
-    mirt__models_destroy(strategy);
+    if (strategy->models) strategy->drop_models(strategy);
     mirt__watch_destroy(strategy);
-    mirt__trace_drop(strategy);
+    if (strategy->trace) strategy->drop_trace(strategy);
     mirt__memory_free(strategy);
     mirt__devices_close(strategy);
     for (int d = 0; d < strategy->num_devices; d++) mirt__team_destroy(strategy->device[d].team);

@@ -44,6 +44,7 @@ struct mirt_strategy {
     int held;           /* calls under way that run code of the user */
     bool running;       /* devices replay a step */
     mirt_model *models; /* living in it, a list */
+    void (*drop_models)(mirt_strategy *strategy); /* frees them */
     uint64_t graphs;    /* recorded so far */
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
@@ -58,6 +59,7 @@ struct mirt_strategy {
     double timed_since, timed_wall; /* since when it does, and seconds before that */
     int64_t timed_steps;
     struct mirt__trace *trace;      /* NULL: none is being made */
+    void (*drop_trace)(mirt_strategy *strategy); /* ends it without a file */
     uint64_t traces;                /* begun so far */
     uint64_t copy_hash[MIRT__MAX_DEVICES]; /* of each copy of the weights, when they were compared last */
     mirt__pool pool;    /* what lives as long as it does */
@@ -66,12 +68,6 @@ struct mirt_strategy {
     struct mirt__op_entry *op_classes;       /* user-defined, a list, the latest first */
     struct mirt__layer_class *layer_classes; /* user-defined, a list, the latest first */
 };
-
-/* --- nn/model.c --- */
-MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy);
-/* --- train/trace.c --- */
-/* Ends a trace without a file. */
-MIRT__LIB void mirt__trace_drop(mirt_strategy *strategy);
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
 /* Whether the log is the default one on a terminal, where lines can be overwritten. */

@@ -2,6 +2,11 @@
 #include "../formats/json.h"
 #include "../ops/ops.h"
 
+static void mirt__models_destroy(mirt_strategy *strategy) {
+    for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;
+    while (strategy->models) mirt_model_destroy(strategy->models);
+}
+
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
     if (!strategy) {
         mirt__fail_missing("mirt_model_create", "strategy");
@@ -22,6 +27,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     model->next = strategy->models;
     if (model->next) model->next->previous = model;
     strategy->models = model;
+    strategy->drop_models = mirt__models_destroy;
     return model;
 }
 
@@ -95,11 +101,6 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     mirt__free(model->layer);
     mirt__graph_free(&model->graph);
     mirt__free(model);
-}
-
-MIRT__LIB void mirt__models_destroy(mirt_strategy *strategy) {
-    for (mirt_model *m = strategy->models; m; m = m->next) m->owner = NULL;
-    while (strategy->models) mirt_model_destroy(strategy->models);
 }
 
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model) {

@@ -55,7 +55,8 @@ static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const m
     return NULL;
 }
 
-MIRT__LIB void mirt__finder_look(mirt__finder *finder, const mirt__call *call, int number) {
+MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
+    mirt__finder *finder = (mirt__finder *)user;
     if (finder->node >= 0 && number >= finder->node) return;
     const mirt_tensor *found = mirt__given_not_finite(call, call->node);
     for (int k = 0; k < call->node->num_out && !found; k++) {

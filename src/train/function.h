@@ -41,6 +41,8 @@ typedef struct mirt__range {
 
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
+typedef struct mirt__finder mirt__finder;
+
 /* Seconds of the first device's work, added up over steps. */
 typedef struct mirt__clocks {
     double *node;        /* [program.graph.count] */

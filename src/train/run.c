@@ -74,7 +74,8 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
-    run.finder = f->finder ? &f->finder[device] : NULL;
+    run.look = f->finder ? mirt__finder_look : NULL;
+    run.look_user = f->finder ? &f->finder[device] : NULL;
     run.lane = &model->strategy->lane[device];
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);

@@ -33,6 +33,7 @@ MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
     if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
     if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
+    s->drop_trace = mirt__trace_free;
     s->trace->file.fd = -1;
     s->trace->serial = ++s->traces;
     mirt_status status = mirt__file_begin(&s->trace->file, path);
@@ -161,8 +162,4 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     mirt__text_free(&text);
     mirt__trace_free(s);
     return status;
-}
-
-MIRT__LIB void mirt__trace_drop(mirt_strategy *s) {
-    if (s->trace) mirt__trace_free(s);
 }
