@@ -32115,6 +32115,9 @@ static mirt_status mirt__all_of_backend(mirt_strategy *s, const mirt__backend *b
 }
 
 static mirt_status mirt__shares_of_cores(mirt_strategy *s, long count) {
+#ifdef MIRT__TEST_GPUS
+    return mirt__all_of_backend(s, mirt__backend_get(), (int)count); /* tests for cores, run on simulated GPUs */
+#endif
     if (count < 1 || count > MIRT__MAX_DEVICES) {
         return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count, MIRT__MAX_DEVICES);
     }
@@ -33337,6 +33340,8 @@ MIRT__LIB void mirt__remote_weights_free(mirt_model *root);
 MIRT__LIB void mirt__remote_slots_free(mirt_model *model);
 /* A device's memory; NULL with the error set. */
 MIRT__LIB char *mirt__remote_block(const mirt_strategy *strategy, int device, size_t bytes);
+/* Bytes that each device has for the model's training, with what it has of them already. */
+MIRT__LIB size_t mirt__remote_free(const mirt_model *model);
 MIRT__LIB void mirt__remote_release(const mirt_strategy *strategy, int device, char **block);
 
 /* --- layers.c, model.c --- */
@@ -36688,6 +36693,20 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
 
 MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HERE; }
 
+MIRT__LIB size_t mirt__remote_free(const mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
+    const mirt_model *root = mirt__root(model, NULL);
+    size_t least = SIZE_MAX, block = 0;
+    mirt__layout_bytes(&s->layout, &block);
+    for (int d = 0; d < s->num_devices; d++) {
+        size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
+        if (root->remote_weight[d] && (d == 0 || !mirt__central(s))) bytes += root->weight_bytes;
+        for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->remote_slot[d][i] ? root->trained_bytes : 0;
+        if (bytes < least) least = bytes;
+    }
+    return least;
+}
+
 /* >>section nn/config.h */
 
 #ifndef MIRT__CONFIG_H
@@ -38451,9 +38470,9 @@ MIRT__LIB void mirt__remote_scatter(const mirt_function *function, int device);
 MIRT__LIB void mirt__remote_fetch(const mirt_function *function, int device);
 /* and waits. False: something failed, which is kept for the caller. */
 MIRT__LIB bool mirt__remote_collect(mirt_function *function, int device);
-/* Around work that comes back the same: a part of a step, 0 to 3. */
+/* Around work that comes back the same: a part of a step, 0 to 3. shut false: nothing of it was done; open and do it once more. */
 MIRT__LIB void mirt__remote_open(const mirt_function *function, int device, int part);
-MIRT__LIB void mirt__remote_shut(const mirt_function *function, int device, int part);
+MIRT__LIB bool mirt__remote_shut(const mirt_function *function, int device);
 /* Marks the end of a stage of the step, for its clock: 0 the beginning, 1 replicas, 2 exchange, 3 update. */
 MIRT__LIB void mirt__remote_stage(const mirt_function *function, int device, int stage);
 /* Waits, of what else was enqueued. */
@@ -39434,9 +39453,8 @@ MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
     if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, (uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins);
 }
 
-MIRT__LIB void mirt__remote_shut(const mirt_function *f, int device, int part) {
-    (void)part;
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->end(mirt__remote_of(f, device));
+MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {
+    return !mirt__remote_comes_back(f, device) || mirt__backend_of(f)->end(mirt__remote_of(f, device));
 }
 
 /* >>meetings */
@@ -39769,11 +39787,12 @@ static bool mirt__device_replicas_run(mirt_function *f, int device) {
     if (!mirt__is_remote(f)) return mirt__device_segments(f, device);
     mirt__remote_scatter(f, device);
     mirt__remote_stage(f, device, 0);
-    mirt__remote_open(f, device, 0);
-    const bool met = mirt__device_segments(f, device);
-    mirt__remote_shut(f, device, 0);
+    do {
+        mirt__remote_open(f, device, 0);
+        if (!mirt__device_segments(f, device)) return false;
+    } while (!mirt__remote_shut(f, device));
     mirt__remote_stage(f, device, 1);
-    return met;
+    return true;
 }
 
 static void mirt__device_replay(void *arg, int device) {
@@ -39782,23 +39801,32 @@ static void mirt__device_replay(void *arg, int device) {
 }
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
-static void mirt__device_rows(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
+static void mirt__device_pieces(mirt_function *f, int device) {
     int devices = f->model->strategy->num_devices, place = device * ((f->replicas + devices - 1) / devices + 2);
     mirt__bases bases;
     int64_t first, rows = mirt__share(f->rows, devices, device, &first);
     mirt__device_bases(f, device, &bases);
-    if (bases.remote) mirt__remote_scatter(f, device);
-    if (bases.remote) mirt__remote_stage(f, device, 0);
-    if (bases.remote) mirt__remote_open(f, device, 2);
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
         mirt__row_bases(f, device, &bases, first, place++);
         mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
-    if (bases.remote) mirt__remote_shut(f, device, 2);
-    if (bases.remote) mirt__remote_stage(f, device, 1);
-    if (bases.remote) mirt__remote_collect(f, device);
+}
+
+static void mirt__device_rows(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (mirt__is_remote(f)) {
+        mirt__remote_scatter(f, device);
+        mirt__remote_stage(f, device, 0);
+        do {
+            mirt__remote_open(f, device, 2);
+            mirt__device_pieces(f, device);
+        } while (!mirt__remote_shut(f, device));
+        mirt__remote_stage(f, device, 1);
+        mirt__remote_collect(f, device);
+    } else {
+        mirt__device_pieces(f, device);
+    }
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -40010,22 +40038,32 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
+/* False: the devices were given up. */
+static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
+    mirt__device_states(f, device);
+    if (norms && !mirt__device_norms(f, device)) return false;
+    mirt__device_apply(f, device, norms);
+    return true;
+}
+
+static void mirt__remote_update(mirt_function *f, int device, bool norms) {
+    if (!mirt__remote_reduce(f, device)) return;
+    mirt__remote_stage(f, device, 2);
+    do {
+        if (!norms) mirt__remote_open(f, device, 1); /* with norms it waits in between */
+        if (!mirt__device_new_values(f, device, norms)) return;
+    } while (!norms && !mirt__remote_shut(f, device));
+    mirt__remote_stage(f, device, 3);
+    if (f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
+}
+
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const mirt_strategy *s = f->model->strategy;
     const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
-    if (s->backend && !mirt__remote_reduce(f, device)) return;
-    if (s->backend) mirt__remote_stage(f, device, 2);
-    if (s->backend && !norms) mirt__remote_open(f, device, 1);
-    mirt__device_states(f, device);
-    if (norms && !mirt__device_norms(f, device)) return;
-    mirt__device_apply(f, device, norms);
-    if (!s->backend) return;
-    if (!norms) mirt__remote_shut(f, device, 1);
-    mirt__remote_stage(f, device, 3);
-    if (s->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
+    if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
+    else mirt__device_new_values(f, device, norms);
 }
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
@@ -40717,6 +40755,15 @@ static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit
     return MIRT_OK;
 }
 
+/* There is no memory for batches of `batch`: the error says which there is memory for. */
+static void mirt__say_what_fits(mirt_model *model, int64_t batch) {
+    mirt__error error;
+    mirt__error_get(&error);
+    const int64_t fits = mirt_largest_batch(model, 0);
+    if (fits > 0) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
+    else mirt__error_set(&error);
+}
+
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, fit);
@@ -40729,6 +40776,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
+        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, most);
         return NULL;
     }
     f->terms_result = body.terms_result;
@@ -42695,7 +42743,8 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
     out->samples = lane->samples;
     out->busy = wall > 0 ? busy / wall : 0;
     mirt__layout_bytes(&s->layout, &block);
-    out->memory = block + (d < mirt__weight_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
+    const int copies = s->backend && s->kind != MIRT_CENTRAL_STORAGE ? s->num_devices : mirt__weight_copies(s);
+    out->memory = block + (d < copies ? mirt__root(model, NULL)->weight_bytes : 0);
     out->least_sample = lane->least[0];
     out->least_update = lane->least[1];
     out->least_reduce = lane->least[2];
@@ -42812,7 +42861,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->needs;
-    size_t devices = (size_t)model->strategy->num_devices, block = 0;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__weight_copies(model->strategy), block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
@@ -42820,7 +42869,12 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->scratch = block - l->gradients - l->arena - l->replica;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
-    out->total = (size_t)mirt__weight_copies(model->strategy) * out->weights + devices * block + out->slots + out->host;
+    if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
+        if (model->strategy->kind != MIRT_CENTRAL_STORAGE) copies = devices;
+        out->slots *= devices;
+        out->host = 0;
+    }
+    out->total = copies * out->weights + devices * block + out->slots + out->host;
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
@@ -42885,6 +42939,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     char needs[96], has[96];
     memset(&s, 0, sizeof s);
     if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
+    if (!bytes_per_device && model->strategy->backend) bytes_per_device = mirt__remote_free(model);
     if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
     s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
     if (!mirt__fitting_try(model, 1, &s)) return 0;

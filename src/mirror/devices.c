@@ -80,6 +80,9 @@ static mirt_status mirt__all_of_backend(mirt_strategy *s, const mirt__backend *b
 }
 
 static mirt_status mirt__shares_of_cores(mirt_strategy *s, long count) {
+#ifdef MIRT__TEST_GPUS
+    return mirt__all_of_backend(s, mirt__backend_get(), (int)count); /* tests for cores, run on simulated GPUs */
+#endif
     if (count < 1 || count > MIRT__MAX_DEVICES) {
         return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count, MIRT__MAX_DEVICES);
     }

@@ -217,6 +217,8 @@ MIRT__LIB void mirt__remote_weights_free(mirt_model *root);
 MIRT__LIB void mirt__remote_slots_free(mirt_model *model);
 /* A device's memory; NULL with the error set. */
 MIRT__LIB char *mirt__remote_block(const mirt_strategy *strategy, int device, size_t bytes);
+/* Bytes that each device has for the model's training, with what it has of them already. */
+MIRT__LIB size_t mirt__remote_free(const mirt_model *model);
 MIRT__LIB void mirt__remote_release(const mirt_strategy *strategy, int device, char **block);
 
 /* --- layers.c, model.c --- */

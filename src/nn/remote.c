@@ -1,3 +1,4 @@
+#include "../mirror/memory.h"
 #include "model.h"
 /* Weights and optimizer state of strategies whose devices have memory of their own: the blocks of the model are their mirror in the
    machine's memory. Each side is brought up to date when it is asked for. */
@@ -114,3 +115,17 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
 }
 
 MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HERE; }
+
+MIRT__LIB size_t mirt__remote_free(const mirt_model *model) {
+    const mirt_strategy *s = model->strategy;
+    const mirt_model *root = mirt__root(model, NULL);
+    size_t least = SIZE_MAX, block = 0;
+    mirt__layout_bytes(&s->layout, &block);
+    for (int d = 0; d < s->num_devices; d++) {
+        size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
+        if (root->remote_weight[d] && (d == 0 || !mirt__central(s))) bytes += root->weight_bytes;
+        for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->remote_slot[d][i] ? root->trained_bytes : 0;
+        if (bytes < least) least = bytes;
+    }
+    return least;
+}

@@ -39,7 +39,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->needs;
-    size_t devices = (size_t)model->strategy->num_devices, block = 0;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__weight_copies(model->strategy), block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
@@ -47,7 +47,12 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->scratch = block - l->gradients - l->arena - l->replica;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
-    out->total = (size_t)mirt__weight_copies(model->strategy) * out->weights + devices * block + out->slots + out->host;
+    if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
+        if (model->strategy->kind != MIRT_CENTRAL_STORAGE) copies = devices;
+        out->slots *= devices;
+        out->host = 0;
+    }
+    out->total = copies * out->weights + devices * block + out->slots + out->host;
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
@@ -112,6 +117,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     char needs[96], has[96];
     memset(&s, 0, sizeof s);
     if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
+    if (!bytes_per_device && model->strategy->backend) bytes_per_device = mirt__remote_free(model);
     if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
     s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
     if (!mirt__fitting_try(model, 1, &s)) return 0;

@@ -276,9 +276,8 @@ MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
     if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, (uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins);
 }
 
-MIRT__LIB void mirt__remote_shut(const mirt_function *f, int device, int part) {
-    (void)part;
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->end(mirt__remote_of(f, device));
+MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {
+    return !mirt__remote_comes_back(f, device) || mirt__backend_of(f)->end(mirt__remote_of(f, device));
 }
 
 /* >>meetings */

@@ -22,9 +22,9 @@ MIRT__LIB void mirt__remote_scatter(const mirt_function *function, int device);
 MIRT__LIB void mirt__remote_fetch(const mirt_function *function, int device);
 /* and waits. False: something failed, which is kept for the caller. */
 MIRT__LIB bool mirt__remote_collect(mirt_function *function, int device);
-/* Around work that comes back the same: a part of a step, 0 to 3. */
+/* Around work that comes back the same: a part of a step, 0 to 3. shut false: nothing of it was done; open and do it once more. */
 MIRT__LIB void mirt__remote_open(const mirt_function *function, int device, int part);
-MIRT__LIB void mirt__remote_shut(const mirt_function *function, int device, int part);
+MIRT__LIB bool mirt__remote_shut(const mirt_function *function, int device);
 /* Marks the end of a stage of the step, for its clock: 0 the beginning, 1 replicas, 2 exchange, 3 update. */
 MIRT__LIB void mirt__remote_stage(const mirt_function *function, int device, int stage);
 /* Waits, of what else was enqueued. */

@@ -200,11 +200,12 @@ static bool mirt__device_replicas_run(mirt_function *f, int device) {
     if (!mirt__is_remote(f)) return mirt__device_segments(f, device);
     mirt__remote_scatter(f, device);
     mirt__remote_stage(f, device, 0);
-    mirt__remote_open(f, device, 0);
-    const bool met = mirt__device_segments(f, device);
-    mirt__remote_shut(f, device, 0);
+    do {
+        mirt__remote_open(f, device, 0);
+        if (!mirt__device_segments(f, device)) return false;
+    } while (!mirt__remote_shut(f, device));
     mirt__remote_stage(f, device, 1);
-    return met;
+    return true;
 }
 
 static void mirt__device_replay(void *arg, int device) {
@@ -213,23 +214,32 @@ static void mirt__device_replay(void *arg, int device) {
 }
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
-static void mirt__device_rows(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
+static void mirt__device_pieces(mirt_function *f, int device) {
     int devices = f->model->strategy->num_devices, place = device * ((f->replicas + devices - 1) / devices + 2);
     mirt__bases bases;
     int64_t first, rows = mirt__share(f->rows, devices, device, &first);
     mirt__device_bases(f, device, &bases);
-    if (bases.remote) mirt__remote_scatter(f, device);
-    if (bases.remote) mirt__remote_stage(f, device, 0);
-    if (bases.remote) mirt__remote_open(f, device, 2);
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
         mirt__row_bases(f, device, &bases, first, place++);
         mirt__replay(f, 0, device, &bases, first != 0, first, rows);
     }
-    if (bases.remote) mirt__remote_shut(f, device, 2);
-    if (bases.remote) mirt__remote_stage(f, device, 1);
-    if (bases.remote) mirt__remote_collect(f, device);
+}
+
+static void mirt__device_rows(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (mirt__is_remote(f)) {
+        mirt__remote_scatter(f, device);
+        mirt__remote_stage(f, device, 0);
+        do {
+            mirt__remote_open(f, device, 2);
+            mirt__device_pieces(f, device);
+        } while (!mirt__remote_shut(f, device));
+        mirt__remote_stage(f, device, 1);
+        mirt__remote_collect(f, device);
+    } else {
+        mirt__device_pieces(f, device);
+    }
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -441,22 +451,32 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
+/* False: the devices were given up. */
+static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
+    mirt__device_states(f, device);
+    if (norms && !mirt__device_norms(f, device)) return false;
+    mirt__device_apply(f, device, norms);
+    return true;
+}
+
+static void mirt__remote_update(mirt_function *f, int device, bool norms) {
+    if (!mirt__remote_reduce(f, device)) return;
+    mirt__remote_stage(f, device, 2);
+    do {
+        if (!norms) mirt__remote_open(f, device, 1); /* with norms it waits in between */
+        if (!mirt__device_new_values(f, device, norms)) return;
+    } while (!norms && !mirt__remote_shut(f, device));
+    mirt__remote_stage(f, device, 3);
+    if (f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
+}
+
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const mirt_strategy *s = f->model->strategy;
     const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
-    if (s->backend && !mirt__remote_reduce(f, device)) return;
-    if (s->backend) mirt__remote_stage(f, device, 2);
-    if (s->backend && !norms) mirt__remote_open(f, device, 1);
-    mirt__device_states(f, device);
-    if (norms && !mirt__device_norms(f, device)) return;
-    mirt__device_apply(f, device, norms);
-    if (!s->backend) return;
-    if (!norms) mirt__remote_shut(f, device, 1);
-    mirt__remote_stage(f, device, 3);
-    if (s->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
+    if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
+    else mirt__device_new_values(f, device, norms);
 }
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
