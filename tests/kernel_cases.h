@@ -152,6 +152,57 @@ static void accumulate_run(const job *j, const mirt__kernels *k, const mirt__whe
     k->accumulate(out_at(j, 0), (const float *)j->at[1], j->count, where);
 }
 
+static const int32_t fill_shapes[][MAX_NUMBERS] = {{0}, {1}, {15}, {64}, {1000}, {70001}, {SHAPE_END}};
+static void fill_plan(job *j) {
+    j->rows = j->s[0];
+    row_output(j, 0, 1);
+}
+static void fill_run(const job *j, const mirt__kernels *k, const mirt__where *where) { k->fill(out_at(j, 0), 1.75f, j->count, where); }
+static void constant_plan(job *j) {
+    add_buffer(j, IN, MIRT_FLOAT32, UNIT, 0, j->s[0]);
+    output(j, 0, j->s[0]);
+}
+static void constant_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    k->constant(j->at[1], j->at[0], (size_t)j->s[0] * sizeof(float), where);
+}
+
+/* All that transforms are is another test's; here the kernel is called. */
+static const int32_t augment_shapes[][MAX_NUMBERS] = {{1, 4, 5, 3, MIRT_FLOAT32}, {6, 9, 7, 3, MIRT_UINT8}, {3, 8, 8, 1, MIRT_FLOAT32}, {0, 4, 4, 3, MIRT_FLOAT32}, {SHAPE_END}};
+static void augment_plan(job *j) {
+    const int64_t pixels = (int64_t)j->s[1] * j->s[2] * j->s[3];
+    j->rows = j->s[0];
+    add_buffer(j, IN, (mirt_dtype)j->s[4], UNIT, pixels, pixels * j->rows);
+    row_output(j, 256, pixels);
+    j->scratch = (size_t)pixels * 4 * sizeof(float) + 4096;
+}
+static void augment_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    mirt__transform t[2];
+    mirt__augment_rows a;
+    memset(t, 0, sizeof t);
+    memset(&a, 0, sizeof a);
+    for (int i = 0; i < 2; i++) {
+        t[i].h = t[i].oh = j->s[1];
+        t[i].w = t[i].ow = j->s[2];
+        t[i].c = j->s[3];
+        t[i].key = 77 + (uint64_t)i;
+        t[i].range[1] = 255;
+    }
+    t[0].kind = MIRT_RANDOM_FLIP;
+    t[1].kind = MIRT_RANDOM_BRIGHTNESS;
+    t[1].low[0] = -0.2f;
+    t[1].high[0] = 0.2f;
+    a.transform = t;
+    a.count = 2;
+    a.seed = 5;
+    a.step = 3;
+    a.first_row = (uint64_t)j->first;
+    a.rows = j->count;
+    a.x_dtype = (mirt_dtype)j->s[4];
+    a.x = j->at[0];
+    a.y = out_at(j, 1);
+    k->augment(&a, where);
+}
+
 static const int32_t cast_shapes[][MAX_NUMBERS] = {
     {MIRT_FLOAT32, MIRT_FLOAT32, 9}, {MIRT_FLOAT32, MIRT_INT32, 60}, {MIRT_FLOAT32, MIRT_UINT8, 60},
     {MIRT_INT32, MIRT_FLOAT32, 33}, {MIRT_INT32, MIRT_INT32, 7}, {MIRT_INT32, MIRT_UINT8, 40},
@@ -590,6 +641,9 @@ static const kernel_case kernel_cases[] = {
     {"normalize", normalize_plan, normalize_run, norm_shapes},
     {"norm_grad_sums", norm_grad_sums_plan, norm_grad_sums_run, norm_shapes},
     {"norm_grad_input", norm_grad_input_plan, norm_grad_input_run, norm_shapes},
+    {"augment", augment_plan, augment_run, augment_shapes},
+    {"fill", fill_plan, fill_run, fill_shapes},
+    {"constant", constant_plan, constant_run, fill_shapes},
     {"accumulate", accumulate_plan, accumulate_run, accumulate_shapes},
     {"sgd", update_plan, sgd_run, update_shapes},
     {"adam", update_plan, adam_run, update_shapes},

@@ -20,9 +20,76 @@ $$(SIM_TESTS:%=build/$(1)/%): build/$(1)/%: tests/sim/%.cpp build/$(1)/simulator
 	$$(SIM_CXX) $$(SIM_FLAGS) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS)
 endef
 $(eval $(call SIM_RULES,sim,,))
+$(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,))
+$(eval $(call SIM_RULES,sim-tsan,-O1 -fsanitize=thread,))
+$(eval $(call SIM_RULES,sim-coverage,,))
 
+# The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c or
+# tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
+SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_strips test_norm test_augment
+SIM_C_TESTS +=
+# Where NVIDIA's headers are, if not where compilers look: make CUDA_INCLUDE=-I/usr/local/cuda/include
+CUDA_INCLUDE = $(foreach place,$(firstword $(wildcard build/nvidia/include /usr/local/cuda/include)),-isystem $(place))
+
+# src/cuda file by file in one translation unit, so that messages and coverage name its files.
+build/cuda_parts.cu: src/cuda/FILES
+	@mkdir -p build
+	@{ echo '#define MIRRORTRAIN_BACKEND'; echo '#include "../mirrortrain.h"'; sed -n 's|^\(cuda/.*\)|#include "../src/\1"|p' src/cuda/FILES; } >$@
+
+# NAME, FLAGS, FLAGS of src/cuda alone, the library's archive (SIM_LIBRARY is another one, made already)
+define SIM_LIBRARY_RULES
+build/$(1)/cuda.o: build/cuda_parts.cu $$(wildcard src/cuda/*) tests/sim/sim_device.h mirrortrain.h
+	@mkdir -p $$(@D)
+	$$(SIM_CXX) -std=c++17 -O2 -g $(2) $(3) -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function $$(CUDA_INCLUDE) -I. -DMIRT_SIM -include tests/sim/sim_device.h -x c++ -c $$< -o $$@
+build/$(1)/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h
+	@mkdir -p $$(@D)
+	$$(CC) $$(PARTS) -O2 -g $(2) $$(WARNINGS) -c $$< -o $$@
+$$(SIM_KERNEL_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: tests/%.c build/parts.h $$(TEST_HEADERS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
+$$(SIM_KERNEL_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/sim_kernels.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$(4))
+	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -o $$@ -ldl $$(LDLIBS)
+$$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
+$$(SIM_C_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$(4))
+	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -o $$@ -ldl $$(LDLIBS)
+endef
+$(eval $(call SIM_LIBRARY_RULES,sim,,,build/tests/parts.a))
+$(eval $(call SIM_LIBRARY_RULES,sim-asan,-fsanitize=address,,build/asan/parts.a))
+$(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,,build/tsan/parts.a))
+$(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic,build/tests/parts.a))
+
+# SEED:PROGRAM, or SEED:PROGRAM:DEVICES. Kernels and the simulator itself in a few orders, networks (SIM_MANY) in many.
+SIM_MANY +=
+SIM_MANY_SEEDS = $(shell seq 1 20)
+SIM_PROGRAMS = $(sort $(SIM_TESTS) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
+SIM_RUNS = $(foreach seed,$(SIM_SEEDS),$(patsubst %,$(seed):%,$(SIM_KERNEL_TESTS) $(SIM_TESTS))) \
+	$(foreach test,$(SIM_C_TESTS),$(foreach seed,$(if $(filter $(test),$(SIM_MANY)),$(SIM_MANY_SEEDS),$(SIM_SEEDS)),$(seed):$(test)))
+
+# MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
 sim-test:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_TESTS:%=build/sim/%)
-	@for seed in $(SIM_SEEDS); do echo "seed $$seed"; MIRT_SIM_SEED=$$seed tests/run -t 400 $(SIM_TESTS:%=build/sim/%) || exit 1; done
+	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)
+	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim $(SIM_RUNS)
 
-.PHONY: sim-test
+sim-full:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)
+	@SIM_LIMIT=3600 tests/sim/run_seeds $(JOBS) build/sim $(foreach seed,$(shell seq 0 9),$(patsubst %,$(seed):%,$(SIM_PROGRAMS)))
+
+sim-asan:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-asan/%)
+	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 SIM_LIMIT=1200 \
+		tests/sim/run_seeds $(JOBS) build/sim-asan $(SIM_PROGRAMS:%=1:%)
+
+sim-tsan:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-tsan/%)
+	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=1200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(SIM_PROGRAMS:%=1:%)
+
+# Lines of src/cuda that sim-test reaches with its first two seeds; what none did is in build/sim-coverage/*.txt.
+sim-coverage:
+	@rm -f build/sim-coverage/*.gcda
+	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-coverage/%)
+	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim-coverage $(foreach seed,0 1,$(SIM_PROGRAMS:%=$(seed):%))
+	@python3 tests/sim/coverage.py build/sim-coverage
+
+.PHONY: sim-test sim-full sim-asan sim-tsan sim-coverage

@@ -1,0 +1,77 @@
+#!/bin/sh
+# The GPU backend with NVIDIA's compiler: mirrortrain_cuda.cu without a warning for old and new GPUs, in the time a user has patience for;
+# the hot kernels keep their numbers in registers; every example compiles and links by one command, and the program without a GPU
+# trains on the CPUs. Skipped with a word where there is no nvcc.
+#
+#   tests/check_cuda.sh [ARCHITECTURE...]     as 75 90; without any: 75, 80, 90 and the newest that nvcc knows
+cd "$(dirname "$0")/.." || exit 2
+. tests/tap.sh
+
+if ! has nvcc; then
+    tap_skip "no nvcc: the GPU backend is not compiled here"
+    tap_done
+fi
+
+most=${CUDA_SECONDS:-180} # of processor time
+logs=build/cuda
+mkdir -p "$logs"
+architectures=$*
+if [ -z "$architectures" ]; then
+    newest=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\1/p' | sort -n | tail -1)
+    architectures="75 80 90"
+    [ "$newest" -le 90 ] || architectures="$architectures $newest"
+fi
+
+# Kernels whose speed stands or falls with registers: none of them may spill. In files of src/cuda they are marked `hot:` in a comment
+# before them, by which they are found in what the assembler says.
+hot='conv_tile|gemm_tile|weight_tile|depthwise'
+
+for a in $architectures; do
+    log=$logs/sm_$a.log
+    began=$(date +%s)
+    if (times=$(
+        { TIMEFORMAT=%U bash -c "time nvcc -std=c++17 -arch=sm_$a -Werror all-warnings -Xptxas -v -c mirrortrain_cuda.cu -o $tmp/sm_$a.o" >"$log" 2>&1; } && echo yes
+    ) && [ "$times" = yes ]); then
+        seconds=$(($(date +%s) - began))
+        tap_ok "sm_$a: compiles without a warning"
+        used=$(tail -1 "$log" | sed 's/\..*//')
+        if [ "${used:-$seconds}" -lt "$most" ]; then tap_ok "sm_$a: in $used s of processor time, $seconds s"; else tap_not_ok "sm_$a: in $used s of processor time, more than $most s"; fi
+        awk -v hot="$hot" '
+            /Compiling entry function/ { name = $0; sub(/.*function .*_Z/, "_Z", name); sub(/. for .*/, "", name) }
+            /bytes spill stores/ { spill = $0; sub(/^.*stack frame, /, "", spill); sub(/ bytes spill stores.*/, "", spill); spills[name] = spill + 0 }
+            /Used [0-9]+ registers/ { r = $0; sub(/.*Used /, "", r); registers[name] = r + 0 }
+            END {
+                for (name in registers) {
+                    if (registers[name] > most) most = registers[name]
+                    if (spills[name] > 0) { printf "# %s: %d registers, %d bytes spilled\n", name, registers[name], spills[name]; spilled++; if (name ~ hot) bad++ }
+                    count++
+                }
+                printf "# %d kernels, at most %d registers, %d that spill\n", count, most, spilled
+                exit bad > 0
+            }' "$log" >"$tmp/registers"
+        status=$?
+        grep '^#' "$tmp/registers" | tail -40
+        if [ $status -eq 0 ]; then tap_ok "sm_$a: hot kernels spill nothing"; else tap_not_ok "sm_$a: hot kernels spill nothing"; fi
+    else
+        tap_not_ok "sm_$a: compiles without a warning" "$log"
+    fi
+done
+
+# One command each, as the README has it; the object of the backend is made once for all of them but the first.
+link="-lcublas -lnccl"
+nvcc -Werror all-warnings examples/mnist.c mirrortrain_cuda.cu $link -o "$tmp/mnist" >"$tmp/out" 2>&1 &&
+    tap_ok "examples/mnist.c compiles and links by one command" || tap_not_ok "examples/mnist.c compiles and links by one command" "$tmp/out"
+nvcc -Werror all-warnings -c mirrortrain_cuda.cu -o "$tmp/cuda.o" >"$tmp/out" 2>&1 || tap_not_ok "mirrortrain_cuda.cu compiles as it is" "$tmp/out"
+for file in examples/*.c examples/*.cpp; do
+    name=$(basename "${file%.*}")
+    case $name in mnist | *_other) continue ;; esac
+    units=$file
+    [ ! -f "examples/${name}_other.c" ] || units="$file examples/${name}_other.c"
+    tap_check "$file compiles and links without a warning" nvcc -Werror all-warnings $units "$tmp/cuda.o" $link -o "$tmp/$name"
+done
+if [ -e /dev/nvidia0 ]; then
+    tap_skip "there is a GPU: training without one is another machine's test"
+else
+    tap_check "without a GPU the program trains on the CPUs" sh -c "cd '$tmp' && LD_LIBRARY_PATH=\$(dirname \$(dirname \$(command -v nvcc)))/lib64:\$LD_LIBRARY_PATH ./checklist"
+fi
+tap_done
