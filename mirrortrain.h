@@ -2647,7 +2647,10 @@ typedef struct mirt__backend {
     void (*signal)(mirt__remote *remote, int number);
     void (*await)(mirt__remote *remote, mirt__remote *other, int number);
 
+    /* Behind what was enqueued so far and beside what is enqueued next, until `exchanged`: several, of ranges that do not overlap, on all
+       devices in the same order; also between begin and end. */
     void (*exchange)(mirt__remote *remote, const mirt__remote_exchange *args);
+    void (*exchanged)(mirt__remote *remote); /* what is enqueued next comes behind all exchanges */
     /* Every device has bytes [begin[d], begin[d + 1]) of a block at the same place `base[d]` + begin[d]: all of it, on all of them.
        Needs meetings before and behind where devices are direct. */
     void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int device, int devices);
@@ -38317,6 +38320,12 @@ typedef struct mirt__range {
     int64_t begin, end;
 } mirt__range;
 
+/* Elements of the gradients that travel together, once node `ready` of the last replica has run. */
+typedef struct mirt__bucket {
+    int64_t begin, end;
+    int ready;
+} mirt__bucket;
+
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
 typedef struct mirt__finder mirt__finder;
@@ -38368,6 +38377,9 @@ struct mirt_function {
     bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
     mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
+    mirt__bucket *bucket;     /* in the order in which backward makes them; NULL: gradients meet when it is over */
+    int num_buckets;
+    bool overlaps;            /* in this step they travel so */
     int remote_status;        /* atomic: of the first that failed in this run, */
     int remote_device;
     mirt__error remote_error; /* and why */
@@ -38481,6 +38493,10 @@ MIRT__LIB bool mirt__remote_finish(mirt_function *function, int device);
 MIRT__LIB bool mirt__remote_meet(const mirt_function *function, int device, int number);
 /* At a cut: the values of the node's inputs of all replicas make its outputs. False: they were given up. */
 MIRT__LIB bool mirt__remote_cut(mirt_function *function, const mirt__node *node, int device);
+/* Elements [begin, end) of the gradients travel, beside what is enqueued next. */
+MIRT__LIB void mirt__remote_exchange_range(const mirt_function *function, int device, int64_t begin, int64_t end);
+/* They are all there before what is enqueued next. */
+MIRT__LIB void mirt__remote_exchanged(const mirt_function *function, int device);
 /* Afterwards every device has the sum of all gradients in its first buffer, and all replicas' states. */
 MIRT__LIB bool mirt__remote_reduce(mirt_function *function, int device);
 /* Variables get their new values. */
@@ -38961,6 +38977,7 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->range);
     mirt__aligned_free(f->host);
     mirt__free(f->measured);
+    mirt__free(f->bucket);
     mirt__free(f->cut_values);
     for (int d = 0; f->model->strategy->backend && d < f->model->strategy->num_devices; d++) f->model->strategy->backend->forget(f->model->strategy->device[d].remote, f);
     mirt__clocks_free(f);
@@ -39238,6 +39255,46 @@ static bool mirt__remote_place(size_t *total, size_t count, size_t bytes, size_t
     return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 && mirt__add_size(*total, mirt__align_up(size + 256), total);
 }
 
+/* The node behind which the gradients of elements [begin, end) are there. */
+static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end) {
+    int ready = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        for (int k = 0; k < node->num_out; k++) {
+            const mirt_tensor *t = node->out[k];
+            const int64_t at = (int64_t)(t->offset / sizeof(mirt__real));
+            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end) ready = i;
+        }
+    }
+    return ready;
+}
+
+/* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels early. */
+static mirt_status mirt__remote_buckets(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
+    int64_t end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    if (s->direct || s->num_devices == 1 || !f->num_applied || f->program.num_cuts) return MIRT_OK;
+    if (!(f->bucket = (mirt__bucket *)mirt__calloc((size_t)f->root->num_variables + 1, sizeof *f->bucket))) return mirt_last_status();
+    while (end > 0) {
+        mirt__bucket *b = &f->bucket[f->num_buckets];
+        b->begin = b->end = end;
+        while (b->begin > 0 && b->end - b->begin < (f->num_buckets ? each : first)) {
+            int64_t before = 0; /* where the last variable in front of it begins */
+            for (int i = 0; i < f->root->num_variables; i++) {
+                const int64_t at = (int64_t)(f->root->variable[i].offset / sizeof(mirt__real));
+                if (at < b->begin && at > before) before = at;
+            }
+            b->begin = before;
+        }
+        b->ready = mirt__remote_ready(f, b->begin, b->end);
+        if (f->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
+        end = b->begin;
+        f->num_buckets++;
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     mirt__layout *l = &f->needs;
     const size_t rows = (size_t)mirt__remote_rows_most(f);
@@ -39263,7 +39320,7 @@ MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     l->scratch = 0;
     l->shared = mirt__remote_room(f, f->program.max_rows);
     f->measured[f->program.max_rows] = true;
-    return MIRT_OK;
+    return mirt__remote_buckets(f);
 }
 
 /* Fewer rows may be cut in other ways, which take more room. */
@@ -39505,15 +39562,16 @@ MIRT__LIB bool mirt__remote_cut(mirt_function *f, const mirt__node *node, int de
 
 /* >>exchange and update */
 
-static void mirt__remote_all_reduce(const mirt_function *f, int device) {
+MIRT__LIB void mirt__remote_exchange_range(const mirt_function *f, int device, int64_t begin, int64_t end) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     mirt__remote_exchange args;
     memset(&args, 0, sizeof args);
     mirt__exchange_of(f, device, &x);
+    args.begin = begin;
+    args.end = end;
     args.device = device;
     args.parts = x.parts;
-    args.end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
     args.sum = mirt__gradient_at(f, device, 0);
     for (int i = 0; i < x.parts; i++) {
         args.part_device[i] = x.device[i];
@@ -39525,6 +39583,8 @@ static void mirt__remote_all_reduce(const mirt_function *f, int device) {
     }
     s->backend->exchange(s->device[device].remote, &args);
 }
+
+MIRT__LIB void mirt__remote_exchanged(const mirt_function *f, int device) { mirt__backend_of(f)->exchanged(mirt__remote_of(f, device)); }
 
 static void mirt__remote_gather_states(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
@@ -39546,7 +39606,8 @@ MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
     if (!alone && s->direct && !mirt__remote_meet(f, device, 0)) return false;
     if (f->num_ranges && f->stage != MIRT__REDUCED) {
         if (alone || s->direct) mirt__device_sum(f, device);
-        else mirt__remote_all_reduce(f, device);
+        else if (!f->overlaps) mirt__remote_exchange_range(f, device, 0, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)));
+        if (!alone && !s->direct && !f->overlaps) s->backend->exchanged(s->device[device].remote);
     }
     if (!alone && f->num_states) mirt__remote_gather_states(f, device);
     return alone || !s->direct || mirt__remote_meet(f, device, 1);
@@ -39649,7 +39710,11 @@ MIRT__LIB void mirt__replica_bases(const mirt_function *f, int device, int first
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
-static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
+typedef struct mirt__sending mirt__sending;
+static void mirt__send_ready(void *user, const mirt__call *call, int node);
+
+/* `sending`: what is told of every node, or NULL. */
+static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows, mirt__sending *sending) {
     const mirt_model *model = f->model;
     mirt__step_info run;
     run.seed = model->strategy->seed;
@@ -39661,8 +39726,8 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
-    run.look = f->finder ? mirt__finder_look : NULL;
-    run.look_user = f->finder ? &f->finder[device] : NULL;
+    run.look = f->finder ? mirt__finder_look : sending ? mirt__send_ready : NULL;
+    run.look_user = f->finder ? (void *)&f->finder[device] : (void *)sending;
     run.lane = &model->strategy->lane[device];
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
@@ -39715,6 +39780,13 @@ static void mirt__device_cut(const mirt_function *f, const mirt__node *node, int
 
 /* >>a device's replicas */
 
+static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+    mirt__range r;
+    r.begin = a->begin > begin ? a->begin : begin;
+    r.end = a->end < end ? a->end : end;
+    return r;
+}
+
 typedef struct mirt__counter {
     mirt__tree_stack stack;
     int first;
@@ -39725,22 +39797,43 @@ static int mirt__counter_slot(const mirt__counter *c, int depth) {
     return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
 }
 
-/* The gradients of `replica` join the binary counter of buffers. */
-static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int device, int replica) {
+/* The gradients of `replica` join the binary counter of buffers: its additions, of elements [begin, end). */
+static void mirt__counter_add(const mirt_function *f, const mirt__counter *c, int device, int replica, int64_t begin, int64_t end) {
     const mirt_strategy *s = f->model->strategy;
     int slot[64];
+    mirt__tree_stack stack = c->stack;
     const mirt__where where = mirt__where_of(f, device);
-    for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
-    slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
-    int merges = mirt__tree_push(&c->stack, replica, 1);
+    for (int i = 0; i < stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
+    slot[stack.depth] = c->slot_per_replica ? replica - c->first : stack.depth;
+    int merges = mirt__tree_push(&stack, replica, 1);
     if (merges && f->num_ranges) mirt__mark(f, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
-    for (int top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
+    for (int top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
         for (int i = 0; i < f->num_ranges; i++) {
-            const mirt__range *range = &f->range[i];
-            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range->begin, mirt__gradient_at(f, device, slot[top]) + range->begin,
-                                   range->end - range->begin, &where);
+            const mirt__range range = mirt__overlap(&f->range[i], begin, end);
+            if (range.begin >= range.end) continue;
+            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range.begin, mirt__gradient_at(f, device, slot[top]) + range.begin,
+                                   range.end - range.begin, &where);
         }
     }
+}
+
+/* The last replica of a device, whose gradients travel as backward makes them. */
+struct mirt__sending {
+    const mirt_function *f;
+    const mirt__counter *counter;
+    int device, replica, next; /* replica -1: the device has none in this step */
+};
+
+static void mirt__send(mirt__sending *s) {
+    const mirt__bucket *b = &s->f->bucket[s->next++];
+    if (s->replica >= 0) mirt__counter_add(s->f, s->counter, s->device, s->replica, b->begin, b->end);
+    mirt__remote_exchange_range(s->f, s->device, b->begin, b->end);
+}
+
+static void mirt__send_ready(void *user, const mirt__call *call, int node) {
+    mirt__sending *s = (mirt__sending *)user;
+    (void)call;
+    while (s->next < s->f->num_buckets && s->f->bucket[s->next].ready <= node) mirt__send(s);
 }
 
 /* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
@@ -39760,25 +39853,41 @@ static bool mirt__device_at_cut(mirt_function *f, int device, int cut) {
     return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, cut);
 }
 
+/* The replicas [counter->first, end) through one segment. */
+static void mirt__device_segment(mirt_function *f, int device, int segment, int end, mirt__counter *counter, mirt__sending *sending) {
+    mirt__bases bases;
+    for (int r = counter->first; r < end; r++) {
+        const bool sends = f->overlaps && r == end - 1;
+        int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
+        mirt__replica_bases(f, device, counter->first, r, &bases);
+        if (!f->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter->stack.depth);
+        if (sends) sending->replica = r;
+        mirt__replay(f, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
+        if (segment < f->program.num_cuts || sends) continue;
+        mirt__counter_add(f, counter, device, r, 0, INT64_MAX);
+        mirt__tree_push(&counter->stack, r, 1);
+    }
+}
+
 static bool mirt__device_segments(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
     mirt__counter counter;
-    mirt__bases bases;
+    mirt__sending sending;
     memset(&counter, 0, sizeof counter);
     counter.slot_per_replica = cuts > 0;
     int own = mirt__device_replicas(f->model->strategy, f->replicas, device, &counter.first), end = counter.first + own;
-    if (end > active) end = active;
+    memset(&sending, 0, sizeof sending);
+    sending.f = f;
+    sending.counter = &counter;
+    sending.device = device;
+    sending.replica = -1;
     for (int segment = 0; segment <= cuts; segment++) {
-        for (int r = counter.first; r < end; r++) {
-            int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
-            mirt__replica_bases(f, device, counter.first, r, &bases);
-            if (!cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter.stack.depth);
-            mirt__replay(f, segment, device, &bases, r, first_row, rows);
-            if (segment == cuts) mirt__counter_push(f, &counter, device, r);
-        }
+        mirt__device_segment(f, device, segment, end < active ? end : active, &counter, &sending);
         if (segment < cuts && !mirt__device_at_cut(f, device, f->program.cut[segment])) return false;
     }
+    while (f->overlaps && sending.next < f->num_buckets) mirt__send(&sending);
+    if (f->overlaps) mirt__remote_exchanged(f, device);
     return true;
 }
 
@@ -39809,7 +39918,7 @@ static void mirt__device_pieces(mirt_function *f, int device) {
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
         mirt__row_bases(f, device, &bases, first, place++);
-        mirt__replay(f, 0, device, &bases, first != 0, first, rows);
+        mirt__replay(f, 0, device, &bases, first != 0, first, rows, NULL);
     }
 }
 
@@ -39831,13 +39940,6 @@ static void mirt__device_rows(void *arg, int device) {
 }
 
 /* >>all-reduce and update */
-
-static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
-    mirt__range r;
-    r.begin = a->begin > begin ? a->begin : begin;
-    r.end = a->end < end ? a->end : end;
-    return r;
-}
 
 MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
     mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
@@ -40128,7 +40230,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
     mirt__take_memory(f);
     f->failed = NULL;
-    f->finite_only = f->not_finite = false;
+    f->finite_only = f->not_finite = f->overlaps = false;
     return MIRT_OK;
 }
 
@@ -40188,7 +40290,9 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
+    f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
     if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows) != MIRT_OK) return mirt_last_status();
+    f->overlaps = false;
     if (f->clocks) {
         f->clocks->step += mirt__now() - begin;
         f->clocks->steps++;

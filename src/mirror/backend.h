@@ -110,7 +110,10 @@ typedef struct mirt__backend {
     void (*signal)(mirt__remote *remote, int number);
     void (*await)(mirt__remote *remote, mirt__remote *other, int number);
 
+    /* Behind what was enqueued so far and beside what is enqueued next, until `exchanged`: several, of ranges that do not overlap, on all
+       devices in the same order; also between begin and end. */
     void (*exchange)(mirt__remote *remote, const mirt__remote_exchange *args);
+    void (*exchanged)(mirt__remote *remote); /* what is enqueued next comes behind all exchanges */
     /* Every device has bytes [begin[d], begin[d + 1]) of a block at the same place `base[d]` + begin[d]: all of it, on all of them.
        Needs meetings before and behind where devices are direct. */
     void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int device, int devices);

@@ -39,6 +39,12 @@ typedef struct mirt__range {
     int64_t begin, end;
 } mirt__range;
 
+/* Elements of the gradients that travel together, once node `ready` of the last replica has run. */
+typedef struct mirt__bucket {
+    int64_t begin, end;
+    int ready;
+} mirt__bucket;
+
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
 
 typedef struct mirt__finder mirt__finder;
@@ -90,6 +96,9 @@ struct mirt_function {
     bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
     mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
+    mirt__bucket *bucket;     /* in the order in which backward makes them; NULL: gradients meet when it is over */
+    int num_buckets;
+    bool overlaps;            /* in this step they travel so */
     int remote_status;        /* atomic: of the first that failed in this run, */
     int remote_device;
     mirt__error remote_error; /* and why */

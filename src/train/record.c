@@ -455,6 +455,7 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
     mirt__free(f->range);
     mirt__aligned_free(f->host);
     mirt__free(f->measured);
+    mirt__free(f->bucket);
     mirt__free(f->cut_values);
     for (int d = 0; f->model->strategy->backend && d < f->model->strategy->num_devices; d++) f->model->strategy->backend->forget(f->model->strategy->device[d].remote, f);
     mirt__clocks_free(f);

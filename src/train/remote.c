@@ -61,6 +61,46 @@ static bool mirt__remote_place(size_t *total, size_t count, size_t bytes, size_t
     return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 && mirt__add_size(*total, mirt__align_up(size + 256), total);
 }
 
+/* The node behind which the gradients of elements [begin, end) are there. */
+static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end) {
+    int ready = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        for (int k = 0; k < node->num_out; k++) {
+            const mirt_tensor *t = node->out[k];
+            const int64_t at = (int64_t)(t->offset / sizeof(mirt__real));
+            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end) ready = i;
+        }
+    }
+    return ready;
+}
+
+/* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels early. */
+static mirt_status mirt__remote_buckets(mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
+    int64_t end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    if (s->direct || s->num_devices == 1 || !f->num_applied || f->program.num_cuts) return MIRT_OK;
+    if (!(f->bucket = (mirt__bucket *)mirt__calloc((size_t)f->root->num_variables + 1, sizeof *f->bucket))) return mirt_last_status();
+    while (end > 0) {
+        mirt__bucket *b = &f->bucket[f->num_buckets];
+        b->begin = b->end = end;
+        while (b->begin > 0 && b->end - b->begin < (f->num_buckets ? each : first)) {
+            int64_t before = 0; /* where the last variable in front of it begins */
+            for (int i = 0; i < f->root->num_variables; i++) {
+                const int64_t at = (int64_t)(f->root->variable[i].offset / sizeof(mirt__real));
+                if (at < b->begin && at > before) before = at;
+            }
+            b->begin = before;
+        }
+        b->ready = mirt__remote_ready(f, b->begin, b->end);
+        if (f->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
+        end = b->begin;
+        f->num_buckets++;
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     mirt__layout *l = &f->needs;
     const size_t rows = (size_t)mirt__remote_rows_most(f);
@@ -86,7 +126,7 @@ MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     l->scratch = 0;
     l->shared = mirt__remote_room(f, f->program.max_rows);
     f->measured[f->program.max_rows] = true;
-    return MIRT_OK;
+    return mirt__remote_buckets(f);
 }
 
 /* Fewer rows may be cut in other ways, which take more room. */
@@ -328,15 +368,16 @@ MIRT__LIB bool mirt__remote_cut(mirt_function *f, const mirt__node *node, int de
 
 /* >>exchange and update */
 
-static void mirt__remote_all_reduce(const mirt_function *f, int device) {
+MIRT__LIB void mirt__remote_exchange_range(const mirt_function *f, int device, int64_t begin, int64_t end) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     mirt__remote_exchange args;
     memset(&args, 0, sizeof args);
     mirt__exchange_of(f, device, &x);
+    args.begin = begin;
+    args.end = end;
     args.device = device;
     args.parts = x.parts;
-    args.end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
     args.sum = mirt__gradient_at(f, device, 0);
     for (int i = 0; i < x.parts; i++) {
         args.part_device[i] = x.device[i];
@@ -348,6 +389,8 @@ static void mirt__remote_all_reduce(const mirt_function *f, int device) {
     }
     s->backend->exchange(s->device[device].remote, &args);
 }
+
+MIRT__LIB void mirt__remote_exchanged(const mirt_function *f, int device) { mirt__backend_of(f)->exchanged(mirt__remote_of(f, device)); }
 
 static void mirt__remote_gather_states(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
@@ -369,7 +412,8 @@ MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
     if (!alone && s->direct && !mirt__remote_meet(f, device, 0)) return false;
     if (f->num_ranges && f->stage != MIRT__REDUCED) {
         if (alone || s->direct) mirt__device_sum(f, device);
-        else mirt__remote_all_reduce(f, device);
+        else if (!f->overlaps) mirt__remote_exchange_range(f, device, 0, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)));
+        if (!alone && !s->direct && !f->overlaps) s->backend->exchanged(s->device[device].remote);
     }
     if (!alone && f->num_states) mirt__remote_gather_states(f, device);
     return alone || !s->direct || mirt__remote_meet(f, device, 1);

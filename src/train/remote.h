@@ -33,6 +33,10 @@ MIRT__LIB bool mirt__remote_finish(mirt_function *function, int device);
 MIRT__LIB bool mirt__remote_meet(const mirt_function *function, int device, int number);
 /* At a cut: the values of the node's inputs of all replicas make its outputs. False: they were given up. */
 MIRT__LIB bool mirt__remote_cut(mirt_function *function, const mirt__node *node, int device);
+/* Elements [begin, end) of the gradients travel, beside what is enqueued next. */
+MIRT__LIB void mirt__remote_exchange_range(const mirt_function *function, int device, int64_t begin, int64_t end);
+/* They are all there before what is enqueued next. */
+MIRT__LIB void mirt__remote_exchanged(const mirt_function *function, int device);
 /* Afterwards every device has the sum of all gradients in its first buffer, and all replicas' states. */
 MIRT__LIB bool mirt__remote_reduce(mirt_function *function, int device);
 /* Variables get their new values. */

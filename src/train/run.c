@@ -62,7 +62,11 @@ MIRT__LIB void mirt__replica_bases(const mirt_function *f, int device, int first
     if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
 }
 
-static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows) {
+typedef struct mirt__sending mirt__sending;
+static void mirt__send_ready(void *user, const mirt__call *call, int node);
+
+/* `sending`: what is told of every node, or NULL. */
+static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows, mirt__sending *sending) {
     const mirt_model *model = f->model;
     mirt__step_info run;
     run.seed = model->strategy->seed;
@@ -74,8 +78,8 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
-    run.look = f->finder ? mirt__finder_look : NULL;
-    run.look_user = f->finder ? &f->finder[device] : NULL;
+    run.look = f->finder ? mirt__finder_look : sending ? mirt__send_ready : NULL;
+    run.look_user = f->finder ? (void *)&f->finder[device] : (void *)sending;
     run.lane = &model->strategy->lane[device];
     const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
     mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
@@ -128,6 +132,13 @@ static void mirt__device_cut(const mirt_function *f, const mirt__node *node, int
 
 /* >>a device's replicas */
 
+static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+    mirt__range r;
+    r.begin = a->begin > begin ? a->begin : begin;
+    r.end = a->end < end ? a->end : end;
+    return r;
+}
+
 typedef struct mirt__counter {
     mirt__tree_stack stack;
     int first;
@@ -138,22 +149,43 @@ static int mirt__counter_slot(const mirt__counter *c, int depth) {
     return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
 }
 
-/* The gradients of `replica` join the binary counter of buffers. */
-static void mirt__counter_push(const mirt_function *f, mirt__counter *c, int device, int replica) {
+/* The gradients of `replica` join the binary counter of buffers: its additions, of elements [begin, end). */
+static void mirt__counter_add(const mirt_function *f, const mirt__counter *c, int device, int replica, int64_t begin, int64_t end) {
     const mirt_strategy *s = f->model->strategy;
     int slot[64];
+    mirt__tree_stack stack = c->stack;
     const mirt__where where = mirt__where_of(f, device);
-    for (int i = 0; i < c->stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
-    slot[c->stack.depth] = c->slot_per_replica ? replica - c->first : c->stack.depth;
-    int merges = mirt__tree_push(&c->stack, replica, 1);
+    for (int i = 0; i < stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
+    slot[stack.depth] = c->slot_per_replica ? replica - c->first : stack.depth;
+    int merges = mirt__tree_push(&stack, replica, 1);
     if (merges && f->num_ranges) mirt__mark(f, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
-    for (int top = c->stack.depth - 1 + merges; merges > 0; merges--, top--) {
+    for (int top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
         for (int i = 0; i < f->num_ranges; i++) {
-            const mirt__range *range = &f->range[i];
-            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range->begin, mirt__gradient_at(f, device, slot[top]) + range->begin,
-                                   range->end - range->begin, &where);
+            const mirt__range range = mirt__overlap(&f->range[i], begin, end);
+            if (range.begin >= range.end) continue;
+            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range.begin, mirt__gradient_at(f, device, slot[top]) + range.begin,
+                                   range.end - range.begin, &where);
         }
     }
+}
+
+/* The last replica of a device, whose gradients travel as backward makes them. */
+struct mirt__sending {
+    const mirt_function *f;
+    const mirt__counter *counter;
+    int device, replica, next; /* replica -1: the device has none in this step */
+};
+
+static void mirt__send(mirt__sending *s) {
+    const mirt__bucket *b = &s->f->bucket[s->next++];
+    if (s->replica >= 0) mirt__counter_add(s->f, s->counter, s->device, s->replica, b->begin, b->end);
+    mirt__remote_exchange_range(s->f, s->device, b->begin, b->end);
+}
+
+static void mirt__send_ready(void *user, const mirt__call *call, int node) {
+    mirt__sending *s = (mirt__sending *)user;
+    (void)call;
+    while (s->next < s->f->num_buckets && s->f->bucket[s->next].ready <= node) mirt__send(s);
 }
 
 /* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
@@ -173,25 +205,41 @@ static bool mirt__device_at_cut(mirt_function *f, int device, int cut) {
     return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, cut);
 }
 
+/* The replicas [counter->first, end) through one segment. */
+static void mirt__device_segment(mirt_function *f, int device, int segment, int end, mirt__counter *counter, mirt__sending *sending) {
+    mirt__bases bases;
+    for (int r = counter->first; r < end; r++) {
+        const bool sends = f->overlaps && r == end - 1;
+        int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
+        mirt__replica_bases(f, device, counter->first, r, &bases);
+        if (!f->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter->stack.depth);
+        if (sends) sending->replica = r;
+        mirt__replay(f, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
+        if (segment < f->program.num_cuts || sends) continue;
+        mirt__counter_add(f, counter, device, r, 0, INT64_MAX);
+        mirt__tree_push(&counter->stack, r, 1);
+    }
+}
+
 static bool mirt__device_segments(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
     int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
     mirt__counter counter;
-    mirt__bases bases;
+    mirt__sending sending;
     memset(&counter, 0, sizeof counter);
     counter.slot_per_replica = cuts > 0;
     int own = mirt__device_replicas(f->model->strategy, f->replicas, device, &counter.first), end = counter.first + own;
-    if (end > active) end = active;
+    memset(&sending, 0, sizeof sending);
+    sending.f = f;
+    sending.counter = &counter;
+    sending.device = device;
+    sending.replica = -1;
     for (int segment = 0; segment <= cuts; segment++) {
-        for (int r = counter.first; r < end; r++) {
-            int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
-            mirt__replica_bases(f, device, counter.first, r, &bases);
-            if (!cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter.stack.depth);
-            mirt__replay(f, segment, device, &bases, r, first_row, rows);
-            if (segment == cuts) mirt__counter_push(f, &counter, device, r);
-        }
+        mirt__device_segment(f, device, segment, end < active ? end : active, &counter, &sending);
         if (segment < cuts && !mirt__device_at_cut(f, device, f->program.cut[segment])) return false;
     }
+    while (f->overlaps && sending.next < f->num_buckets) mirt__send(&sending);
+    if (f->overlaps) mirt__remote_exchanged(f, device);
     return true;
 }
 
@@ -222,7 +270,7 @@ static void mirt__device_pieces(mirt_function *f, int device) {
     for (int64_t end = first + rows; first < end; first += rows) {
         rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
         mirt__row_bases(f, device, &bases, first, place++);
-        mirt__replay(f, 0, device, &bases, first != 0, first, rows);
+        mirt__replay(f, 0, device, &bases, first != 0, first, rows, NULL);
     }
 }
 
@@ -244,13 +292,6 @@ static void mirt__device_rows(void *arg, int device) {
 }
 
 /* >>all-reduce and update */
-
-static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
-    mirt__range r;
-    r.begin = a->begin > begin ? a->begin : begin;
-    r.end = a->end < end ? a->end : end;
-    return r;
-}
 
 MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
     mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
@@ -541,7 +582,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
     mirt__take_memory(f);
     f->failed = NULL;
-    f->finite_only = f->not_finite = false;
+    f->finite_only = f->not_finite = f->overlaps = false;
     return MIRT_OK;
 }
 
@@ -601,7 +642,9 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
+    f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
     if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows) != MIRT_OK) return mirt_last_status();
+    f->overlaps = false;
     if (f->clocks) {
         f->clocks->step += mirt__now() - begin;
         f->clocks->steps++;
