@@ -1457,7 +1457,7 @@ typedef struct mirt_event {
 } mirt_event;
 
 /* What a function of a callback returns when the callback itself failed, such as on a full disk: fit then returns NULL with the
-   thread's last error. */
+   error that it has left; with one that names the callback (MIRT_E_CALLBACK) if it has left none. */
 #define MIRT_CALLBACK_FAILED (-2147483647 - 1)
 
 /* A row of functions, each may be NULL; a non-zero return ends training cleanly, after which fit
@@ -2756,7 +2756,9 @@ typedef struct mirt__error {
     char text[512];
     mirt_status status;
     mirt_cause cause;
+    uint32_t number; /* of the failure: tells it from the ones before */
 } mirt__error;
+MIRT__LIB uint32_t mirt__error_number(void);
 MIRT__LIB void mirt__error_get(mirt__error *out);
 MIRT__LIB void mirt__error_set(const mirt__error *error);
 /* Puts "prefix: " before the sentence of the current error. */
@@ -3089,6 +3091,7 @@ static __thread mirt__error mirt__last_error;
 MIRT_API const char *mirt_last_error(void) { return mirt__last_error.text; }
 MIRT_API mirt_status mirt_last_status(void) { return mirt__last_error.status; }
 MIRT_API mirt_cause mirt_last_cause(void) { return mirt__last_error.cause; }
+MIRT__LIB uint32_t mirt__error_number(void) { return mirt__last_error.number; }
 MIRT__LIB void mirt__error_get(mirt__error *out) { *out = mirt__last_error; }
 MIRT__LIB void mirt__error_set(const mirt__error *error) { mirt__last_error = *error; }
 
@@ -3128,6 +3131,7 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
     memcpy(mirt__last_error.text, text, strlen(text) + 1);
     mirt__last_error.status = status;
     mirt__last_error.cause = mirt__cause_of(status);
+    mirt__last_error.number++;
     return status;
 }
 
@@ -32488,7 +32492,7 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
     if (at >= 0 || own->num_replicas == 1) snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
     else snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
     if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
-    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED),
+    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED) + 1,
              mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
              mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
 }
@@ -32513,7 +32517,7 @@ static void mirt__log_events(const mirt_strategy *s, int device, double now) {
         int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
         __atomic_load(&e->time, &time, __ATOMIC_RELAXED);
         if (of >= 0) snprintf(replica, sizeof replica, ", replica %d", of);
-        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED),
+        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED) + 1,
                   mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica, mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
     }
 }
@@ -42038,12 +42042,13 @@ static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
     mirt__error_get(&fit->failure);
 }
 
-static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int code) {
+/* `before`: the number of the last error, before the callback was called. */
+static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uint32_t before, int code) {
     if (!code) return;
     fit->stop = true;
     if (code != MIRT_CALLBACK_FAILED) return;
     mirt_status status = mirt_last_status();
-    if (status == MIRT_OK) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    if (status == MIRT_OK || mirt__error_number() == before) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
     mirt__fit_keep_error(fit, status);
 }
 
@@ -42078,11 +42083,13 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
         mirt__callback_fn fn = mirt__callback_at(callback, moment);
-        if (fn) mirt__take_answer(fit, callback, mirt__tell_one(fit, callback, fn));
+        const uint32_t before = mirt__error_number();
+        if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready && ready->after) mirt__take_answer(fit, &ready->base, ready->after(ready, &fit->event, moment));
+        const uint32_t before = mirt__error_number();
+        if (ready && ready->after) mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
     }
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }

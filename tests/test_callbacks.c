@@ -112,6 +112,37 @@ static void check_failing(char at, const char *want, const char *want_second) {
     mirt_strategy_destroy(s);
 }
 
+/* Fails without a word. */
+static int on_silent(const mirt_event *e, void *user) {
+    (void)e;
+    (void)user;
+    return MIRT_CALLBACK_FAILED;
+}
+
+static void check_silent(bool watched) {
+    mirt_strategy_desc desc;
+    mirt_callback c;
+    mirt__readymade *ready = mirt__ready_new(sizeof *ready, "silent", NULL, 0);
+    memset(&desc, 0, sizeof desc);
+    memset(&c, 0, sizeof c);
+    desc.replicas = 2;
+    desc.silent = true;
+    desc.timeout_seconds = watched ? 30 : 0;
+    c.name = "mine";
+    c.batch_end = on_silent;
+    ready->base.epoch_end = on_silent;
+    mirt_strategy *s = mirt_strategy_create(&desc);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    for (int k = 0; k < 2; k++) {
+        mirt__fail(MIRT_E_IO, "long ago");
+        const bool failed = !fit_with(m, 1, k ? &ready->base : &c, NULL, false);
+        ok(failed && mirt_last_status() == MIRT_E_CALLBACK && strstr(mirt_last_error(), k ? "the callback silent failed" : "the callback mine failed"),
+           "one that fails without an error, after another one%s: \"%s\"", watched ? ", watched" : "", mirt_last_error());
+    }
+    mirt_callback_destroy(&ready->base);
+    mirt_strategy_destroy(s);
+}
+
 /* >>monitors */
 
 static void check_names(void) {
@@ -272,6 +303,8 @@ int main(void) {
     check_failing('b', "TEbt", "TEbt");
     check_failing('V', "TEbbVt", "TEbbVt");
     check_failing('e', "TEbbVvet", "TEbbVvet");
+    check_silent(false);
+    check_silent(true);
     check_names();
     check_keras();
     check_scheduler();

@@ -103,6 +103,7 @@ static mirt_status go(int way, mirt_model *m, mirt_dataset *data, int64_t steps)
 }
 
 static void check_fault(injected_fault fault, int point, int devices, int device, int way, double limit, bool usual) {
+    const bool once = way != BY_EVALUATE && (point == MIRT__POINT_REPLAY || point == MIRT__POINT_UPDATE); /* a step */
     char name[32], replica[32], detail[160];
     mirt_strategy *s = limited(devices, devices, limit);
     if (s && usual) s->limit_asked = false;
@@ -117,7 +118,7 @@ static void check_fault(injected_fault fault, int point, int devices, int device
     snprintf(name, sizeof name, "device cpu:%d ", device);
     snprintf(replica, sizeof replica, "(replica %d)", device);
     ok(status == MIRT_E_TIMEOUT && took < limit + 1, "%s: an error in time (%.2f s, status %d)", detail, took, (int)status);
-    ok(strstr(mirt_last_error(), name) && strstr(mirt_last_error(), replica) && strstr(mirt_last_error(), " step "), "%s", mirt_last_error());
+    ok(strstr(mirt_last_error(), name) && strstr(mirt_last_error(), replica) && strstr(mirt_last_error(), once ? " in step 3: " : " in step "), "%s", mirt_last_error());
     ok(said.events >= 2 && said.events <= 32 && strstr(said.all, name), "%d events in the log", said.events);
     ok(all_calls_refuse(s, m, data), "every later call refuses at once, destroying returns");
     while (fault == SLOW && !__atomic_load_n(&injected.over, __ATOMIC_ACQUIRE)) injected_sleep(0.01);

@@ -24,6 +24,7 @@ static __thread mirt__error mirt__last_error;
 MIRT_API const char *mirt_last_error(void) { return mirt__last_error.text; }
 MIRT_API mirt_status mirt_last_status(void) { return mirt__last_error.status; }
 MIRT_API mirt_cause mirt_last_cause(void) { return mirt__last_error.cause; }
+MIRT__LIB uint32_t mirt__error_number(void) { return mirt__last_error.number; }
 MIRT__LIB void mirt__error_get(mirt__error *out) { *out = mirt__last_error; }
 MIRT__LIB void mirt__error_set(const mirt__error *error) { mirt__last_error = *error; }
 
@@ -63,6 +64,7 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
     memcpy(mirt__last_error.text, text, strlen(text) + 1);
     mirt__last_error.status = status;
     mirt__last_error.cause = mirt__cause_of(status);
+    mirt__last_error.number++;
     return status;
 }
 

@@ -63,7 +63,9 @@ typedef struct mirt__error {
     char text[512];
     mirt_status status;
     mirt_cause cause;
+    uint32_t number; /* of the failure: tells it from the ones before */
 } mirt__error;
+MIRT__LIB uint32_t mirt__error_number(void);
 MIRT__LIB void mirt__error_get(mirt__error *out);
 MIRT__LIB void mirt__error_set(const mirt__error *error);
 /* Puts "prefix: " before the sentence of the current error. */

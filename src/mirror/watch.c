@@ -181,7 +181,7 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
     if (at >= 0 || own->num_replicas == 1) snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
     else snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
     if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
-    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED),
+    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED) + 1,
              mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
              mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
 }
@@ -206,7 +206,7 @@ static void mirt__log_events(const mirt_strategy *s, int device, double now) {
         int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
         __atomic_load(&e->time, &time, __ATOMIC_RELAXED);
         if (of >= 0) snprintf(replica, sizeof replica, ", replica %d", of);
-        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED),
+        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED) + 1,
                   mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica, mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
     }
 }

@@ -26,12 +26,13 @@ static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
     mirt__error_get(&fit->failure);
 }
 
-static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, int code) {
+/* `before`: the number of the last error, before the callback was called. */
+static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uint32_t before, int code) {
     if (!code) return;
     fit->stop = true;
     if (code != MIRT_CALLBACK_FAILED) return;
     mirt_status status = mirt_last_status();
-    if (status == MIRT_OK) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    if (status == MIRT_OK || mirt__error_number() == before) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
     mirt__fit_keep_error(fit, status);
 }
 
@@ -66,11 +67,13 @@ static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
         if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
         if (i >= fit->told) break; /* one before has failed to begin */
         mirt__callback_fn fn = mirt__callback_at(callback, moment);
-        if (fn) mirt__take_answer(fit, callback, mirt__tell_one(fit, callback, fn));
+        const uint32_t before = mirt__error_number();
+        if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
     for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready && ready->after) mirt__take_answer(fit, &ready->base, ready->after(ready, &fit->event, moment));
+        const uint32_t before = mirt__error_number();
+        if (ready && ready->after) mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
     }
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
 }
