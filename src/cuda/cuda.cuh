@@ -94,8 +94,16 @@ static inline unsigned mirt__cu_blocks(int64_t count, int threads) {
 }
 
 #ifdef MIRT_SIM
-#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
-    mirt_sim::launch((grid), (block), (size_t)(shared), (at), [=] { kernel(__VA_ARGS__); }, #kernel)
+/* Arguments have their values now, the kernel runs later. */
+template <class T> struct mirt__cu_same {
+    typedef T type;
+};
+template <class... P>
+static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaStream_t at, const char *name, void (*kernel)(P...),
+                                    typename mirt__cu_same<P>::type... values) {
+    mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name);
+}
+#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, kernel, __VA_ARGS__)
 #else
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \

@@ -13,23 +13,23 @@ static const mirt__kernels mirt__cu_kernels = {
     NULL, /* max_pool_grad */
     NULL, /* average_pool */
     NULL, /* average_pool_grad */
-    NULL, /* unary */
-    NULL, /* binary */
-    NULL, /* logic */
+    mirt__cu_unary,
+    mirt__cu_binary,
+    mirt__cu_logic,
     NULL, /* reduce */
     NULL, /* reduce_max_grad */
     NULL, /* scan */
-    NULL, /* move */
-    NULL, /* gather */
-    NULL, /* gather_grad */
+    mirt__cu_move,
+    mirt__cu_gather,
+    mirt__cu_gather_grad,
     NULL, /* softmax */
     NULL, /* softmax_grad */
     NULL, /* loss */
     NULL, /* loss_grad */
     NULL, /* accuracy */
     NULL, /* dropout */
-    NULL, /* cast */
-    NULL, /* one_hot */
+    mirt__cu_cast,
+    mirt__cu_one_hot,
     NULL, /* resize */
     NULL, /* resize_grad */
     NULL, /* norm_stats */
@@ -37,9 +37,9 @@ static const mirt__kernels mirt__cu_kernels = {
     NULL, /* norm_grad_sums */
     NULL, /* norm_grad_input */
     NULL, /* augment */
-    NULL, /* fill */
-    NULL, /* constant */
-    NULL, /* accumulate */
+    mirt__cu_fill,
+    mirt__cu_constant,
+    mirt__cu_accumulate,
     NULL, /* sgd */
     NULL, /* adam */
     NULL  /* rmsprop */

@@ -49,9 +49,7 @@ static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(no
 
 static void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__call inplace = *call;
-    mirt__real *y = (mirt__real *)call->out[0];
-    const int64_t count = mirt__elements(call->node->out[0], call->rows);
-    for (int64_t i = 0; i < count; i++) y[i] = 1;
+    call->kernels->fill((mirt__real *)call->out[0], 1, mirt__elements(call->node->out[0], call->rows), &call->where);
     inplace.in[0] = call->out[0];
     mirt__dropout_run(&inplace);
 }

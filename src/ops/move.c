@@ -240,15 +240,26 @@ static bool mirt__pad_shape(mirt__node *node) {
     return mirt__declare(node, node->in[0]->dtype, &y);
 }
 
+/* Zero bytes, which are a zero of any dtype: no byte is another than itself. */
+static void mirt__pad_clear(const mirt__call *call) {
+    mirt__logic l;
+    memset(&l, 0, sizeof l);
+    l.kind = MIRT__IS_NOT_EQUAL;
+    l.dtype = MIRT_UINT8;
+    l.rank = 1;
+    l.dim[0] = (int64_t)mirt__tensor_bytes(call->node->out[0], call->rows);
+    l.stride[0][0] = l.stride[1][0] = 1;
+    l.in[0] = l.in[1] = l.y = call->out[0];
+    call->kernels->logic(&l, &call->where);
+}
+
 /* All becomes the value, then x goes into its place. */
 static void mirt__pad_run(const mirt__call *call) {
     const mirt_shape *x = &call->node->in[0]->shape, *y = &call->node->out[0]->shape;
     const mirt__real value = (mirt__real)call->node->a.scale;
-    mirt__move m = mirt__move_of(call, y);
-    mirt__move_strides(y, m.to);
-    m.x = &value; /* a zero of any dtype is made of zero bytes */
-    call->kernels->move(&m, &call->where);
-    m = mirt__move_of(call, x);
+    mirt__move m = mirt__move_of(call, x);
+    if (call->node->out[0]->dtype != MIRT_FLOAT32) mirt__pad_clear(call);
+    else call->kernels->fill((mirt__real *)call->out[0], value, mirt__elements(call->node->out[0], call->rows), &call->where);
     mirt__move_strides(x, m.from);
     mirt__move_strides(y, m.to);
     m.x = call->in[0];

@@ -1,0 +1,459 @@
+/* Elementwise kernels, with broadcasting, and conversions. */
+#include "cuda.cuh"
+#include "math.cuh"
+
+#define MIRT__CU_ELEMENT_BLOCK 256
+
+/* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left out, and
+   neighbours that no operand jumps between are one: same shapes become one run, a bias becomes rows by columns. */
+typedef struct mirt__cu_walk {
+    int rank, operands;
+    int64_t count;
+    mirt__cu_divisor dim[MIRT_MAX_RANK];
+    int64_t stride[3][MIRT_MAX_RANK];
+} mirt__cu_walk;
+
+static mirt__cu_walk mirt__cu_walk_of(int rank, const int64_t *dim, int operands, const int64_t *const *stride) {
+    mirt__cu_walk w;
+    int64_t size[MIRT_MAX_RANK] = {1};
+    memset(&w, 0, sizeof w);
+    w.operands = operands;
+    w.count = 1;
+    for (int i = 0; i < rank; i++) {
+        bool joins = w.rank > 0;
+        w.count *= dim[i];
+        if (dim[i] == 1) continue;
+        for (int k = 0; k < operands; k++) joins = joins && w.stride[k][w.rank - 1] == stride[k][i] * dim[i];
+        if (!joins) size[w.rank++] = 1;
+        size[w.rank - 1] *= dim[i];
+        for (int k = 0; k < operands; k++) w.stride[k][w.rank - 1] = stride[k][i];
+    }
+    if (w.rank == 0) {
+        w.rank = 1;
+        for (int k = 0; k < operands; k++) w.stride[k][0] = 1;
+    }
+    for (int i = 0; i < w.rank; i++) w.dim[i] = mirt__cu_divisor_of(size[i]);
+    return w;
+}
+
+/* Whether n neighbours along the last dimension can be taken at a time: they lie side by side or are one, and all of them begin at multiples of n. */
+static bool mirt__cu_walk_by(const mirt__cu_walk *w, int64_t n) {
+    const int last = w->rank - 1;
+    if (last > 0 && w->dim[last].by % n) return false;
+    for (int k = 0; k < w->operands; k++) {
+        if (w->stride[k][last] != 0 && w->stride[k][last] != 1) return false;
+        for (int i = 0; i < last; i++) {
+            if (w->stride[k][last] && w->stride[k][i] % n) return false;
+        }
+    }
+    return true;
+}
+
+/* Where element number `at` lies in each operand. */
+template <int OPERANDS> static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_t at, int64_t *place) {
+#pragma unroll
+    for (int k = 0; k < OPERANDS; k++) place[k] = 0;
+    for (int i = w.rank - 1; i > 0; i--) {
+        int64_t rest;
+        at = mirt__cu_divmod(at, w.dim[i], &rest);
+#pragma unroll
+        for (int k = 0; k < OPERANDS; k++) place[k] += rest * w.stride[k][i];
+    }
+#pragma unroll
+    for (int k = 0; k < OPERANDS; k++) place[k] += at * w.stride[k][0];
+}
+
+/* Goes over [0, count) in pieces of N by all threads of a grid: `first`, and how many there are. */
+#define MIRT__CU_PIECES(first, left, count, N) \
+    for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
+         first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
+/* Up to N neighbours of x. */
+template <int N, class T> static inline __device__ void mirt__cu_load_left(const T *x, int64_t left, float *to) {
+    if (left >= N) {
+        mirt__cu_load_n<N>(x, to);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        to[j] = 0;
+        if (j < left) mirt__cu_load_n<1>(x + j, to + j);
+    }
+}
+template <int N, class T> static inline __device__ void mirt__cu_store_left(T *y, int64_t left, const float *from) {
+    if (left >= N) {
+        mirt__cu_store_n<N>(y, from);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (j < left) mirt__cu_store_n<1>(y + j, from + j);
+    }
+}
+
+/* ---- unary */
+
+typedef struct mirt__cu_unary_args {
+    mirt__unary_kind kind;
+    int64_t count;
+    const float *x;
+    float *y;
+    float scale, offset;
+} mirt__cu_unary_args;
+
+static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unary_kind kind, float x, float scale) {
+    switch (kind) {
+    case MIRT__EXP: return expf(x);
+    case MIRT__LOG: return logf(x);
+    case MIRT__POWER: return powf(x, scale);
+    case MIRT__ACT_TANH: return mirt__cu_activate_curved(MIRT_TANH, x, scale);
+    case MIRT__ACT_ELU: return mirt__cu_activate_curved(MIRT_ELU, x, scale);
+    case MIRT__ACT_GELU: return mirt__cu_activate_curved(MIRT_GELU, x, scale);
+    case MIRT__ACT_HARD_SIGMOID: return mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale);
+    case MIRT__ACT_HARD_SWISH: return mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale);
+    case MIRT__ACT_SOFTPLUS: return mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale);
+    default: return x;
+    }
+}
+
+#define MIRT__CU_CASE(kind, expression) \
+    case kind: \
+        _Pragma("unroll") for (int j = 0; j < N; j++) v[j] = (expression); \
+        break;
+
+template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__cu_unary_args u) {
+    MIRT__CU_PIECES(at, left, u.count, N) {
+        float v[N];
+        mirt__cu_load_left<N>(u.x + at, left, v);
+        switch (u.kind) {
+        case MIRT__COPY: break;
+            MIRT__CU_CASE(MIRT__NEGATIVE, -v[j])
+            MIRT__CU_CASE(MIRT__SQUARE, v[j] * v[j])
+            MIRT__CU_CASE(MIRT__AFFINE, fmaf(v[j], u.scale, u.offset))
+            MIRT__CU_CASE(MIRT__SQRT, sqrtf(v[j]))
+            MIRT__CU_CASE(MIRT__RSQRT, 1 / sqrtf(v[j]))
+            MIRT__CU_CASE(MIRT__ABS, fabsf(v[j]))
+            MIRT__CU_CASE(MIRT__SIGN, v[j] > 0 ? 1.0f : v[j] < 0 ? -1.0f : v[j])
+            MIRT__CU_CASE(MIRT__FLOOR, floorf(v[j]))
+            MIRT__CU_CASE(MIRT__CLIP, v[j] < u.scale ? u.scale : v[j] > u.offset ? u.offset : v[j])
+            MIRT__CU_CASE(MIRT__ACT_RELU, mirt__cu_activate_by(MIRT_RELU, v[j], 0))
+            MIRT__CU_CASE(MIRT__ACT_RELU6, mirt__cu_activate_by(MIRT_RELU6, v[j], 0))
+            MIRT__CU_CASE(MIRT__ACT_LEAKY_RELU, mirt__cu_activate_by(MIRT_LEAKY_RELU, v[j], u.scale))
+            MIRT__CU_CASE(MIRT__ACT_SIGMOID, mirt__cu_sigmoid(v[j]))
+            MIRT__CU_CASE(MIRT__ACT_SILU, mirt__cu_silu(v[j]))
+        default:
+            for (int j = 0; j < N; j++) v[j] = mirt__cu_unary_rare(u.kind, v[j], u.scale);
+            break;
+        }
+        mirt__cu_store_left<N>(u.y + at, left, v);
+    }
+}
+
+static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_unary_args u;
+    if (args->count <= 0) return;
+    u.kind = args->kind;
+    u.count = args->count;
+    u.x = args->x;
+    u.y = args->y;
+    u.scale = args->scale;
+    u.offset = args->offset;
+    if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, u);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, u);
+    }
+}
+
+/* ---- binary */
+
+typedef struct mirt__cu_binary_args {
+    mirt__binary_kind kind;
+    const float *a, *b;
+    float *y;
+    float scale, offset;
+    mirt__cu_walk walk;
+} mirt__cu_binary_args;
+
+static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__binary_kind kind, float a, float b, float scale) {
+    switch (kind) {
+    case MIRT__ELU_GRAD: return a * mirt__cu_slope_curved(MIRT_ELU, b, scale);
+    case MIRT__GELU_GRAD: return a * mirt__cu_slope_curved(MIRT_GELU, b, scale);
+    case MIRT__HARD_SIGMOID_GRAD: return b > -3 && b < 3 ? a / 6 : 0.0f;
+    case MIRT__HARD_SWISH_GRAD: return a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale);
+    case MIRT__POWER_GRAD: return scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1));
+    default: return a;
+    }
+}
+
+/* N neighbours of an operand, or one that stands for all of them. */
+template <int N> static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
+    if (N > 1 && step == 0) {
+        const float one = x[0];
+#pragma unroll
+        for (int j = 0; j < N; j++) to[j] = one;
+        return;
+    }
+    mirt__cu_load_left<N>(x, left, to);
+}
+
+template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_binary_kernel(const mirt__cu_binary_args b) {
+    const int last = b.walk.rank - 1;
+    const int64_t a_step = b.walk.stride[0][last], b_step = b.walk.stride[1][last];
+    MIRT__CU_PIECES(at, left, b.walk.count, N) {
+        float v[N], w[N];
+        int64_t place[2];
+        mirt__cu_walk_place<2>(b.walk, at, place);
+        mirt__cu_load_step<N>(b.a + place[0], a_step, left, v);
+        mirt__cu_load_step<N>(b.b + place[1], b_step, left, w);
+        switch (b.kind) {
+            MIRT__CU_CASE(MIRT__ADD, v[j] + w[j])
+            MIRT__CU_CASE(MIRT__SUBTRACT, v[j] - w[j])
+            MIRT__CU_CASE(MIRT__MULTIPLY, v[j] * w[j])
+            MIRT__CU_CASE(MIRT__DIVIDE, v[j] / w[j])
+            MIRT__CU_CASE(MIRT__MAXIMUM, v[j] >= w[j] || v[j] != v[j] ? v[j] : w[j])
+            MIRT__CU_CASE(MIRT__MINIMUM, v[j] <= w[j] || v[j] != v[j] ? v[j] : w[j])
+            MIRT__CU_CASE(MIRT__RELU_GRAD, mirt__cu_times_slope_of_output(MIRT_RELU, v[j], w[j]))
+            MIRT__CU_CASE(MIRT__RELU6_GRAD, mirt__cu_times_slope_of_output(MIRT_RELU6, v[j], w[j]))
+            MIRT__CU_CASE(MIRT__SIGMOID_GRAD, mirt__cu_times_slope_of_output(MIRT_SIGMOID, v[j], w[j]))
+            MIRT__CU_CASE(MIRT__TANH_GRAD, mirt__cu_times_slope_of_output(MIRT_TANH, v[j], w[j]))
+            MIRT__CU_CASE(MIRT__LEAKY_RELU_GRAD, mirt__cu_times_slope_by(MIRT_LEAKY_RELU, v[j], w[j], b.scale))
+            MIRT__CU_CASE(MIRT__SILU_GRAD, mirt__cu_times_slope_by(MIRT_SILU, v[j], w[j], 0))
+            MIRT__CU_CASE(MIRT__SOFTPLUS_GRAD, v[j] * mirt__cu_sigmoid(w[j]))
+            MIRT__CU_CASE(MIRT__CLIP_GRAD, w[j] < b.scale || w[j] > b.offset ? 0.0f : v[j])
+        default:
+            for (int j = 0; j < N; j++) v[j] = mirt__cu_binary_rare(b.kind, v[j], w[j], b.scale);
+            break;
+        }
+        mirt__cu_store_left<N>(b.y + at, left, v);
+    }
+}
+#undef MIRT__CU_CASE
+
+static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const int64_t *const stride[2] = {args->a_stride, args->b_stride};
+    mirt__cu_binary_args b;
+    b.kind = args->kind;
+    b.a = args->a;
+    b.b = args->b;
+    b.y = args->y;
+    b.scale = args->scale;
+    b.offset = args->offset;
+    b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
+    if (b.walk.count <= 0) return;
+    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) && mirt__cu_aligned(b.y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, b);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, b);
+    }
+}
+
+static void mirt__cu_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
+    mirt__binary b;
+    memset(&b, 0, sizeof b);
+    b.kind = MIRT__ADD;
+    b.rank = 1;
+    b.dim[0] = count;
+    b.a_stride[0] = b.b_stride[0] = 1;
+    b.a = into;
+    b.b = from;
+    b.y = into;
+    mirt__cu_binary(&b, where);
+}
+
+/* ---- logic */
+
+typedef struct mirt__cu_logic_args {
+    mirt__logic_kind kind;
+    const void *in[3];
+    void *y;
+    mirt__cu_walk walk;
+} mirt__cu_logic_args;
+
+template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_logic_kernel(const mirt__cu_logic_args l) {
+    const bool choice = l.kind == MIRT__WHERE;
+    const T *x = static_cast<const T *>(l.in[choice ? 1 : 0]), *z = static_cast<const T *>(l.in[choice ? 2 : 1]);
+    uint8_t *truth = static_cast<uint8_t *>(l.y);
+    MIRT__CU_PIECES(at, left, l.walk.count, 1) {
+        int64_t place[3];
+        mirt__cu_walk_place<3>(l.walk, at, place);
+        if (choice) {
+            static_cast<T *>(l.y)[at] = static_cast<const uint8_t *>(l.in[0])[place[0]] ? x[place[1]] : z[place[2]];
+            continue;
+        }
+        const T a = x[place[0]], b = l.kind == MIRT__NOT ? (T)0 : z[place[1]];
+        bool is = false;
+        switch (l.kind) {
+        case MIRT__IS_EQUAL: is = a == b; break;
+        case MIRT__IS_NOT_EQUAL: is = a != b; break;
+        case MIRT__IS_LESS: is = a < b; break;
+        case MIRT__IS_LESS_EQUAL: is = a <= b; break;
+        case MIRT__AND: is = a != 0 && b != 0; break;
+        case MIRT__OR: is = a != 0 || b != 0; break;
+        default: is = a == 0; break;
+        }
+        truth[at] = is ? 1 : 0;
+    }
+}
+
+static void mirt__cu_logic(const mirt__logic *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const int64_t *const stride[3] = {args->stride[0], args->stride[1], args->stride[2]};
+    mirt__cu_logic_args l;
+    l.kind = args->kind;
+    for (int k = 0; k < 3; k++) l.in[k] = args->in[k];
+    l.y = args->y;
+    l.walk = mirt__cu_walk_of(args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : args->kind == MIRT__NOT ? 1 : 2, stride);
+    if (l.walk.count <= 0) return;
+    const unsigned blocks = mirt__cu_blocks(l.walk.count, MIRT__CU_ELEMENT_BLOCK);
+    if (args->dtype == MIRT_FLOAT32) MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    else if (args->dtype == MIRT_INT32) MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    else MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<uint8_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+}
+
+/* ---- cast */
+
+/* Truncated toward zero, saturated; not a number becomes 0. */
+static inline __device__ int32_t mirt__cu_to_int(float x) {
+    return x >= 2147483648.0f ? INT32_MAX : x >= -2147483648.0f ? (int32_t)x : x != x ? 0 : INT32_MIN;
+}
+static inline __device__ int32_t mirt__cu_to_int(int32_t x) { return x; }
+static inline __device__ int32_t mirt__cu_to_int(uint8_t x) { return x; }
+static inline __device__ uint8_t mirt__cu_to_byte(float x) { return (uint8_t)(x >= 255 ? 255 : x > 0 ? (int)x : 0); }
+static inline __device__ uint8_t mirt__cu_to_byte(int32_t x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x); }
+static inline __device__ uint8_t mirt__cu_to_byte(uint8_t x) { return x; }
+
+/* N neighbours as one access where there are so many. */
+template <int N, class T> struct mirt__cu_pack {
+    T v[N];
+};
+template <int N, class T> static inline __device__ mirt__cu_pack<N, T> mirt__cu_pack_load(const T *x, int64_t left) {
+    mirt__cu_pack<N, T> p;
+    if (N * sizeof(T) >= 4 && left >= N) {
+        const int bytes = N * sizeof(T) < 4 ? 4 : N * sizeof(T) > 16 ? 16 : (int)(N * sizeof(T));
+        const mirt__cu_bytes<bytes> raw = mirt__cu_load_bytes<bytes>(x);
+        memcpy(p.v, raw.word, sizeof p.v);
+        return p;
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) p.v[j] = j < left ? x[j] : (T)0;
+    return p;
+}
+template <int N, class T> static inline __device__ void mirt__cu_pack_store(T *y, int64_t left, const mirt__cu_pack<N, T> &p) {
+    if (N * sizeof(T) >= 4 && left >= N) {
+        const int bytes = N * sizeof(T) < 4 ? 4 : N * sizeof(T) > 16 ? 16 : (int)(N * sizeof(T));
+        mirt__cu_bytes<bytes> raw;
+        memcpy(raw.word, p.v, sizeof p.v);
+        mirt__cu_store_bytes<bytes>(y, raw);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (j < left) y[j] = p.v[j];
+    }
+}
+
+template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_cast_kernel(const T *x, void *y, mirt_dtype to, int64_t count) {
+    MIRT__CU_PIECES(at, left, count, N) {
+        const mirt__cu_pack<N, T> from = mirt__cu_pack_load<N>(x + at, left);
+        if (to == MIRT_FLOAT32) {
+            mirt__cu_pack<N, float> v;
+#pragma unroll
+            for (int j = 0; j < N; j++) v.v[j] = (float)from.v[j];
+            mirt__cu_pack_store<N>(static_cast<float *>(y) + at, left, v);
+        } else if (to == MIRT_INT32) {
+            mirt__cu_pack<N, int32_t> v;
+#pragma unroll
+            for (int j = 0; j < N; j++) v.v[j] = mirt__cu_to_int(from.v[j]);
+            mirt__cu_pack_store<N>(static_cast<int32_t *>(y) + at, left, v);
+        } else if ((int)to == MIRT__BFLOAT16) {
+            mirt__cu_pack<N, uint16_t> v;
+#pragma unroll
+            for (int j = 0; j < N; j++) v.v[j] = mirt__cu_to_half((float)from.v[j]);
+            mirt__cu_pack_store<N>(static_cast<uint16_t *>(y) + at, left, v);
+        } else {
+            mirt__cu_pack<N, uint8_t> v;
+#pragma unroll
+            for (int j = 0; j < N; j++) v.v[j] = to == MIRT_BOOL ? (uint8_t)(from.v[j] != (T)0) : mirt__cu_to_byte(from.v[j]);
+            mirt__cu_pack_store<N>(static_cast<uint8_t *>(y) + at, left, v);
+        }
+    }
+}
+
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_widen_kernel(const uint16_t *x, float *y, int64_t count) {
+    MIRT__CU_PIECES(at, left, count, 1) y[at] = mirt__cu_from_half(x[at]);
+}
+
+template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
+    MIRT__CU_PIECES(at, left, count, 1) y[at] = x[at];
+}
+/* Within the device; `x` and `y` are the same or do not meet. */
+static void mirt__cu_copy_bytes(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
+    if (x == y || bytes <= 0) return;
+    if (bytes % 16 == 0 && mirt__cu_aligned(x, 16) && mirt__cu_aligned(y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
+                    static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
+    } else if (bytes % 4 == 0 && mirt__cu_aligned(x, 4) && mirt__cu_aligned(y, 4)) {
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
+                    static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
+                    static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
+    }
+}
+
+template <class T> static void mirt__cu_cast_from(mirt__cu *cu, const mirt__cast *c) {
+    const T *x = static_cast<const T *>(c->x);
+    if (mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4)) {
+        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
+    }
+}
+
+static void mirt__cu_cast(const mirt__cast *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (args->count <= 0) return;
+    if (args->from == args->to) {
+        mirt__cu_copy_bytes(cu, args->y, args->x, args->count * mirt__cu_size(args->from));
+    } else if ((int)args->from == MIRT__BFLOAT16) {
+        MIRT_LAUNCH(cu, mirt__cu_widen_kernel, mirt__cu_blocks(args->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
+                    static_cast<const uint16_t *>(args->x), static_cast<float *>(args->y), args->count);
+    } else if (args->from == MIRT_FLOAT32) {
+        mirt__cu_cast_from<float>(cu, args);
+    } else if (args->from == MIRT_INT32) {
+        mirt__cu_cast_from<int32_t>(cu, args);
+    } else {
+        mirt__cu_cast_from<uint8_t>(cu, args);
+    }
+}
+
+/* ---- fill and constant */
+
+template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_fill_kernel(float *y, const float *value, int64_t count) {
+    const float one = *value;
+    float v[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) v[j] = one;
+    MIRT__CU_PIECES(at, left, count, N) mirt__cu_store_left<N>(y + at, left, v);
+}
+
+/* The value may be another one in each step: the share of the loss of a batch's samples is. */
+static void mirt__cu_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (count <= 0) return;
+    const float *number = static_cast<const float *>(mirt__cu_number(cu, &value, sizeof value));
+    if (mirt__cu_aligned(y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
+    }
+}
+
+static void mirt__cu_constant(void *y, const void *data, size_t bytes, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (bytes == 0) return;
+    const void *copy = mirt__cu_constant_copy(cu, data, bytes);
+    if (copy) mirt__cu_copy_bytes(cu, y, copy, (int64_t)bytes);
+}
