@@ -414,9 +414,10 @@ typedef struct mirt_strategy_desc {
     const char *devices; /* NULL: every GPU, or where there is none (or the program is built without mirrortrain_cuda.cu) every core as
                             one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
                             devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
-                            "gpu:0,gpu:2": these */
+                            "gpu:0,gpu:2": these. Where the environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where
+                            it is "gpu", numbers mean so many GPUs */
     int replicas;        /* logical replicas V; 0: one a device */
-    int threads;         /* threads per device; 0: the device's cores. The system places them on cores */
+    int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
     mirt_collective collective;
     mirt_log_fn log;     /* NULL: stderr */
@@ -32131,9 +32132,6 @@ static mirt_status mirt__all_of_backend(mirt_strategy *s, const mirt__backend *b
 }
 
 static mirt_status mirt__shares_of_cores(mirt_strategy *s, long count) {
-#ifdef MIRT__TEST_GPUS
-    return mirt__all_of_backend(s, mirt__backend_get(), (int)count); /* tests for cores, run on simulated GPUs */
-#endif
     if (count < 1 || count > MIRT__MAX_DEVICES) {
         return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count, MIRT__MAX_DEVICES);
     }
@@ -32161,22 +32159,34 @@ static mirt_status mirt__named_devices(mirt_strategy *s, const char *text, bool 
     return MIRT_OK;
 }
 
+/* Every GPU, or so many; false: there are none, or nobody wants them. */
+static bool mirt__wants_gpus(const mirt_strategy *s, const mirt__backend *backend, const char *asked, int *count) {
+    const char *kind = getenv("MIRT_DEVICES");
+    const bool by_name = asked && strcmp(asked, "gpu") == 0, gpus = kind && strcmp(kind, "gpu") == 0;
+    *count = 0;
+    if (!backend || (!by_name && kind && strcmp(kind, "cpu") == 0) || (asked && !by_name && !gpus)) return false;
+    *count = backend->devices(&mirt__host_of_backends);
+    if (*count < 0 && !by_name) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
+    return *count > 0;
+}
+
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const mirt__backend *backend = mirt__backend_get();
     const char *text = desc->devices;
     char *end;
+    int gpus;
     s->num_devices = 0;
+    const bool wanted = mirt__wants_gpus(s, backend, text, &gpus);
     if (!text || strcmp(text, "gpu") == 0) {
-        const int gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
-        if (gpus > 0) return mirt__all_of_backend(s, backend, gpus);
-        if (text) return mirt__no_such_device(text, strlen(text));
-        if (gpus < 0) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
-        return mirt__shares_of_cores(s, 1);
+        if (wanted) return mirt__all_of_backend(s, backend, gpus);
+        return text ? mirt__no_such_device(text, strlen(text)) : mirt__shares_of_cores(s, 1);
     }
     if (strcmp(text, "cpu") == 0) return mirt__shares_of_cores(s, 1);
     const long count = strtol(text, &end, 10);
-    if (end != text && *end == 0) return mirt__shares_of_cores(s, count);
-    return mirt__named_devices(s, text, desc->repeat_devices);
+    if (end == text || *end != 0) return mirt__named_devices(s, text, desc->repeat_devices);
+    if (!wanted || count < 1) return mirt__shares_of_cores(s, count);
+    if (count > gpus) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, gpus);
+    return mirt__all_of_backend(s, backend, (int)count);
 }
 
 MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char how[256]) {
@@ -32902,8 +32912,10 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = desc->threads ? desc->threads : !s->named && !s->backend && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
-    if (s->backend && s->threads != 1) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; a GPU has one", desc->threads);
-    if (s->backend) s->kernels = s->backend->kernels;
+    if (s->backend) {
+        s->threads = 1;
+        s->kernels = s->backend->kernels;
+    }
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
@@ -33109,7 +33121,7 @@ static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
 /* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
 static void mirt__env_variables(mirt__text *out) {
     static const char *const names[] = {
-        "MIRT_CPU", "MIRT_CORES", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
+        "MIRT_CPU", "MIRT_CORES", "MIRT_DEVICES", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
     };
     mirt__text_add(out, ", \"variables\": {");
     for (int i = 0; i < MIRT__COUNT(names); i++) {

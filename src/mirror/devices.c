@@ -80,9 +80,6 @@ static mirt_status mirt__all_of_backend(mirt_strategy *s, const mirt__backend *b
 }
 
 static mirt_status mirt__shares_of_cores(mirt_strategy *s, long count) {
-#ifdef MIRT__TEST_GPUS
-    return mirt__all_of_backend(s, mirt__backend_get(), (int)count); /* tests for cores, run on simulated GPUs */
-#endif
     if (count < 1 || count > MIRT__MAX_DEVICES) {
         return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count, MIRT__MAX_DEVICES);
     }
@@ -110,22 +107,34 @@ static mirt_status mirt__named_devices(mirt_strategy *s, const char *text, bool 
     return MIRT_OK;
 }
 
+/* Every GPU, or so many; false: there are none, or nobody wants them. */
+static bool mirt__wants_gpus(const mirt_strategy *s, const mirt__backend *backend, const char *asked, int *count) {
+    const char *kind = getenv("MIRT_DEVICES");
+    const bool by_name = asked && strcmp(asked, "gpu") == 0, gpus = kind && strcmp(kind, "gpu") == 0;
+    *count = 0;
+    if (!backend || (!by_name && kind && strcmp(kind, "cpu") == 0) || (asked && !by_name && !gpus)) return false;
+    *count = backend->devices(&mirt__host_of_backends);
+    if (*count < 0 && !by_name) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
+    return *count > 0;
+}
+
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const mirt__backend *backend = mirt__backend_get();
     const char *text = desc->devices;
     char *end;
+    int gpus;
     s->num_devices = 0;
+    const bool wanted = mirt__wants_gpus(s, backend, text, &gpus);
     if (!text || strcmp(text, "gpu") == 0) {
-        const int gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
-        if (gpus > 0) return mirt__all_of_backend(s, backend, gpus);
-        if (text) return mirt__no_such_device(text, strlen(text));
-        if (gpus < 0) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
-        return mirt__shares_of_cores(s, 1);
+        if (wanted) return mirt__all_of_backend(s, backend, gpus);
+        return text ? mirt__no_such_device(text, strlen(text)) : mirt__shares_of_cores(s, 1);
     }
     if (strcmp(text, "cpu") == 0) return mirt__shares_of_cores(s, 1);
     const long count = strtol(text, &end, 10);
-    if (end != text && *end == 0) return mirt__shares_of_cores(s, count);
-    return mirt__named_devices(s, text, desc->repeat_devices);
+    if (end == text || *end != 0) return mirt__named_devices(s, text, desc->repeat_devices);
+    if (!wanted || count < 1) return mirt__shares_of_cores(s, count);
+    if (count > gpus) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, gpus);
+    return mirt__all_of_backend(s, backend, (int)count);
 }
 
 MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char how[256]) {

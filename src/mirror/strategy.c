@@ -122,8 +122,10 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = desc->threads ? desc->threads : !s->named && !s->backend && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
-    if (s->backend && s->threads != 1) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; a GPU has one", desc->threads);
-    if (s->backend) s->kernels = s->backend->kernels;
+    if (s->backend) {
+        s->threads = 1;
+        s->kernels = s->backend->kernels;
+    }
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
