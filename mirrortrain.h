@@ -33753,7 +33753,7 @@ static bool mirt__decays(const mirt_optimizer *o, const char *name) {
     return true;
 }
 
-/* Keras: norms that are no numbers make the gradient none. */
+/* Keras: norms that are no numbers make the gradient none; infinite ones what is infinite in it, the rest 0. */
 static float mirt__clip_scale(double squares, float most) {
     const double norm = sqrt(squares);
     return norm <= (double)most ? 1.0f : (float)((double)most / norm);
@@ -33761,6 +33761,7 @@ static float mirt__clip_scale(double squares, float most) {
 
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
     const mirt_optimizer *o = &model->config.optimizer;
+    if (isinf(squares)) squares = (double)NAN; /* then all gradients are none in Keras */
     u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
     u->clip = o->clipvalue;
     u->shaped = u->clip > 0 || u->scale != 1.0f;

@@ -104,6 +104,34 @@ static void check_from_logits(int n, bool sparse) {
 }
 
 /* Names, several at a time, in training, with options that are saved. */
+/* Scores that are not finite: with one among them, no class is among the first, whatever k is; so has it in_top_k of TensorFlow. */
+static void check_not_finite(bool sparse) {
+    const float nan = (float)NAN, inf = (float)INFINITY;
+    const float x[10][4] = {{0.5f, 0.4f, 0.3f, 0.2f}, {nan, 0.5f, 0.3f, 0.2f}, {0.5f, nan, 0.3f, 0.2f}, {inf, 0.5f, 0.3f, 0.2f}, {0.5f, inf, 0.3f, 0.2f},
+                            {-inf, 0.5f, 0.3f, 0.2f}, {inf, inf, 0.3f, 0.2f}, {nan, nan, nan, nan}, {0.5f, 0.4f, 0.3f, -inf}, {0.2f, 0.3f, 0.4f, 0.5f}};
+    const int32_t labels[10] = {0};
+    float hot[10][4] = {{0}};
+    int wrong = 0;
+    for (int r = 0; r < 10; r++) hot[r][0] = 1;
+    for (int replicas = 1; replicas < 4; replicas++) {
+        mirt_strategy *s = strategy_of(1, replicas, 1);
+        mirt_model *m = identity(s, 4, sparse, MIRT_LINEAR);
+        for (int k = 1; k < 6; k++) {
+            mirt_metric_options o;
+            mirt_logs logs;
+            const mirt_metric metric = metric_named(sparse ? "sparse_top_k_categorical_accuracy" : "top_k_categorical_accuracy");
+            memset(&o, 0, sizeof o);
+            o.k = k;
+            o.name = "top";
+            mirt_array y = sparse ? mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(10)) : mirt_make_array(hot, MIRT_FLOAT32, MIRT_SHAPE(10, 4));
+            bool good = m && mirt_set_metrics(m, &metric, &o, 1) == MIRT_OK && mirt_evaluate_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(10, 4)), y, &logs) == MIRT_OK;
+            wrong += !good || fabs(mirt_logs_value(&logs, "top") - (k >= 4 ? 0.2 : 0.1)) > 1e-9;
+        }
+        mirt_strategy_destroy(s);
+    }
+    ok(wrong == 0, "top-k of scores that are not finite, %s: %d of 15 differ from Keras's", sparse ? "class numbers" : "one-hot", wrong);
+}
+
 static void check_in_training(void) {
     static const char *const names[] = {"accuracy", "sparse_top_k_categorical_accuracy", "top2", "auc", "auc_1", "precision"};
     char path[300];
@@ -233,6 +261,8 @@ int main(void) {
     static const char *const long_names[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "a name of many letters", "Stra\xc3\x9f" "e"};
     draw_images();
     for (int i = 0; i < MIRT__COUNT(golden_metrics); i++) check_golden(&golden_metrics[i]);
+    check_not_finite(true);
+    check_not_finite(false);
     check_from_logits(1, false);
     check_from_logits(5, true);
     check_in_training();

@@ -109,6 +109,49 @@ static void check_update(const golden_update *c, const char *cpu) {
     unsetenv("MIRT_CPU");
 }
 
+/* What Keras makes of gradients {0.5, bad, -0.25} and {3, 4} clipped to 1. */
+static void check_clipping(const char *cpu) {
+    const float nan = (float)NAN, inf = (float)INFINITY;
+    const struct {
+        const char *name;
+        float bad, want[3], bias[2];
+    } cases[] = {
+        {"clipnorm", nan, {nan, nan, nan}, {-0.6f, -0.8f}},       {"clipnorm", inf, {0, nan, 0}, {-0.6f, -0.8f}},
+        {"clipnorm", -inf, {0, nan, 0}, {-0.6f, -0.8f}},          {"global_clipnorm", nan, {nan, nan, nan}, {nan, nan}},
+        {"global_clipnorm", inf, {nan, nan, nan}, {nan, nan}},    {"global_clipnorm", -inf, {nan, nan, nan}, {nan, nan}},
+        {"clipvalue", nan, {-0.5f, nan, 0.25f}, {-1, -1}},        {"clipvalue", inf, {-0.5f, -1, 0.25f}, {-1, -1}},
+        {"clipvalue", -inf, {-0.5f, 1, 0.25f}, {-1, -1}}};
+    const float zeros[6] = {0};
+    setenv("MIRT_CPU", cpu, 1);
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    for (int k = 0; k < MIRT__COUNT(cases); k++) {
+        const float gradient[OPTIMIZER_COUNT] = {0.5f, cases[k].bad, -0.25f, 0, 0, 0, 3, 4};
+        mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 3)), y = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 2));
+        mirt_optimizer o = mirt_sgd(1, 0, false);
+        o.clipnorm = strcmp(cases[k].name, "clipnorm") == 0;
+        o.global_clipnorm = strcmp(cases[k].name, "global_clipnorm") == 0;
+        o.clipvalue = strcmp(cases[k].name, "clipvalue") == 0;
+        mirt_model *m = golden_model(s, o);
+        bool good = m && mirt_set_weight(m, "dense/kernel", zeros, 6) == MIRT_OK && mirt_set_weight(m, "dense/bias", zeros, 2) == MIRT_OK &&
+                    mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
+        for (int i = 0; good && i < OPTIMIZER_COUNT; i++) {
+            float *g = mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0) + m->variable[i >= 6].offset / sizeof(float);
+            g[i < 6 ? i : i - 6] = gradient[i];
+        }
+        good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+        int wrong = 0;
+        for (int i = 0; good && i < 5; i++) {
+            const float want = i < 3 ? cases[k].want[i] : cases[k].bias[i - 3];
+            const float have = ((const float *)(const void *)(m->weight[0] + m->variable[i >= 3].offset))[i < 3 ? i : i - 3];
+            wrong += isnan(want) ? !isnan(have) : !(fabsf(have - want) < 1e-6f);
+        }
+        ok(good && wrong == 0, "%s of %g, %s: %d weights differ from Keras's", cases[k].name, (double)cases[k].bad, cpu, wrong);
+        mirt_model_destroy(m);
+    }
+    mirt_strategy_destroy(s);
+    unsetenv("MIRT_CPU");
+}
+
 /* >>schedules */
 
 static mirt_schedule schedule_named(const char *name) {
@@ -324,6 +367,7 @@ int main(void) {
     const mirt__kernels *const *table = mirt__kernel_tables(&tables);
     for (int t = 0; t < tables; t++) {
         for (int i = 0; i < MIRT__COUNT(golden_updates); i++) check_update(&golden_updates[i], table[t]->name);
+        check_clipping(table[t]->name);
     }
     check_schedules();
     check_ramp();
