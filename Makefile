@@ -15,7 +15,9 @@
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
-# make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers, no GPU
+# make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
+#                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
+# make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
 # make install       the header and the program, below PREFIX
@@ -193,6 +195,9 @@ bench: build/mirrortrain build/pipeline $(if $(wildcard /usr/include/turbojpeg.h
 
 include tests/sim/sim.mk
 
+cuda:
+	@tests/run -t 1500 tests/check_cuda.sh
+
 install: build/mirrortrain
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
 	cp build/mirrortrain $(DESTDIR)$(PREFIX)/bin/
@@ -201,4 +206,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all cuda header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean

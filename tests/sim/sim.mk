@@ -1,7 +1,9 @@
 # The simulated CUDA runtime, and tests that run on it. A test is one line, SIM_TESTS += name: tests/sim/name.cpp, linked with the simulator and
 # with what name_WITH says, compiled with name_FLAGS too.
+# NVIDIA's headers: those that tests/sim/fetch_headers brought, CUDA's, or where compilers look.
+CUDA_INCLUDE = $(foreach place,$(firstword $(wildcard build/nvidia/include /usr/local/cuda/include)),-isystem $(place))
 SIM_CXX = g++
-SIM_FLAGS = -std=c++17 -O2 -g $(TEST_WARNINGS)
+SIM_FLAGS = -std=c++17 -O2 -g $(TEST_WARNINGS) $(CUDA_INCLUDE)
 SIM_SEEDS = 0 1 2
 SIM_PARTS = fibers memory streams blas nccl
 
@@ -17,7 +19,7 @@ build/$(1)/simulator.a: $$(SIM_PARTS:%=build/$(1)/%.o)
 	@ar rcs $$@ $$^
 .SECONDEXPANSION:
 $$(SIM_TESTS:%=build/$(1)/%): build/$(1)/%: tests/sim/%.cpp build/$(1)/simulator.a $$$$($$$$*_WITH) tests/tap.h
-	$$(SIM_CXX) $$(SIM_FLAGS) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS)
+	$$(SIM_CXX) $$(SIM_FLAGS) $(2) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS)
 endef
 $(eval $(call SIM_RULES,sim,,))
 $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,))
@@ -28,9 +30,6 @@ $(eval $(call SIM_RULES,sim-coverage,,))
 # tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
 SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_strips test_norm test_augment
 SIM_C_TESTS +=
-# Where NVIDIA's headers are, if not where compilers look: make CUDA_INCLUDE=-I/usr/local/cuda/include
-CUDA_INCLUDE = $(foreach place,$(firstword $(wildcard build/nvidia/include /usr/local/cuda/include)),-isystem $(place))
-
 # src/cuda file by file in one translation unit, so that messages and coverage name its files.
 build/cuda_parts.cu: src/cuda/FILES
 	@mkdir -p build
@@ -68,6 +67,11 @@ SIM_RUNS = $(foreach seed,$(SIM_SEEDS),$(patsubst %,$(seed):%,$(SIM_KERNEL_TESTS
 	$(foreach test,$(SIM_C_TESTS),$(foreach seed,$(if $(filter $(test),$(SIM_MANY)),$(SIM_MANY_SEEDS),$(SIM_SEEDS)),$(seed):$(test)))
 
 # MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
+SIM_SEEN = $(if $(CUDA_INCLUDE)$(wildcard /usr/include/cublas_v2.h /usr/local/include/cublas_v2.h),yes)
+ifeq ($(SIM_SEEN),)
+sim-test sim-full sim-asan sim-tsan sim-coverage:
+	@echo "skipped: there are no headers of NVIDIA's; tests/sim/fetch_headers brings them"
+else
 sim-test:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)
 	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim $(SIM_RUNS)
@@ -91,5 +95,7 @@ sim-coverage:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-coverage/%)
 	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim-coverage $(foreach seed,0 1,$(SIM_PROGRAMS:%=$(seed):%))
 	@python3 tests/sim/coverage.py build/sim-coverage
+
+endif
 
 .PHONY: sim-test sim-full sim-asan sim-tsan sim-coverage
