@@ -106,7 +106,11 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
                                     typename mirt__cu_same<P>::type... values) {
     mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name);
 }
-#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, kernel, __VA_ARGS__)
+#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
+    do { \
+        const auto mirt__cu_kernel = kernel; \
+        mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__); \
+    } while (0)
 #else
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \
@@ -390,12 +394,15 @@ static void mirt__cu_close(mirt__remote *cu) {
     cu->host->free(cu);
 }
 
+/* Its products add up in float32 throughout. */
 static bool mirt__cu_open_blas(mirt__cu *cu) {
+    const int precise = cu->tf32 ? (int)CUBLAS_TF32_TENSOR_OP_MATH : (int)CUBLAS_DEFAULT_MATH;
+    const cublasMath_t mode = (cublasMath_t)(precise | (int)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     if (!mirt__cu_try(cu, cudaMalloc(&cu->blas_room, MIRT__CU_BLAS_ROOM), "taking memory for cuBLAS")) return false;
     const cublasStatus_t made = cublasCreate(&cu->blas);
     if (made != CUBLAS_STATUS_SUCCESS) return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver", (int)made), false;
     if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS && cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
-        cublasSetMathMode(cu->blas, cu->tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH) == CUBLAS_STATUS_SUCCESS) return true;
+        cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS) return true;
     return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
 }
 
@@ -2358,6 +2365,972 @@ static void mirt__cu_gather_grad(const mirt__gather *args, const mirt__where *wh
     else MIRT_LAUNCH(cu, (mirt__cu_gather_grad_kernel<1>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
 }
 
+/* >>section cuda/parts.cuh */
+
+#ifndef MIRT__CUDA_PARTS_CUH
+#define MIRT__CUDA_PARTS_CUH
+/* Partial sums of weight gradients, and their total. */
+
+/* to[i] = the sum of part[p * stride + i] over `parts`: by threads of a block, which each take some that follow each other, then in
+   their order. The first `count` numbers go to `to`, those behind to `behind`. */
+static __global__ void __launch_bounds__(256) mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
+                                                                 float *behind) {
+    MIRT_SHARED(float, sums, 256);
+    const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + 7) / 8;
+    const int64_t first = threadIdx.y * each, end = first + each < parts ? first + each : parts;
+    float sum = 0;
+    if (i < count + more) {
+        const float *from = part + i;
+        int64_t p = first;
+        for (; p + 4 <= end; p += 4) {
+            const float a = from[p * stride], b = from[(p + 1) * stride], c = from[(p + 2) * stride], d = from[(p + 3) * stride];
+            sum += (a + b) + (c + d);
+        }
+        for (; p < end; p++) sum += from[p * stride];
+    }
+    sums[threadIdx.y * 32 + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || i >= count + more) return;
+    for (int t = 1; t < 8; t++) sum += sums[t * 32 + threadIdx.x];
+    if (i < count) to[i] = sum;
+    else behind[i - count] = sum;
+}
+/* No parts: zeros. Where there is nothing behind, `behind` is NULL. */
+static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more, float *behind) {
+    if (!behind) more = 0;
+    if (count + more < 1) return;
+    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), dim3(32, 8), 0, part, parts, stride, count, to, more, behind);
+}
+
+#endif
+
+/* >>section cuda/blas.cu */
+
+/* Plain products by cuBLAS: dense layers and convolutions of single pixels whose operands lie in memory as they are multiplied.
+   MIRT_CUDA_BLAS=0 turns it off. */
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+
+static bool mirt__cu_blas_good(mirt__cu *cu, cublasStatus_t status, const char *what) {
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not %s (status %d); MIRT_CUDA_BLAS=0 does without it", what, (int)status);
+    return false;
+}
+
+/* cublasLt comes with cuBLAS, which needs it; found at run time, it needs no library on the command line. */
+typedef struct mirt__cu_lt {
+    decltype(&cublasLtMatmulDescCreate) desc;
+    decltype(&cublasLtMatmulDescDestroy) desc_destroy;
+    decltype(&cublasLtMatmulDescSetAttribute) desc_set;
+    decltype(&cublasLtMatrixLayoutCreate) layout;
+    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    decltype(&cublasLtMatmulPreferenceCreate) preference;
+    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+    decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+    decltype(&cublasLtMatmul) matmul;
+    bool there;
+} mirt__cu_lt;
+
+template <class F> static bool mirt__cu_lt_find(F *function, const char *name) {
+    *function = reinterpret_cast<F>(dlsym(RTLD_DEFAULT, name));
+    return *function != NULL;
+}
+static mirt__cu_lt mirt__cu_lt_load() {
+    mirt__cu_lt lt;
+    lt.there = mirt__cu_lt_find(&lt.desc, "cublasLtMatmulDescCreate") && mirt__cu_lt_find(&lt.desc_destroy, "cublasLtMatmulDescDestroy") &&
+               mirt__cu_lt_find(&lt.desc_set, "cublasLtMatmulDescSetAttribute") && mirt__cu_lt_find(&lt.layout, "cublasLtMatrixLayoutCreate") &&
+               mirt__cu_lt_find(&lt.layout_destroy, "cublasLtMatrixLayoutDestroy") &&
+               mirt__cu_lt_find(&lt.preference, "cublasLtMatmulPreferenceCreate") &&
+               mirt__cu_lt_find(&lt.preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
+               mirt__cu_lt_find(&lt.preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
+               mirt__cu_lt_find(&lt.heuristic, "cublasLtMatmulAlgoGetHeuristic") && mirt__cu_lt_find(&lt.matmul, "cublasLtMatmul");
+    return lt;
+}
+
+/* c[m, n] = a[m, k] b[k, n], as mirt__gemm; for cuBLAS, whose matrices lie by columns, n x m = (n x k) (k x m). */
+typedef struct mirt__cu_product {
+    int m, n, k;
+    const void *a, *b;
+    void *c;
+    cudaDataType from, to;
+    cublasOperation_t a_as, b_as;
+    int a_pitch, b_pitch;
+} mirt__cu_product;
+
+static bool mirt__cu_blas_side(int64_t step, int64_t next, int64_t along, int64_t across, cublasOperation_t *as, int *pitch) {
+    const bool plain = next == 1;
+    const int64_t line = plain ? along : across, lines = plain ? step : next;
+    *as = plain ? CUBLAS_OP_N : CUBLAS_OP_T;
+    *pitch = (int)(lines > line ? lines : line);
+    return lines <= INT_MAX && line <= INT_MAX;
+}
+static bool mirt__cu_blas_product(mirt__cu_product *p, cudaDataType from, cudaDataType to, int64_t m, int64_t n, int64_t k, const void *a,
+                                  int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col, void *c) {
+    if (m < 1 || n < 1 || k < 1 || m > INT_MAX || n > INT_MAX || k > INT_MAX) return false;
+    p->m = (int)m;
+    p->n = (int)n;
+    p->k = (int)k;
+    p->a = a;
+    p->b = b;
+    p->c = c;
+    p->from = from;
+    p->to = to;
+    return mirt__cu_blas_side(a_row, a_col, k, m, &p->a_as, &p->a_pitch) && mirt__cu_blas_side(b_row, b_col, n, k, &p->b_as, &p->b_pitch);
+}
+
+static void mirt__cu_blas_run(mirt__cu *cu, const mirt__cu_product *p) {
+    const float one = 1, zero = 0;
+    if (!mirt__cu_launches(cu)) return;
+    if (p->from == CUDA_R_32F) {
+        mirt__cu_blas_good(cu, cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b, p->b_pitch,
+                                           (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n), "multiply");
+        return;
+    }
+    mirt__cu_blas_good(cu, cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a, p->from,
+                                        p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT), "multiply");
+}
+
+static uint32_t mirt__cu_blas_alignment(const void *pointer) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(pointer) & 255;
+    return at ? (uint32_t)(at & (~at + 1)) : 256;
+}
+
+/* The product of float32 with bias and relu in the same kernel; false where cublasLt has none for it. */
+static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const float *bias, bool relu) {
+    static const mirt__cu_lt lt = mirt__cu_lt_load();
+    if (!lt.there) return false;
+    const float one = 1, zero = 0;
+    const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU;
+    const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a), mirt__cu_blas_alignment(p->c),
+                               mirt__cu_blas_alignment(p->c)};
+    const size_t room = MIRT__CU_BLAS_ROOM;
+    cublasLtMatmulDesc_t desc = NULL;
+    cublasLtMatrixLayout_t a = NULL, b = NULL, c = NULL;
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    const bool a_plain = p->a_as == CUBLAS_OP_N, b_plain = p->b_as == CUBLAS_OP_N;
+    const uint64_t a_rows = (uint64_t)(a_plain ? p->k : p->m), a_cols = (uint64_t)(a_plain ? p->m : p->k);
+    const uint64_t b_rows = (uint64_t)(b_plain ? p->n : p->k), b_cols = (uint64_t)(b_plain ? p->k : p->n);
+    bool fine = lt.desc(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &p->b_as, sizeof p->b_as) == CUBLAS_STATUS_SUCCESS &&
+                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, &p->a_as, sizeof p->a_as) == CUBLAS_STATUS_SUCCESS &&
+                lt.desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) == CUBLAS_STATUS_SUCCESS &&
+                (!bias || lt.desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) == CUBLAS_STATUS_SUCCESS) &&
+                lt.layout(&b, CUDA_R_32F, b_rows, b_cols, p->b_pitch) == CUBLAS_STATUS_SUCCESS &&
+                lt.layout(&a, CUDA_R_32F, a_rows, a_cols, p->a_pitch) == CUBLAS_STATUS_SUCCESS &&
+                lt.layout(&c, CUDA_R_32F, (uint64_t)p->n, (uint64_t)p->m, p->n) == CUBLAS_STATUS_SUCCESS &&
+                lt.preference(&preference) == CUBLAS_STATUS_SUCCESS &&
+                lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room) == CUBLAS_STATUS_SUCCESS;
+    const cublasLtMatmulPreferenceAttributes_t alignment[4] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    for (int i = 0; fine && i < 4; i++) {
+        fine = lt.preference_set(preference, alignment[i], &align[i], sizeof align[i]) == CUBLAS_STATUS_SUCCESS;
+    }
+    /* A handle of cuBLAS is one of cublasLt, too. */
+    const cublasLtHandle_t handle = reinterpret_cast<cublasLtHandle_t>(cu->blas);
+    fine = fine && lt.heuristic(handle, desc, b, a, c, c, preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS && count > 0 &&
+           lt.matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room, cu->stream) ==
+               CUBLAS_STATUS_SUCCESS;
+    if (preference) lt.preference_destroy(preference);
+    if (c) lt.layout_destroy(c);
+    if (a) lt.layout_destroy(a);
+    if (b) lt.layout_destroy(b);
+    if (desc) lt.desc_destroy(desc);
+    return fine;
+}
+
+/* Bias, activation and mask of c [rows, n], in place. */
+static __global__ void __launch_bounds__(256) mirt__cu_blas_finish(float *c, int64_t rows, int64_t n, const float *bias, mirt_activation_kind activation,
+                                                                   const float *mask, mirt_activation_kind mask_activation) {
+    const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    if (column >= n) return;
+    const float add = bias ? bias[column] : 0;
+    for (int64_t row = (int64_t)blockIdx.y * 8 + threadIdx.y; row < rows; row += (int64_t)gridDim.y * 8) {
+        const int64_t at = row * n + column;
+        float y = mirt__cu_activate(activation, c[at] + add);
+        if (mask) y *= mirt__cu_slope_of_output(mask_activation, mask[at]);
+        c[at] = y;
+    }
+}
+
+/* Sums of the columns of x [rows, n], `each` rows a part; parts [part, n]. */
+template <class T>
+static __global__ void __launch_bounds__(256) mirt__cu_blas_columns(const T *x, int64_t rows, int64_t n, int64_t each, float *parts) {
+    MIRT_SHARED(float, sums, 256);
+    const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x, first = (int64_t)blockIdx.y * each;
+    const int64_t end = first + each < rows ? first + each : rows;
+    float sum = 0;
+    if (column < n) {
+        for (int64_t row = first + threadIdx.y; row < end; row += 8) sum += (float)x[row * n + column];
+    }
+    sums[threadIdx.y * 32 + threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || column >= n) return;
+    for (int i = 1; i < 8; i++) sum += sums[i * 32 + threadIdx.x];
+    parts[(int64_t)blockIdx.y * n + column] = sum;
+}
+
+/* Parts of a long column, and the room for their sums; none for a short one. */
+#define MIRT__CU_BLAS_COLUMN 1024
+static int64_t mirt__cu_blas_column_parts(int64_t rows) {
+    const int64_t parts = mirt__cu_ceil(rows, MIRT__CU_BLAS_COLUMN);
+    return parts > 512 ? 512 : parts;
+}
+static size_t mirt__cu_blas_column_room(int64_t rows, int64_t n) {
+    const int64_t parts = mirt__cu_blas_column_parts(rows);
+    return parts > 1 ? (size_t)(parts * n) * sizeof(float) : 0;
+}
+template <class T> static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *x, int64_t rows, int64_t n, float *sums, float *room) {
+    const int64_t parts = mirt__cu_blas_column_parts(rows), each = mirt__cu_ceil(rows, parts > 1 ? parts : 1);
+    const dim3 block(32, 8);
+    const unsigned across = (unsigned)mirt__cu_ceil(n, 32);
+    if (parts <= 1) {
+        MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across), block, 0, x, rows, n, rows, sums);
+        return;
+    }
+    MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across, (unsigned)mirt__cu_ceil(rows, each)), block, 0, x, rows, n, each, room);
+    MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts, sums);
+}
+
+static bool mirt__cu_blas_on() {
+    const char *value = getenv("MIRT_CUDA_BLAS");
+    return !value || strcmp(value, "0") != 0;
+}
+static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
+    return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
+}
+/* What can be done to a finished product of float32. */
+static bool mirt__cu_blas_finishes(const mirt__epilogue *e) {
+    return !e->norm && !e->add && !e->slope && e->sums == MIRT__SUMS_NONE;
+}
+static bool mirt__cu_blas_nothing(const mirt__epilogue *e) {
+    return mirt__cu_blas_finishes(e) && !e->bias && e->activation == MIRT_LINEAR && !e->mask;
+}
+
+/* The product and what follows it. */
+static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, const mirt__epilogue *e) {
+    const bool relu = e->activation == MIRT_RELU;
+    if (!mirt__cu_launches(cu)) return;
+    if (mirt__cu_blas_nothing(e)) {
+        mirt__cu_blas_run(cu, p);
+        return;
+    }
+    if (p->from == CUDA_R_32F && !e->mask && (relu || e->activation == MIRT_LINEAR) && mirt__cu_blas_fused(cu, p, e->bias, relu)) return;
+    mirt__cu_blas_run(cu, p);
+    const int64_t down = mirt__cu_ceil(p->m, 8);
+    MIRT_LAUNCH(cu, mirt__cu_blas_finish, dim3((unsigned)mirt__cu_ceil(p->n, 32), (unsigned)(down > 4096 ? 4096 : down)), dim3(32, 8), 0,
+                (float *)p->c, (int64_t)p->m, (int64_t)p->n, e->bias, e->activation, (const float *)e->mask, e->mask_activation);
+}
+
+static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
+    mirt__cu_product p;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
+    if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n)) return false;
+    if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b, g->b_row, g->b_col, g->c)) return false;
+    if (g->column_sum) {
+        float *room = NULL;
+        const size_t bytes = mirt__cu_blas_column_room(g->k, g->n);
+        if (bytes) room = (float *)mirt__cu_room(cu, bytes);
+        mirt__cu_blas_column_sums(cu, g->b, g->k, g->n, g->column_sum, room);
+    }
+    mirt__cu_blas_finished(cu, &p, &g->epilogue);
+    return true;
+}
+
+static bool mirt__cu_blas_pixels(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
+}
+
+/* Weights rounded to bfloat16. */
+static __global__ void __launch_bounds__(256) mirt__cu_blas_round(const float *x, int64_t count, __nv_bfloat16 *y) {
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) y[i] = __float2bfloat16_rn(x[i]);
+}
+
+/* out[pixels, n] = in[pixels, k] and the kernel [k, n], or, for a gradient, [n, k]. */
+static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, bool half, const mirt__reader *in, const float *kernel, void *out,
+                               mirt_dtype out_dtype, const mirt__epilogue *e) {
+    const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16;
+    mirt__cu_product p;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, half ? bf16 : MIRT_FLOAT32)) return false;
+    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : !half || !mirt__cu_blas_nothing(e)) return false;
+    if (half && cu->major < 8) return false;
+    const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
+    const void *b = kernel;
+    if (!mirt__cu_blas_product(&p, half ? CUDA_R_16BF : CUDA_R_32F, out_dtype == MIRT_FLOAT32 ? CUDA_R_32F : CUDA_R_16BF, pixels, n, k, in->data,
+                               k, 1, b, back ? 1 : n, back ? k : 1, out)) return false;
+    if (half) {
+        __nv_bfloat16 *rounded = (__nv_bfloat16 *)mirt__cu_room(cu, (size_t)(n * k) * sizeof(__nv_bfloat16));
+        MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded);
+        p.b = rounded;
+    }
+    mirt__cu_blas_finished(cu, &p, e);
+    return true;
+}
+
+static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt__cu *cu) {
+    return mirt__cu_blas_conv(cu, &f->s, false, f->half, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
+}
+/* Without the weights' gradient. */
+static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt__cu *cu) {
+    return mirt__cu_blas_conv(cu, &g->s, true, g->half, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
+}
+
+static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt__cu *cu) {
+    const mirt__conv *s = &g->s;
+    const mirt_dtype dtype = g->half ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
+    const cudaDataType from = g->half ? CUDA_R_16BF : CUDA_R_32F;
+    const int64_t pixels = s->rows * s->h * s->w;
+    mirt__cu_product p;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, dtype) || !mirt__cu_blas_plain(&g->dy, dtype)) return false;
+    if (g->half && cu->major < 8) return false;
+    if (!mirt__cu_blas_product(&p, from, CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
+    if (g->db) {
+        float *room = NULL;
+        const size_t bytes = mirt__cu_blas_column_room(pixels, s->co);
+        if (bytes) room = (float *)mirt__cu_room(cu, bytes);
+        if (g->half) mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
+        else mirt__cu_blas_column_sums(cu, (const float *)g->dy.data, pixels, s->co, g->db, room);
+    }
+    mirt__cu_blas_run(cu, &p);
+    return true;
+}
+
+/* >>section cuda/conv_grad.cu */
+
+/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts that depend on
+   the shape alone, and whose sums are added up in order. */
+
+/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16. */
+enum { MIRT__CU_BY_FMA, MIRT__CU_BY_TF32, MIRT__CU_BY_HALF };
+
+#define MIRT__CU_WGRAD_BLOCKS 528 /* that a device should have, about */
+#define MIRT__CU_WGRAD_PIXELS 256 /* in a part, at least */
+#define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
+
+typedef struct mirt__cu_wgrad {
+    mirt__cu_reader x, dy;
+    int64_t h, w, ci, oh, ow, co;
+    int kw, stride_h, stride_w, dilation_h, dilation_w;
+    int pad_top, pad_left;
+    int64_t m, n, channels;   /* of a group: rows and columns of dkernel; channels of x */
+    int64_t pixels, part;     /* of dy: all, in a part */
+    int tiles_m, tiles_n;
+    bool flat;                /* x's pixels are dy's */
+    bool wide, large;         /* neighbours are read at once; and there are many rows and columns */
+    bool round;               /* numbers are rounded to bfloat16, and multiplied as floats */
+    mirt__cu_divisor image, line, gate;
+    float *sums;              /* of part 0: dkernel, then db */
+    int64_t sum_floats;       /* from one part to the next */
+    bool bias;
+    float *dkernel, *db;      /* where there is one part only */
+} mirt__cu_wgrad;
+
+template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
+    static constexpr int BM = BM_, BN = BN_, BK = BY == MIRT__CU_BY_HALF ? 32 : 16;
+    static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
+    static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
+    static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;           /* of a warp */
+    static constexpr int TN = BN >= 128 ? 8 : 4, TM = BM * BN / THREADS / TN; /* of a thread, by FMA */
+    static constexpr int SIZE = BY == MIRT__CU_BY_HALF ? 2 : 4;
+    static constexpr int A_PITCH = BM + 8, B_PITCH = BN + 8;
+    static constexpr int A_BYTES = BK * A_PITCH * SIZE, B_BYTES = BK * B_PITCH * SIZE;
+    static constexpr int COLUMNS = MIRT__CU_COLUMN_ROWS * (BM + BN) * (int)sizeof(float);
+    static constexpr int BYTES = 2 * (A_BYTES + B_BYTES) + COLUMNS;
+};
+
+/* V numbers to shared memory, as they are multiplied. */
+template <int BY, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, const float *v, bool round) {
+    if (BY == MIRT__CU_BY_HALF) {
+        mirt__cu_store_n<V>(reinterpret_cast<uint16_t *>(shared) + at, v);
+    } else {
+        float to[V];
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            to[i] = BY == MIRT__CU_BY_TF32 ? __uint_as_float(mirt__cu_to_tf32(v[i])) : round ? mirt__cu_round_half(v[i]) : v[i];
+        }
+        mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, to);
+    }
+}
+
+/* The place of column `column` of a tile from `first` on in mirt__cu_columns_get's memory; channel < 0: there is none. */
+static inline __device__ void mirt__cu_wgrad_column(const mirt__cu_reader &r, float *shared, int n, int column, int64_t channel) {
+    mirt__cu_columns<1> c;
+    if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK)) || channel < 0) return;
+    mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
+    shared[column] = c.mean[0];
+    shared[n + column] = c.factor[0];
+    shared[2 * n + column] = c.offset[0];
+    if (!(r.kind & MIRT__CU_READ_BACK)) return;
+    shared[3 * n + column] = c.less[0];
+    shared[4 * n + column] = c.part[0];
+}
+
+/* What a thread reads of each pixel: V neighbouring rows of dkernel, and V of its columns. */
+struct mirt__cu_wgrad_thread {
+    bool there;
+    int column; /* in the tile */
+    int64_t channel, y, x; /* y and x: of the tap, from the first */
+};
+
+/* Pixels [first, first + BK) of x's columns of a tile, zeros where there are none. */
+template <class S, int BY, int V>
+static __device__ void mirt__cu_wgrad_read_x(const mirt__cu_wgrad &g, const mirt__cu_wgrad_thread &t, int thread, int64_t first, int64_t end,
+                                             const float *columns, unsigned char *shared) {
+    constexpr int ACROSS = S::BM / V, DOWN = S::THREADS / ACROSS;
+#pragma unroll 1
+    for (int i = thread / ACROSS; i < S::BK; i += DOWN) {
+        const int64_t k = first + i;
+        float v[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) v[j] = 0;
+        if (t.there && k < end) {
+            int64_t pixel = k;
+            bool inside = true;
+            if (!g.flat) {
+                int64_t rest, ox;
+                const int64_t row = mirt__cu_divmod(k, g.image, &rest), oy = mirt__cu_divmod(rest, g.line, &ox);
+                const int64_t iy = oy * g.stride_h + t.y, ix = ox * g.stride_w + t.x;
+                inside = iy >= 0 && iy < g.h && ix >= 0 && ix < g.w;
+                pixel = (row * g.h + iy) * g.w + ix;
+            }
+            if (inside) {
+                mirt__cu_columns<V> c;
+                mirt__cu_columns_get<MIRT__CU_READ_ANY, V>(g.x, columns, S::BM, t.column, c);
+                const int64_t gates = g.x.kind & MIRT__CU_READ_GATE ? mirt__cu_divide(pixel, g.gate) * g.ci : 0;
+                mirt__cu_read<MIRT__CU_READ_ANY, V>(g.x, c, pixel * g.ci + t.channel, gates, t.channel, v);
+            }
+        }
+        mirt__cu_wgrad_put<BY, V>(shared, i * S::A_PITCH + t.column, v, g.round);
+    }
+}
+/* Likewise dy's, whose sums are noted. */
+template <class S, int BY, int V>
+static __device__ void mirt__cu_wgrad_read_dy(const mirt__cu_wgrad &g, const mirt__cu_wgrad_thread &t, int thread, int64_t first, int64_t end,
+                                              const float *columns, unsigned char *shared, float *sum) {
+    constexpr int ACROSS = S::BN / V, DOWN = S::THREADS / ACROSS;
+#pragma unroll 1
+    for (int i = thread / ACROSS; i < S::BK; i += DOWN) {
+        const int64_t k = first + i;
+        float v[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) v[j] = 0;
+        if (t.there && k < end) {
+            mirt__cu_columns<V> c;
+            mirt__cu_columns_get<MIRT__CU_READ_ANY, V>(g.dy, columns, S::BN, t.column, c);
+            mirt__cu_read<MIRT__CU_READ_ANY, V>(g.dy, c, k * g.co + t.channel, mirt__cu_gate_of(g.dy, k), t.channel, v);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] += v[j];
+        mirt__cu_wgrad_put<BY, V>(shared, i * S::B_PITCH + t.column, v, g.round);
+    }
+}
+
+/* The sums of a thread. */
+template <class S, int BY> struct mirt__cu_wgrad_sums {
+    static constexpr int MT = S::WM / 16, NT = S::WN / 8;
+    float d[BY == MIRT__CU_BY_FMA ? 1 : MT][BY == MIRT__CU_BY_FMA ? 1 : NT][4];
+    float c[BY == MIRT__CU_BY_FMA ? S::TM : 1][BY == MIRT__CU_BY_FMA ? S::TN : 1];
+};
+
+template <class S, int BY>
+static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread, const unsigned char *a_shared, const unsigned char *b_shared) {
+    constexpr int MT = S::WM / 16, NT = S::WN / 8;
+    const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
+    if constexpr (BY == MIRT__CU_BY_FMA) {
+        const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
+        const int tx = thread % 16 * 4, ty = thread / 16 * 4;
+        constexpr int DOWN = S::THREADS / 16 * 4;
+#pragma unroll
+        for (int k = 0; k < S::BK; k++) {
+            float a[S::TM], b[S::TN];
+#pragma unroll
+            for (int i = 0; i < S::TM; i += 4) mirt__cu_load_n<4>(as + k * S::A_PITCH + ty + i / 4 * DOWN, a + i);
+#pragma unroll
+            for (int j = 0; j < S::TN; j += 4) mirt__cu_load_n<4>(bs + k * S::B_PITCH + tx + j / 4 * 64, b + j);
+#pragma unroll
+            for (int i = 0; i < S::TM; i++) {
+#pragma unroll
+                for (int j = 0; j < S::TN; j++) sums.c[i][j] = fmaf(a[i], b[j], sums.c[i][j]);
+            }
+        }
+    } else if constexpr (BY == MIRT__CU_BY_TF32) {
+        const uint32_t *as = reinterpret_cast<const uint32_t *>(a_shared), *bs = reinterpret_cast<const uint32_t *>(b_shared);
+        const int g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int k = 0; k < S::BK; k += 8) {
+            uint32_t a[MT][4], b[NT][2];
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                const uint32_t *from = as + (k + t) * S::A_PITCH + wm + i * 16 + g;
+                a[i][0] = from[0], a[i][1] = from[8], a[i][2] = from[4 * S::A_PITCH], a[i][3] = from[4 * S::A_PITCH + 8];
+            }
+#pragma unroll
+            for (int j = 0; j < NT; j++) {
+                const uint32_t *from = bs + (k + t) * S::B_PITCH + wn + j * 8 + g;
+                b[j][0] = from[0], b[j][1] = from[4 * S::B_PITCH];
+            }
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+#pragma unroll
+                for (int j = 0; j < NT; j++) mirt__cu_mma_tf32(sums.d[i][j], a[i], b[j]);
+            }
+        }
+    } else {
+        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared), *bs = reinterpret_cast<const uint16_t *>(b_shared);
+#pragma unroll
+        for (int k = 0; k < S::BK; k += 16) {
+            uint32_t a[MT][4], b[NT / 2][4];
+#pragma unroll
+            for (int i = 0; i < MT; i++) mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 + lane / 8 % 2 * 8);
+#pragma unroll
+            for (int j = 0; j < NT / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+#pragma unroll
+                for (int j = 0; j < NT; j++) mirt__cu_mma_bf16(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+            }
+        }
+    }
+}
+
+/* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one [pixels][columns]. Both lie
+   in shared memory by pixels, two tiles of each: some warps read the next one while others multiply. */
+template <int BY, int BM, int BN, int V>
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
+    typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
+    MIRT_DYNAMIC_SHARED(unsigned char, shared);
+    unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
+    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES), *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
+    const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m), tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
+    const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
+    const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
+    for (int i = thread; i < BM; i += S::THREADS) {
+        mirt__cu_wgrad_column(g.x, a_columns, BM, i, m0 + i < g.m ? group * g.channels + (m0 + i) % g.channels : -1);
+    }
+    for (int i = thread; i < BN; i += S::THREADS) mirt__cu_wgrad_column(g.dy, b_columns, BN, i, n0 + i < g.n ? group * g.n + n0 + i : -1);
+    mirt__cu_wgrad_thread x, dy;
+    {
+        x.column = thread % (BM / V) * V;
+        const int64_t at = m0 + x.column, tap = at / g.channels;
+        x.there = at < g.m;
+        x.channel = group * g.channels + (at - tap * g.channels);
+        x.y = tap / g.kw * g.dilation_h - g.pad_top;
+        x.x = tap % g.kw * g.dilation_w - g.pad_left;
+        dy.column = thread % (BN / V) * V;
+        dy.there = n0 + dy.column < g.n;
+        dy.channel = group * g.n + n0 + dy.column;
+        dy.y = dy.x = 0;
+    }
+    mirt__cu_wgrad_sums<S, BY> sums;
+    float sum[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) sum[j] = 0;
+    memset(&sums, 0, sizeof sums);
+    const int64_t first = (int64_t)blockIdx.y * g.part, end = first + g.part < g.pixels ? first + g.part : g.pixels;
+    __syncthreads();
+    int at = 0;
+    for (int64_t k = first; k < end; k += S::BK, at ^= 1) {
+        mirt__cu_wgrad_read_x<S, BY, V>(g, x, thread, k, end, a_columns, as + at * S::A_BYTES);
+        mirt__cu_wgrad_read_dy<S, BY, V>(g, dy, thread, k, end, b_columns, bs + at * S::B_BYTES, sum);
+        __syncthreads(); /* all have multiplied what was here before */
+        mirt__cu_wgrad_multiply<S, BY>(sums, thread, as + at * S::A_BYTES, bs + at * S::B_BYTES);
+    }
+
+    float *to = g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
+    if constexpr (BY == MIRT__CU_BY_FMA) {
+        const int tx = thread % 16 * 4, ty = thread / 16 * 4;
+#pragma unroll
+        for (int i = 0; i < S::TM; i++) {
+            const int64_t row = m0 + ty + i / 4 * (S::THREADS / 16 * 4) + i % 4;
+#pragma unroll
+            for (int j = 0; j < S::TN; j++) {
+                const int64_t column = n0 + tx + j / 4 * 64 + j % 4;
+                if (row < g.m && column < g.n) to[row * g.co + group * g.n + column] = sums.c[i][j];
+            }
+        }
+    } else {
+        const int wm = warp / S::WARPS_N * S::WM + lane / 4, wn = warp % S::WARPS_N * S::WN + lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < S::WM / 16; i++) {
+#pragma unroll
+            for (int j = 0; j < S::WN / 8; j++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int64_t row = m0 + wm + i * 16 + e / 2 * 8, column = n0 + wn + j * 8 + e % 2;
+                    if (row < g.m && column < g.n) to[row * g.co + group * g.n + column] = sums.d[i][j][e];
+                }
+            }
+        }
+    }
+    if (!g.bias || tile_m != 0) return;
+    /* dy's sums: threads that have the same columns, in their order */
+    constexpr int ACROSS = BN / V, DOWN = S::THREADS / ACROSS;
+    float *room = reinterpret_cast<float *>(shared);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < V; j++) room[thread / ACROSS * BN + dy.column + j] = sum[j];
+    __syncthreads();
+    float *bias = g.dkernel ? g.db : to + g.m * g.co;
+    for (int column = thread; column < BN && n0 + column < g.n; column += S::THREADS) {
+        float total = 0;
+        for (int i = 0; i < DOWN; i++) total += room[i * BN + column];
+        bias[group * g.n + n0 + column] = total;
+    }
+}
+
+template <int BY, int BM, int BN, int V> static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+    typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
+    static_assert(S::THREADS / (BN / V) * BN * (int)sizeof(float) <= S::BYTES - S::COLUMNS, "sums of dy's columns have their room");
+    const dim3 grid((unsigned)((int64_t)g->tiles_m * g->tiles_n * groups), (unsigned)parts);
+    const mirt__cu_wgrad args = *g;
+    MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, args);
+}
+template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+    if (g->large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, groups, parts);
+    else if (g->wide) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
+    else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, groups, parts);
+}
+
+static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 && s->oh == s->h && s->ow == s->w;
+}
+
+static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &args->s;
+    if (mirt__cu_blas_conv_weight_grad(args, cu)) return;
+    mirt__cu_wgrad g;
+    memset(&g, 0, sizeof g);
+    g.x = mirt__cu_reader_of(&args->x, s->ci);
+    g.dy = mirt__cu_reader_of(&args->dy, s->co);
+    g.h = s->h;
+    g.w = s->w;
+    g.ci = s->ci;
+    g.oh = s->oh;
+    g.ow = s->ow;
+    g.co = s->co;
+    g.kw = s->kw;
+    g.stride_h = s->stride_h;
+    g.stride_w = s->stride_w;
+    g.dilation_h = s->dilation_h;
+    g.dilation_w = s->dilation_w;
+    g.pad_top = (int)s->pad_top;
+    g.pad_left = (int)s->pad_left;
+    g.channels = s->ci / s->groups;
+    g.m = (int64_t)s->kh * s->kw * g.channels;
+    g.n = s->co / s->groups;
+    g.pixels = s->rows * s->oh * s->ow;
+    g.flat = mirt__cu_wgrad_pixels(s);
+    g.image = mirt__cu_divisor_of(s->oh * s->ow);
+    g.line = mirt__cu_divisor_of(s->ow);
+    g.gate = mirt__cu_divisor_of(g.x.gate_pixels);
+    g.bias = args->db != NULL;
+    if (g.m < 1 || s->co < 1) return;
+
+    const bool half = args->half && cu->major >= 8;
+    const int width = half ? 8 : 4, tile_wide = 64, tile_large = 128;
+    g.wide = g.x.width >= width && g.dy.width >= width && g.channels % width == 0 && g.n % width == 0;
+    g.large = g.wide && g.m > tile_wide && g.n > tile_wide;
+    const int tile = g.large ? tile_large : tile_wide;
+    g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
+    g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
+    g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
+    /* Never more parts for fewer pixels. */
+    int64_t parts = MIRT__CU_WGRAD_BLOCKS / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
+    const int64_t worth = g.pixels / MIRT__CU_WGRAD_PIXELS, most = MIRT__CU_WGRAD_SUMS / g.sum_floats;
+    if (parts > worth) parts = worth;
+    if (parts > most) parts = most;
+    if (parts < 1) parts = 1;
+    if (parts > 1) g.sums = (float *)mirt__cu_room(cu, (size_t)(parts * g.sum_floats) * sizeof(float));
+    g.part = mirt__cu_ceil(mirt__cu_ceil(g.pixels, parts), 32) * 32;
+    parts = g.pixels > 0 ? mirt__cu_ceil(g.pixels, g.part) : 0;
+    if (parts == 1) {
+        g.dkernel = args->dkernel;
+        g.db = args->db;
+    }
+    if (parts > 0) {
+        g.round = args->half && !half;
+        if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, &g, s->groups, parts);
+        else if (cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, &g, s->groups, parts);
+        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, &g, s->groups, parts);
+    }
+    if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
+}
+
+/* >>section cuda/conv_pool.cu */
+
+/* Convolutions with 2x2 max pooling, which are the first of small networks: what is pooled away is never stored. */
+
+/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room. Lanes are channels of y,
+   and the eight warps of a block share its windows. */
+typedef struct mirt__cu_pooled {
+    mirt__cu_reader x;
+    int64_t h, w, ci, co, across, down; /* windows of an image */
+    int64_t image;                      /* elements of x in one */
+    int kh, kw, taps;                   /* kh * kw * ci */
+    int tile_h, tile_w, tiles_x, tiles; /* windows of a tile; tiles of an image */
+    int patch_w, patch_h, pitch;        /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
+    int64_t all;                        /* tiles of all images */
+} mirt__cu_pooled;
+#define MIRT__CU_POOLED_FLOATS 8192 /* of a patch, at most */
+
+/* A tile's place. */
+struct mirt__cu_pooled_tile {
+    int64_t row, window; /* image; its first window in y */
+    int64_t first;       /* element of x in its corner */
+    int height, width;   /* in windows */
+};
+static inline __device__ mirt__cu_pooled_tile mirt__cu_pooled_at(const mirt__cu_pooled &p, int64_t number) {
+    mirt__cu_pooled_tile t;
+    t.row = number / p.tiles;
+    const int rest = (int)(number - t.row * p.tiles), y = rest / p.tiles_x * p.tile_h, x = rest % p.tiles_x * p.tile_w;
+    t.height = p.down - y < p.tile_h ? (int)p.down - y : p.tile_h;
+    t.width = p.across - x < p.tile_w ? (int)p.across - x : p.tile_w;
+    t.window = (t.row * p.down + y) * p.across + x;
+    t.first = t.row * p.image + ((int64_t)2 * y * p.w + 2 * x) * p.ci;
+    return t;
+}
+static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, const mirt__cu_pooled_tile &t, float *patch) {
+    const int line = (2 * t.width + p.kw - 1) * (int)p.ci, lines = 2 * t.height + p.kh - 1;
+    for (int y = (int)threadIdx.y; y < lines; y += 8) {
+        const int64_t from = t.first + y * p.w * p.ci;
+        for (int i = (int)threadIdx.x; i < line; i += 32) patch[y * p.pitch + i] = mirt__cu_read_one(p.x, from + i);
+    }
+}
+
+static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias, int64_t at, float *y, uint8_t *which) {
+    float best = sum[0] + bias;
+    int place = 0;
+#pragma unroll
+    for (int i = 1; i < 4; i++) {
+        const float other = sum[i] + bias;
+        if (other > best) {
+            best = other;
+            place = i;
+        }
+    }
+    y[at] = mirt__cu_activate(MIRT_RELU, best);
+    if (which) which[at] = (uint8_t)(best > 0 ? place : 4);
+}
+
+/* K by K taps of C channels, or any with K 0, whose patches may be in memory. */
+template <int K, int C, bool PATCHED>
+static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt__cu_pooled p, const float *kernel, const float *bias, float *y,
+                                                                      uint8_t *which) {
+    MIRT_DYNAMIC_SHARED(float, patch);
+    const int64_t o = (int64_t)blockIdx.y * 32 + threadIdx.x;
+    const mirt__cu_pooled_tile t = mirt__cu_pooled_at(p, blockIdx.x);
+    if (PATCHED) {
+        mirt__cu_pooled_patch(p, t, patch);
+        __syncthreads();
+    }
+    if (o >= p.co) return;
+    const float add = bias ? bias[o] : 0;
+    constexpr int TAPS = K * K * C > 0 ? K * K * C : 1;
+    float weight[TAPS];
+    if (K > 0) {
+#pragma unroll
+        for (int i = 0; i < TAPS; i++) weight[i] = kernel[i * p.co + o];
+    }
+    for (int i = (int)threadIdx.y; i < t.height * t.width; i += 8) {
+        const int wy = i / t.width, wx = i % t.width;
+        float sum[4] = {0, 0, 0, 0};
+        if constexpr (K > 0) {
+            /* Of each place in ascending order of taps; a row of x is read for two rows of places. */
+            const float *from = patch + 2 * wy * p.pitch + 2 * wx * C;
+            float line[2][(K + 1) * C];
+#pragma unroll
+            for (int j = 0; j < (K + 1) * C; j++) line[0][j] = from[j];
+#pragma unroll
+            for (int ky = 0; ky < K; ky++) {
+                float *low = line[ky % 2], *high = line[(ky + 1) % 2];
+#pragma unroll
+                for (int j = 0; j < (K + 1) * C; j++) high[j] = from[(ky + 1) * p.pitch + j];
+#pragma unroll
+                for (int j = 0; j < K * C; j++) {
+                    const float w = weight[ky * K * C + j];
+                    sum[0] = fmaf(low[j], w, sum[0]);
+                    sum[1] = fmaf(low[j + C], w, sum[1]);
+                    sum[2] = fmaf(high[j], w, sum[2]);
+                    sum[3] = fmaf(high[j + C], w, sum[3]);
+                }
+            }
+        } else {
+            const int ci = (int)p.ci;
+            const int64_t corner = (int64_t)2 * wy * p.pitch + 2 * wx * ci;
+            for (int ky = 0; ky < p.kh; ky++) {
+                for (int j = 0; j < p.kw * ci; j++) {
+                    const float w = kernel[(int64_t)(ky * p.kw * ci + j) * p.co + o];
+                    const int64_t at = corner + (int64_t)ky * p.pitch + j;
+#pragma unroll
+                    for (int place = 0; place < 4; place++) {
+                        const int64_t from = at + place / 2 * p.pitch + place % 2 * ci;
+                        sum[place] = fmaf(PATCHED ? patch[from] : mirt__cu_read_one(p.x, t.first + from), w, sum[place]);
+                    }
+                }
+            }
+        }
+        mirt__cu_pooled_leave(sum, add, (t.window + wy * p.across + wx) * p.co + o, y, which);
+    }
+}
+
+/* Sums of some tiles: a thread has TAPS rows of dkernel in its column. Blocks of the same blockIdx.x have the same tiles; z: the first of
+   those rows. Then all warps' sums are added up in their order. */
+template <int TAPS, bool PATCHED>
+static __global__ void __launch_bounds__(256) mirt__cu_pooled_grad(const mirt__cu_pooled p, int64_t each, const float *dy, const uint8_t *which,
+                                                                   float *sums, int64_t stride, float *bias_sums, int64_t bias_stride) {
+    MIRT_DYNAMIC_SHARED(float, shared);
+    float *total = shared, *patch = shared + (TAPS + 1) * 32;
+    const int lane = (int)threadIdx.x, first_tap = (int)blockIdx.z * TAPS;
+    const int64_t o = (int64_t)blockIdx.y * 32 + lane;
+    const int64_t first = blockIdx.x * each, end = first + each < p.all ? first + each : p.all;
+    int offset[TAPS];
+    float sum[TAPS], dy_sum = 0;
+#pragma unroll
+    for (int i = 0; i < TAPS; i++) {
+        const int tap = first_tap + i < p.taps ? first_tap + i : 0, line = p.kw * (int)p.ci;
+        offset[i] = tap / line * p.pitch + tap % line;
+        sum[i] = 0;
+    }
+    for (int64_t number = first; number < end; number++) {
+        const mirt__cu_pooled_tile t = mirt__cu_pooled_at(p, number);
+        if (PATCHED) {
+            __syncthreads();
+            mirt__cu_pooled_patch(p, t, patch);
+            __syncthreads();
+        }
+        for (int i = (int)threadIdx.y; o < p.co && i < t.height * t.width; i += 8) {
+            const int wy = i / t.width, wx = i % t.width;
+            const int64_t at = (t.window + wy * p.across + wx) * p.co + o;
+            const int place = which[at];
+            if (place > 3) continue;
+            const float d = dy[at];
+            const int from = (2 * wy + place / 2) * p.pitch + (2 * wx + place % 2) * (int)p.ci;
+            dy_sum += d;
+#pragma unroll
+            for (int j = 0; j < TAPS; j++) {
+                const float x = PATCHED ? patch[from + offset[j]] : mirt__cu_read_one(p.x, t.first + from + offset[j]);
+                sum[j] = fmaf(d, x, sum[j]);
+            }
+        }
+    }
+    for (int warp = 0; warp < 8; warp++) {
+        if ((int)threadIdx.y == warp) {
+#pragma unroll
+            for (int j = 0; j < TAPS; j++) total[j * 32 + lane] = warp ? total[j * 32 + lane] + sum[j] : sum[j];
+            total[TAPS * 32 + lane] = warp ? total[TAPS * 32 + lane] + dy_sum : dy_sum;
+        }
+        __syncthreads();
+    }
+    if (o >= p.co) return;
+    for (int j = (int)threadIdx.y; j < TAPS && first_tap + j < p.taps; j += 8) {
+        sums[blockIdx.x * stride + (int64_t)(first_tap + j) * p.co + o] = total[j * 32 + lane];
+    }
+    if (bias_sums && first_tap == 0 && threadIdx.y == 0) bias_sums[blockIdx.x * bias_stride + o] = total[TAPS * 32 + lane];
+}
+
+/* Tiles of some 64 windows, whose patches have room; *floats: of one, 0 where it has none. */
+static mirt__cu_pooled mirt__cu_pooled_of(const mirt__conv *s, const mirt__reader *x, int *floats) {
+    mirt__cu_pooled p;
+    memset(&p, 0, sizeof p);
+    p.x = mirt__cu_reader_of(x, s->ci);
+    p.h = s->h;
+    p.w = s->w;
+    p.ci = s->ci;
+    p.co = s->co;
+    p.down = s->oh / 2;
+    p.across = s->ow / 2;
+    p.image = s->h * s->w * s->ci;
+    p.kh = s->kh;
+    p.kw = s->kw;
+    p.taps = (int)(s->kh * s->kw * s->ci);
+    p.tile_w = (int)(p.across < 16 ? p.across : 16);
+    if (p.tile_w < 1) p.tile_w = 1;
+    p.tile_h = 64 / p.tile_w;
+    if (p.tile_h > p.down) p.tile_h = (int)(p.down < 1 ? 1 : p.down);
+    for (;;) {
+        p.patch_w = 2 * p.tile_w + p.kw - 1;
+        p.patch_h = 2 * p.tile_h + p.kh - 1;
+        *floats = 0;
+        if (p.patch_w * p.ci * p.patch_h <= MIRT__CU_POOLED_FLOATS) {
+            p.pitch = p.patch_w * (int)p.ci;
+            *floats = p.pitch * p.patch_h;
+            break;
+        }
+        p.pitch = (int)(p.w * p.ci);
+        if (p.tile_h > 1) p.tile_h /= 2;
+        else if (p.tile_w > 1) p.tile_w /= 2;
+        else break;
+    }
+    p.tiles_x = (int)mirt__cu_ceil(p.across, p.tile_w);
+    p.tiles = p.tiles_x * (int)mirt__cu_ceil(p.down, p.tile_h);
+    p.all = s->rows * p.tiles;
+    return p;
+}
+
+static void mirt__cu_conv_pool(const mirt__conv_pool *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &args->s;
+    int floats;
+    const mirt__cu_pooled p = mirt__cu_pooled_of(s, &args->x, &floats);
+    if (p.all < 1 || p.co < 1) return;
+    const dim3 grid((unsigned)p.all, (unsigned)mirt__cu_ceil(p.co, 32)), block(32, 8);
+    const size_t shared = (size_t)floats * sizeof(float);
+    const bool patched = floats > 0, square = patched && p.kh == p.kw;
+    if (square && p.kh == 3 && p.ci == 1) {
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+    } else if (square && p.kh == 3 && p.ci == 3) {
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+    } else if (square && p.kh == 5 && p.ci == 1) {
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+    } else if (patched) {
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y, args->which);
+    }
+}
+
+#define MIRT__CU_POOLED_PARTS 256
+static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &args->s;
+    int floats;
+    const mirt__cu_pooled p = mirt__cu_pooled_of(s, &args->x, &floats);
+    if (p.co < 1 || p.taps < 1) return;
+    int64_t parts = p.all < MIRT__CU_POOLED_PARTS ? p.all : MIRT__CU_POOLED_PARTS;
+    const int64_t count = p.taps * p.co, stride = count + p.co;
+    const int64_t most = ((int64_t)1 << 24) / stride;
+    if (parts > most) parts = most;
+    if (parts < 1) parts = 1;
+    float *sums = NULL;
+    if (parts > 1) sums = (float *)mirt__cu_room(cu, (size_t)(parts * stride) * sizeof(float));
+    const int64_t each = mirt__cu_ceil(p.all, parts);
+    parts = each > 0 ? mirt__cu_ceil(p.all, each) : 0;
+    const int taps = floats == 0 ? 1 : p.taps <= 9 ? 9 : p.taps <= 27 ? 27 : 32;
+    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)), block(32, 8);
+    const size_t shared = (size_t)((taps + 1) * 32 + floats) * sizeof(float);
+    float *to = args->dkernel, *bias = args->db;
+    if (parts != 1) {
+        to = sums;
+        bias = args->db && sums ? sums + count : NULL;
+    }
+    if (parts > 0) {
+        if (taps == 1) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
+        else if (taps == 9) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
+        else if (taps == 27) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
+        else MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
+    }
+    if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
+}
+
 /* >>section cuda/table.cu */
 
 /* The table of kernels. */
@@ -2367,9 +3340,9 @@ static const mirt__kernels mirt__cu_kernels = {
     NULL, /* gemm */
     NULL, /* conv_forward */
     NULL, /* conv_input_grad */
-    NULL, /* conv_weight_grad */
-    NULL, /* conv_pool */
-    NULL, /* conv_pool_weight_grad */
+    mirt__cu_conv_weight_grad,
+    mirt__cu_conv_pool,
+    mirt__cu_conv_pool_weight_grad,
     NULL, /* max_pool */
     NULL, /* max_pool_grad */
     NULL, /* average_pool */

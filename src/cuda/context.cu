@@ -261,12 +261,15 @@ static void mirt__cu_close(mirt__remote *cu) {
     cu->host->free(cu);
 }
 
+/* Its products add up in float32 throughout. */
 static bool mirt__cu_open_blas(mirt__cu *cu) {
+    const int precise = cu->tf32 ? (int)CUBLAS_TF32_TENSOR_OP_MATH : (int)CUBLAS_DEFAULT_MATH;
+    const cublasMath_t mode = (cublasMath_t)(precise | (int)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     if (!mirt__cu_try(cu, cudaMalloc(&cu->blas_room, MIRT__CU_BLAS_ROOM), "taking memory for cuBLAS")) return false;
     const cublasStatus_t made = cublasCreate(&cu->blas);
     if (made != CUBLAS_STATUS_SUCCESS) return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver", (int)made), false;
     if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS && cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
-        cublasSetMathMode(cu->blas, cu->tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH) == CUBLAS_STATUS_SUCCESS) return true;
+        cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS) return true;
     return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
 }
 

@@ -103,7 +103,11 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
                                     typename mirt__cu_same<P>::type... values) {
     mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name);
 }
-#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, kernel, __VA_ARGS__)
+#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
+    do { \
+        const auto mirt__cu_kernel = kernel; \
+        mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__); \
+    } while (0)
 #else
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \

@@ -6,9 +6,9 @@ static const mirt__kernels mirt__cu_kernels = {
     NULL, /* gemm */
     NULL, /* conv_forward */
     NULL, /* conv_input_grad */
-    NULL, /* conv_weight_grad */
-    NULL, /* conv_pool */
-    NULL, /* conv_pool_weight_grad */
+    mirt__cu_conv_weight_grad,
+    mirt__cu_conv_pool,
+    mirt__cu_conv_pool_weight_grad,
     NULL, /* max_pool */
     NULL, /* max_pool_grad */
     NULL, /* average_pool */
