@@ -9,10 +9,10 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_conv_weight_grad,
     mirt__cu_conv_pool,
     mirt__cu_conv_pool_weight_grad,
-    NULL, /* max_pool */
-    NULL, /* max_pool_grad */
-    NULL, /* average_pool */
-    NULL, /* average_pool_grad */
+    mirt__cu_max_pool,
+    mirt__cu_max_pool_grad,
+    mirt__cu_average_pool,
+    mirt__cu_average_pool_grad,
     mirt__cu_unary,
     mirt__cu_binary,
     mirt__cu_logic,
@@ -32,10 +32,10 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_one_hot,
     NULL, /* resize */
     NULL, /* resize_grad */
-    NULL, /* norm_stats */
-    NULL, /* normalize */
-    NULL, /* norm_grad_sums */
-    NULL, /* norm_grad_input */
+    mirt__cu_norm_stats,
+    mirt__cu_normalize,
+    mirt__cu_norm_grad_sums,
+    mirt__cu_norm_grad_input,
     NULL, /* augment */
     mirt__cu_fill,
     mirt__cu_constant,

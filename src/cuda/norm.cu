@@ -1,0 +1,448 @@
+/* Batch and layer normalization on their own. */
+#include "layout.cuh"
+
+#define MIRT__CU_NORM_CHUNK 64    /* rows whose sums one block takes, at least, */
+#define MIRT__CU_NORM_CHUNKS 1024 /* so that there are no more of them */
+
+typedef struct mirt__cu_norm_call {
+    int64_t rows, n, chunk;
+    const void *x, *dy, *add;
+    void *y;
+    mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
+    mirt_activation_kind activation;
+    const float *mean, *variance, *gamma, *beta, *sum[2];
+    float *part, *out[2]; /* part: [chunks][2 or 3][n] */
+    double count;
+    float epsilon;
+    int across, down, by_row;
+} mirt__cu_norm_call;
+
+static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
+
+/* What normalization comes to in some columns; by rows mean is 0, factor gamma. */
+template <int N> struct mirt__cu_norm_column {
+    float mean[N], factor[N], offset[N];
+};
+template <int N> static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a, int64_t column, mirt__cu_norm_column<N> *k) {
+#pragma unroll
+    for (int v = 0; v < N; v++) {
+        k->mean[v] = a.by_row ? 0.0f : a.mean[column + v];
+        k->factor[v] = a.gamma ? a.gamma[column + v] : 1.0f;
+        if (!a.by_row) k->factor[v] = __fmul_rn(k->factor[v], mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon));
+        k->offset[v] = a.beta ? a.beta[column + v] : 0.0f;
+    }
+}
+
+/* y = activation(u + add). */
+template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt__cu_norm_apply(mirt__cu_norm_call a) {
+    const int lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
+    if (column >= a.n) return;
+    mirt__cu_norm_column<N> k;
+    mirt__cu_norm_columns<N>(a, column, &k);
+    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
+        float x[2][N], add[2][N];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (row + i * step >= a.rows) break;
+            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * step) * a.n + column, x[i]);
+            if (a.add) mirt__cu_get<DTYPES, N>(a.add, a.add_dtype, (row + i * step) * a.n + column, add[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (row + i * step >= a.rows) break;
+            if (a.by_row) {
+                const float mean = a.mean[row + i * step], inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
+#pragma unroll
+                for (int v = 0; v < N; v++) x[i][v] = __fmul_rn(x[i][v] - mean, inverse);
+            }
+#pragma unroll
+            for (int v = 0; v < N; v++) x[i][v] = __fadd_rn(__fmul_rn(x[i][v] - k.mean[v], k.factor[v]), k.offset[v]);
+            if (a.add) {
+#pragma unroll
+                for (int v = 0; v < N; v++) x[i][v] += add[i][v];
+            }
+            mirt__cu_activate_n<N>(a.activation, x[i]);
+            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, (row + i * step) * a.n + column, x[i]);
+        }
+    }
+}
+
+/* The gradient of x, of columns. */
+template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt__cu_norm_back(mirt__cu_norm_call a) {
+    const int lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, step = (int64_t)gridDim.x * a.down;
+    if (column >= a.n) return;
+    mirt__cu_norm_column<N> k;
+    float less[N], part[N];
+    mirt__cu_norm_columns<N>(a, column, &k);
+#pragma unroll
+    for (int v = 0; v < N; v++) {
+        less[v] = a.sum[0] ? (float)((double)a.sum[0][column + v] / a.count) : 0.0f;
+        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] / a.count) * mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon) : 0.0f;
+    }
+    for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
+        float x[2][N], g[2][N];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (row + i * step >= a.rows) break;
+            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * step) * a.n + column, x[i]);
+            mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * step) * a.n + column, g[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (row + i * step >= a.rows) break;
+            float u[N];
+#pragma unroll
+            for (int v = 0; v < N; v++) {
+                x[i][v] -= k.mean[v];
+                u[v] = __fadd_rn(__fmul_rn(x[i][v], k.factor[v]), k.offset[v]);
+            }
+            mirt__cu_times_slope_n<N>(a.activation, g[i], u);
+#pragma unroll
+            for (int v = 0; v < N; v++) g[i][v] = (g[i][v] - less[v] - x[i][v] * part[v]) * k.factor[v];
+            mirt__cu_put<DTYPES, N>(a.y, a.y_dtype, (row + i * step) * a.n + column, g[i]);
+        }
+    }
+}
+
+/* >>sums of columns */
+
+typedef enum mirt__cu_norm_sum { MIRT__CU_NORM_MOMENTS, MIRT__CU_NORM_GRADIENT, MIRT__CU_NORM_GRADIENT_BY_ROW } mirt__cu_norm_sum;
+
+/* Of the chunk of rows blockIdx.x. Moments: its first row, and the sums of what differs from it and of its squares. */
+template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_call a) {
+    MIRT_DYNAMIC_SHARED(float, room);
+    const int lane = (int)threadIdx.x % a.across;
+    const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, first = (int64_t)blockIdx.x * a.chunk;
+    const int64_t end = a.rows - first < a.chunk ? a.rows : first + a.chunk;
+    const bool live = column < a.n;
+    mirt__cu_norm_column<N> k;
+    float sum[2 * N];
+#pragma unroll
+    for (int v = 0; v < 2 * N; v++) sum[v] = 0;
+    if (live && SUM == MIRT__CU_NORM_MOMENTS) mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, first * a.n + column, k.mean);
+    else if (live) mirt__cu_norm_columns<N>(a, column, &k);
+    for (int64_t row = first + (int)threadIdx.x / a.across; live && row < end; row += 2 * a.down) {
+        float x[2][N], g[2][N];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (row + i * a.down >= end) break;
+            mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * a.down) * a.n + column, x[i]);
+            if (SUM != MIRT__CU_NORM_MOMENTS) mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * a.down) * a.n + column, g[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (row + i * a.down >= end) break;
+            if (SUM == MIRT__CU_NORM_MOMENTS) {
+#pragma unroll
+                for (int v = 0; v < N; v++) {
+                    const float away = x[i][v] - k.mean[v];
+                    sum[v] += away;
+                    sum[N + v] = fmaf(away, away, sum[N + v]);
+                }
+                continue;
+            }
+            const float mean = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? a.mean[row + i * a.down] : 0.0f;
+            const float inverse = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? mirt__cu_norm_inverse_of(a.variance[row + i * a.down], a.epsilon) : 0.0f;
+            float u[N];
+#pragma unroll
+            for (int v = 0; v < N; v++) {
+                x[i][v] = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? __fmul_rn(x[i][v] - mean, inverse) : x[i][v] - k.mean[v];
+                u[v] = __fadd_rn(__fmul_rn(x[i][v], k.factor[v]), k.offset[v]);
+            }
+            mirt__cu_times_slope_n<N>(a.activation, g[i], u);
+#pragma unroll
+            for (int v = 0; v < N; v++) {
+                sum[v] += g[i][v];
+                sum[N + v] = fmaf(g[i][v], x[i][v], sum[N + v]);
+            }
+        }
+    }
+    mirt__cu_down_sum(sum, 2 * N, a.across, a.down, room);
+    if (!live || (int)threadIdx.x >= a.across) return;
+    float *part = a.part + (int64_t)blockIdx.x * (SUM == MIRT__CU_NORM_MOMENTS ? 3 : 2) * a.n + column;
+    if (SUM == MIRT__CU_NORM_MOMENTS) {
+#pragma unroll
+        for (int v = 0; v < N; v++) part[v] = k.mean[v];
+        part += a.n;
+    }
+#pragma unroll
+    for (int v = 0; v < N; v++) {
+        part[v] = sum[v];
+        part[a.n + v] = sum[N + v];
+    }
+}
+
+/* The sum over the block's rows of threads, of MIRT__CU_FINISH_COLUMNS each; all get it. */
+#define MIRT__CU_FINISH_COLUMNS 8
+#define MIRT__CU_FINISH_MOST 128
+static inline __device__ double mirt__cu_finish_sum(double x, double *room) {
+    const int t = (int)threadIdx.x;
+    __syncthreads();
+    room[t] = x;
+    for (int half = (int)blockDim.x / MIRT__CU_FINISH_COLUMNS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half * MIRT__CU_FINISH_COLUMNS) room[t] += room[t + half * MIRT__CU_FINISH_COLUMNS];
+    }
+    __syncthreads();
+    return room[t % MIRT__CU_FINISH_COLUMNS];
+}
+
+/* All chunks' sums in double: the mean first, then what the chunks' squares are about it, all of one sign. */
+template <int SUM> static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *MIRT__CU_FINISH_MOST) void mirt__cu_norm_finish(mirt__cu_norm_call a, int64_t chunks) {
+    MIRT_SHARED(double, room, MIRT__CU_FINISH_COLUMNS * MIRT__CU_FINISH_MOST);
+    const int64_t column = (int64_t)blockIdx.x * MIRT__CU_FINISH_COLUMNS + (int)threadIdx.x % MIRT__CU_FINISH_COLUMNS;
+    const int64_t first = (int)threadIdx.x / MIRT__CU_FINISH_COLUMNS, step = (int)blockDim.x / MIRT__CU_FINISH_COLUMNS;
+    const int64_t wide = (SUM == MIRT__CU_NORM_MOMENTS ? 3 : 2) * a.n;
+    const bool live = column < a.n;
+    const float *part = a.part + column;
+    double one = 0, two = 0;
+    if (SUM == MIRT__CU_NORM_MOMENTS) {
+        for (int64_t chunk = first; live && chunk < chunks; chunk += step) {
+            const int64_t left = a.rows - chunk * a.chunk, rows = left < a.chunk ? left : a.chunk;
+            one += (double)part[chunk * wide] * (double)rows + (double)part[chunk * wide + a.n];
+        }
+        one = mirt__cu_finish_sum(one, room);
+        if (a.rows > 0) one /= (double)a.rows;
+        const double share = 1 / (double)a.chunk;
+        for (int64_t chunk = first; live && chunk < chunks; chunk += step) {
+            const int64_t left = a.rows - chunk * a.chunk, rows = left < a.chunk ? left : a.chunk;
+            const double sum = (double)part[chunk * wide + a.n], average = rows < a.chunk ? sum / (double)rows : sum * share;
+            const double away = (double)part[chunk * wide] - one + average, squares = (double)part[chunk * wide + 2 * a.n] - average * sum;
+            two += (squares < 0 ? 0 : squares) + away * away * (double)rows;
+        }
+        two = mirt__cu_finish_sum(two, room);
+        if (a.rows > 0) two /= (double)a.rows;
+    } else {
+        for (int64_t chunk = first; live && chunk < chunks; chunk += step) {
+            one += (double)part[chunk * wide];
+            two += (double)part[chunk * wide + a.n];
+        }
+        one = mirt__cu_finish_sum(one, room);
+        two = mirt__cu_finish_sum(two, room);
+        if (SUM == MIRT__CU_NORM_GRADIENT && live) two /= sqrt((double)a.variance[column] + (double)a.epsilon);
+    }
+    if (!live || first > 0) return;
+    a.out[0][column] = (float)one;
+    a.out[1][column] = (float)two;
+}
+
+/* >>by rows, of float32: a block each */
+
+template <int N> static __global__ void mirt__cu_norm_row_stats(mirt__cu_norm_call a) {
+    MIRT_SHARED(double, room, 32);
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        const float *x = static_cast<const float *>(a.x) + row * a.n;
+        const float shift = a.n > 0 ? x[0] : 0.0f;
+        float sum = 0, squares = 0, away[N];
+        for (int64_t j = (int64_t)threadIdx.x * N; j < a.n; j += (int64_t)blockDim.x * N) {
+            mirt__cu_load_n<N>(x + j, away);
+#pragma unroll
+            for (int v = 0; v < N; v++) sum += away[v] - shift;
+        }
+        const double mean = (double)shift + mirt__cu_block_sum((double)sum, room) / (double)a.n;
+        /* About the rounded mean, and what that rounding makes. */
+        const float middle = (float)mean;
+        sum = 0;
+        for (int64_t j = (int64_t)threadIdx.x * N; j < a.n; j += (int64_t)blockDim.x * N) {
+            mirt__cu_load_n<N>(x + j, away);
+#pragma unroll
+            for (int v = 0; v < N; v++) {
+                away[v] -= middle;
+                sum += away[v];
+                squares = fmaf(away[v], away[v], squares);
+            }
+        }
+        const double rest = mirt__cu_block_sum((double)sum, room) / (double)a.n, all = mirt__cu_block_sum((double)squares, room) / (double)a.n - rest * rest;
+        if (threadIdx.x > 0) continue;
+        a.out[0][row] = a.n > 0 ? (float)((double)middle + rest) : 0.0f;
+        a.out[1][row] = a.n > 0 && all > 0 ? (float)all : 0.0f;
+    }
+}
+
+/* dhat, and hat in place of x. */
+template <int N> static inline __device__ void mirt__cu_norm_row_read(const mirt__cu_norm_call &a, int64_t at, int64_t column, float mean, float inverse, float *hat, float *g) {
+    float u[N], gamma[N];
+    mirt__cu_load_n<N>(static_cast<const float *>(a.x) + at, hat);
+    mirt__cu_load_n<N>(static_cast<const float *>(a.dy) + at, g);
+#pragma unroll
+    for (int v = 0; v < N; v++) {
+        hat[v] = __fmul_rn(hat[v] - mean, inverse);
+        gamma[v] = a.gamma ? a.gamma[column + v] : 1.0f;
+        u[v] = __fadd_rn(__fmul_rn(hat[v], gamma[v]), a.beta && a.activation != MIRT_LINEAR ? a.beta[column + v] : 0.0f);
+    }
+    mirt__cu_times_slope_n<N>(a.activation, g, u);
+#pragma unroll
+    for (int v = 0; v < N; v++) g[v] *= gamma[v];
+}
+template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_call a) {
+    MIRT_SHARED(double, room, 32);
+    for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+        const float mean = a.mean[row], inverse = mirt__cu_norm_inverse_of(a.variance[row], a.epsilon);
+        float sum = 0, product = 0, hat[N], g[N];
+        for (int64_t j = (int64_t)threadIdx.x * N; j < a.n; j += (int64_t)blockDim.x * N) {
+            mirt__cu_norm_row_read<N>(a, row * a.n + j, j, mean, inverse, hat, g);
+#pragma unroll
+            for (int v = 0; v < N; v++) {
+                sum += g[v];
+                product = fmaf(g[v], hat[v], product);
+            }
+        }
+        const float less = (float)(mirt__cu_block_sum((double)sum, room) / (double)a.n), part = (float)(mirt__cu_block_sum((double)product, room) / (double)a.n);
+        for (int64_t j = (int64_t)threadIdx.x * N; j < a.n; j += (int64_t)blockDim.x * N) {
+            mirt__cu_norm_row_read<N>(a, row * a.n + j, j, mean, inverse, hat, g);
+#pragma unroll
+            for (int v = 0; v < N; v++) g[v] = (g[v] - less - hat[v] * part) * inverse;
+            mirt__cu_store_n<N>(static_cast<float *>(a.y) + row * a.n + j, g);
+        }
+    }
+}
+
+/* >>calls */
+
+static mirt__cu_norm_call mirt__cu_norm_call_of(const mirt__norm *s) {
+    mirt__cu_norm_call a;
+    memset(&a, 0, sizeof a);
+    a.rows = s->rows;
+    a.n = s->n;
+    a.x = s->x;
+    a.dy = s->dy;
+    a.add = s->add;
+    a.y = s->y;
+    a.x_dtype = s->x_dtype;
+    a.dy_dtype = s->dy_dtype;
+    a.add_dtype = s->add_dtype;
+    a.y_dtype = s->y_dtype;
+    a.activation = s->activation;
+    a.mean = s->mean;
+    a.variance = s->variance;
+    a.gamma = s->gamma;
+    a.beta = s->beta;
+    for (int i = 0; i < 2; i++) {
+        a.sum[i] = s->sum[i];
+        a.out[i] = s->out[i];
+    }
+    a.count = s->count;
+    a.epsilon = s->epsilon;
+    a.by_row = s->by_row;
+    return a;
+}
+
+/* Columns at once, where all that is accessed allows it; *dtypes. NULL stands for what is not. */
+static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
+    const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
+    const mirt_dtype dtype[4] = {a->x_dtype, a->dy_dtype, a->add_dtype, a->y_dtype};
+    bool floats = a->n % 4 == 0, halves = a->n % 8 == 0;
+    for (int i = 0; i < 4; i++) {
+        if (!data[i]) continue;
+        const bool half = (int)dtype[i] == MIRT__BFLOAT16, aligned = mirt__cu_aligned(data[i], 16);
+        floats = floats && !half && aligned;
+        halves = halves && half && aligned;
+    }
+    *dtypes = floats ? MIRT__CU_FLOATS : halves ? MIRT__CU_HALVES : MIRT__CU_EITHER;
+    return floats ? 4 : halves ? 8 : 1;
+}
+#define MIRT__CU_NORM_LAUNCH(kernel, dtypes, ...) \
+    do { \
+        if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8>), __VA_ARGS__); \
+        else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1>), __VA_ARGS__); \
+    } while (0)
+#define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
+    do { \
+        if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
+        else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
+    } while (0)
+
+static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt__cu_norm_sum sum) {
+    int dtypes;
+    const int64_t vector = mirt__cu_norm_vector(a, true, sum != MIRT__CU_NORM_MOMENTS, false, &dtypes);
+    const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
+    const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1, share = mirt__cu_ceil(a->rows, most);
+    const int64_t wide = sum == MIRT__CU_NORM_MOMENTS ? 3 : 2;
+    if (a->n == 0) return;
+    a->across = c.across;
+    a->down = c.down;
+    a->chunk = share > MIRT__CU_NORM_CHUNK ? share : MIRT__CU_NORM_CHUNK;
+    const int64_t chunks = mirt__cu_ceil(a->rows, a->chunk);
+    a->part = static_cast<float *>(mirt__cu_room(cu, (size_t)(chunks * wide * a->n) * sizeof(float)));
+    const mirt__cu_norm_call call = *a;
+    const dim3 grid((unsigned)chunks, c.blocks), block((unsigned)(c.across * c.down));
+    const size_t shared = (size_t)(c.across * c.down) * 2 * (size_t)vector * sizeof(float);
+    if (chunks > 0) {
+        if (sum == MIRT__CU_NORM_MOMENTS) MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
+        else if (sum == MIRT__CU_NORM_GRADIENT) MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
+        else MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT_BY_ROW, dtypes, grid, block, shared, call);
+    }
+    int lanes = 4;
+    while (lanes < MIRT__CU_FINISH_MOST && lanes < chunks) lanes *= 2;
+    const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS), threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
+    if (sum == MIRT__CU_NORM_MOMENTS) MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
+    else if (sum == MIRT__CU_NORM_GRADIENT) MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
+    else MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT_BY_ROW>), blocks, threads, 0, call, chunks);
+}
+
+/* Threads for a row. */
+static unsigned mirt__cu_norm_row_threads(int64_t vectors) { return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32; }
+static unsigned mirt__cu_norm_row_blocks(int64_t rows) { return (unsigned)(rows > 1 << 20 ? 1 << 20 : rows); }
+
+static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    if (!args->by_row) {
+        mirt__cu_norm_column_sums(cu, &a, MIRT__CU_NORM_MOMENTS);
+        return;
+    }
+    if (a.rows == 0) return;
+    const bool four = a.n % 4 == 0 && mirt__cu_aligned(a.x, 16);
+    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows), threads = mirt__cu_norm_row_threads(four ? a.n / 4 : a.n);
+    if (four) MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<4>), blocks, threads, 0, a);
+    else MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<1>), blocks, threads, 0, a);
+}
+
+/* Of what goes over rows, a few of each thread. */
+static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
+    const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
+    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4), most = 1 << 14;
+    a->across = c.across;
+    a->down = c.down;
+    return dim3((unsigned)(blocks < most ? blocks : most), c.blocks);
+}
+
+static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    int dtypes;
+    const int vector = mirt__cu_norm_vector(&a, true, false, true, &dtypes);
+    if (a.rows == 0 || a.n == 0) return;
+    const dim3 grid = mirt__cu_norm_grid(&a, vector), block((unsigned)(a.across * a.down));
+    MIRT__CU_NORM_LAUNCH(mirt__cu_norm_apply, dtypes, grid, block, 0, a);
+}
+
+static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
+    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    mirt__cu_norm_column_sums(mirt__cu_of(where), &a, args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
+}
+
+static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
+    int dtypes;
+    a.add = NULL;
+    const int vector = mirt__cu_norm_vector(&a, true, true, true, &dtypes);
+    if (a.rows == 0 || a.n == 0) return;
+    if (!args->by_row) {
+        const dim3 grid = mirt__cu_norm_grid(&a, vector), block((unsigned)(a.across * a.down));
+        MIRT__CU_NORM_LAUNCH(mirt__cu_norm_back, dtypes, grid, block, 0, a);
+        return;
+    }
+    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows), threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
+    if (vector == 4) MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<4>), blocks, threads, 0, a);
+    else MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<1>), blocks, threads, 0, a);
+}
+#undef MIRT__CU_NORM_CHUNK
+#undef MIRT__CU_NORM_CHUNKS
+#undef MIRT__CU_NORM_LAUNCH
+#undef MIRT__CU_NORM_LAUNCH_SUMS
