@@ -40527,6 +40527,8 @@ MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
+/* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
+MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
 /* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from. */
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
 
@@ -44157,7 +44159,7 @@ static void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
     struct timespec now;
     int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
-    return fit->run.saved = micros > fit->run.saved ? micros : fit->run.saved + 1;
+    return fit->run.saved = micros > fit->run.saved ? micros : fit->run.saved + (fit->run.saved < INT64_MAX);
 }
 
 /* >>writing */
@@ -44695,6 +44697,7 @@ typedef struct mirt__candidates {
     mirt__pool pool;
     mirt__candidate *list;
     int count, capacity;
+    bool others; /* a look is taken at files of others as well, to tell of damaged ones */
 } mirt__candidates;
 
 /* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
@@ -44760,7 +44763,7 @@ static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy 
     if (!memory) return MIRT_E_NOMEM;
     if (!ours) {
         mirt__safetensors file;
-        if (!mirt__ends_in(name, ".safetensors")) return MIRT_OK;
+        if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
         if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
         else mirt__checkpoint_damaged(strategy, path);
         return MIRT_OK;
@@ -44800,6 +44803,7 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
     mirt__candidates c;
     memset(&c, 0, sizeof c);
+    c.others = true;
     *found = false;
     mirt_status status = mirt__candidates_read(&c, strategy, directory);
     if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
@@ -44812,6 +44816,17 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
+    *saved = 0;
+    for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return memory ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
@@ -45385,6 +45400,16 @@ static void mirt__checkpointer_clean(const char *pattern) {
     if (stream) closedir(stream);
 }
 
+/* What is written from now on is newer than all that is there, whatever the clock was then or is now. */
+static mirt_status mirt__checkpointer_follow(char *path, mirt__fit *fit) {
+    char *slash = strrchr(path, '/');
+    int64_t saved;
+    if (slash) slash[slash == path] = 0;
+    if (mirt__checkpoint_newest(slash ? path : ".", &saved) != MIRT_OK) return mirt_last_status();
+    if (fit->run.saved < saved) fit->run.saved = saved;
+    return MIRT_OK;
+}
+
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
     mirt__file_writer writer;
     mirt__text_clear(&self->path);
@@ -45393,6 +45418,7 @@ static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
     if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
+    if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->fit);
     return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
 }
 

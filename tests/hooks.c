@@ -3,6 +3,7 @@
 #undef pthread_mutex_init
 #undef pthread_cond_init
 #undef pthread_create
+#undef clock_gettime
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,4 +22,5 @@ DEFAULT ssize_t hook_pread(int fd, void *data, size_t size, off_t offset) { retu
 DEFAULT ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) { return pwrite(fd, data, size, offset); }
 DEFAULT int hook_fsync(int fd) { return fsync(fd); }
 DEFAULT int hook_close(int fd) { return close(fd); }
+DEFAULT int hook_clock(clockid_t clock, struct timespec *out) { return clock_gettime(clock, out); }
 DEFAULT int hook_rename(const char *from, const char *to) { return rename(from, to); }

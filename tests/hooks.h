@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <time.h>
 
 void *hook_malloc(size_t size);
 void hook_free(void *block);
@@ -17,6 +18,7 @@ ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset);
 int hook_fsync(int fd);
 int hook_close(int fd);
 int hook_rename(const char *from, const char *to);
+int hook_clock(clockid_t clock, struct timespec *out);
 
 #define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
 #define MIRRORTRAIN_FREE(block) hook_free(block)
@@ -29,4 +31,5 @@ int hook_rename(const char *from, const char *to);
 #define MIRRORTRAIN_FSYNC(fd) hook_fsync(fd)
 #define MIRRORTRAIN_CLOSE(fd) hook_close(fd)
 #define MIRRORTRAIN_RENAME(from, to) hook_rename(from, to)
+#define clock_gettime(clock, out) hook_clock(clock, out)
 #endif

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* >>a disk that fails */
@@ -52,6 +53,14 @@ int hook_rename(const char *from, const char *to) {
     int result = rename(from, to);
     if (counting && result == 0) renames++;
     return result;
+}
+
+/* The time of day is wrong by so many seconds. */
+static long clock_off;
+int hook_clock(clockid_t clock, struct timespec *out) {
+    int code = clock_gettime(clock, out);
+    if (clock == CLOCK_REALTIME) out->tv_sec += clock_off;
+    return code;
 }
 
 /* >>what the tests share */
@@ -361,6 +370,37 @@ static void check_which(void) {
     mirt_strategy_destroy(s);
 }
 
+/* Turns the clock back by a day in the middle of a fit. */
+static int turn_back(const mirt_event *event, void *user) {
+    (void)user;
+    clock_off -= event->epoch == 0 ? 86400 : 0;
+    return 0;
+}
+
+/* A clock that is put right, or wrong: what was written last is the newest all the same. */
+static void check_clock(void) {
+    static const char *const names[] = {"before_{epoch}", "behind_{epoch}", "again_{epoch}"}, *const want[] = {"/before_2", "/behind_2", "/again_3"};
+    char latest[400];
+    mirt_callback back;
+    memset(&back, 0, sizeof back);
+    back.epoch_end = turn_back;
+    clock_off = 10 * 86400;
+    for (int k = 0; k < 3; k++) {
+        mirt_strategy *s = strategy_with(2, 11);
+        mirt_model *m = small_model(s, 7, mirt_adam(1e-3f));
+        mirt_callback *c = checkpoint(names[k], 0, 0, false);
+        mirt_fit_desc fit = short_fit(k == 2 ? 3 : 2, c, k == 2 ? work_directory() : NULL);
+        fit.callbacks[1] = &back;
+        const bool good = fit_small(m, &fit) && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
+        ok(good && strstr(latest, want[k]), "the clock is turned back, and %s is the newest: %s", want[k] + 1, good ? latest : mirt_last_error());
+        mirt_callback_destroy(c);
+        mirt_strategy_destroy(s);
+        clock_off -= 86400;
+    }
+    clock_off = 0;
+    listing(true);
+}
+
 /* >>what does not go together */
 
 static void expect_refused(mirt_strategy *s, mirt_model *m, mirt_fit_desc *fit, int64_t samples, const char *was, const char *is) {
@@ -624,6 +664,7 @@ int main(void) {
     check_copied();
     check_states();
     check_which();
+    check_clock();
     check_refused();
     check_damage();
     check_backup();

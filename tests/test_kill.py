@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill -9 at random moments of a run with checkpoints: whatever the moment, what stands under a checkpoint's name is whole, the run
+"""kill -9 and Ctrl-C at random moments of a run with checkpoints, every other one while a checkpoint is written: whatever the moment, what stands under a checkpoint's name is whole, the run
 goes on from the newest one, every step has the loss it has in the run that nobody killed, and the model in the end has its bits, on
 whatever number of devices. test_kill.py [TRIALS [SEED]]"""
 import glob
@@ -42,6 +42,18 @@ def whole(path):
         return "%s: %s" % (path, error)
 
 
+def end_at_random(process, directory, seconds):
+    """Ends it after some time, or at the next file half written; the signal."""
+    name = random.choice((signal.SIGKILL, signal.SIGINT))
+    time.sleep(random.uniform(0, seconds * 1.1))
+    until = time.time() + random.choice((0, seconds))
+    while time.time() < until and process.poll() is None:
+        if os.path.isdir(directory) and any(p.endswith(".tmp") for p in os.listdir(directory)):
+            break
+    process.send_signal(name)
+    return name
+
+
 def losses(text, into, wrong):
     """Losses by step; the same step must always have the same."""
     for step, loss in re.findall(r"^step (\d+) loss (\S+)$", text, re.M):
@@ -69,11 +81,10 @@ def main():
         newest = 0
         for attempt in range(4):
             process = subprocess.Popen(command(directory, 2 if attempt == 0 else random.choice((1, 2)), "--resume"), stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
-            time.sleep(random.uniform(0, seconds * 1.1))
-            process.send_signal(signal.SIGKILL)
+                                       stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            name = end_at_random(process, directory, seconds)
             out, err = process.communicate()
-            kills += process.returncode == -signal.SIGKILL
+            kills += process.returncode == -name
             losses(out, reference, wrong)
             found = re.search(r"going on from .*: step (\d+)", err)
             if found:

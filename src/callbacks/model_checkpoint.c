@@ -150,6 +150,16 @@ static void mirt__checkpointer_clean(const char *pattern) {
     if (stream) closedir(stream);
 }
 
+/* What is written from now on is newer than all that is there, whatever the clock was then or is now. */
+static mirt_status mirt__checkpointer_follow(char *path, mirt__fit *fit) {
+    char *slash = strrchr(path, '/');
+    int64_t saved;
+    if (slash) slash[slash == path] = 0;
+    if (mirt__checkpoint_newest(slash ? path : ".", &saved) != MIRT_OK) return mirt_last_status();
+    if (fit->run.saved < saved) fit->run.saved = saved;
+    return MIRT_OK;
+}
+
 static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt_event *event) {
     mirt__file_writer writer;
     mirt__text_clear(&self->path);
@@ -158,6 +168,7 @@ static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt
     if (status == MIRT_OK) status = mirt__file_begin(&writer, self->path.data);
     if (status == MIRT_OK) mirt__file_abort(&writer);
     if (status == MIRT_OK) mirt__checkpointer_clean(self->pattern);
+    if (status == MIRT_OK) status = mirt__checkpointer_follow(self->path.data, event->model->fit);
     return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
 }
 

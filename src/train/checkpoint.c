@@ -14,6 +14,7 @@ typedef struct mirt__candidates {
     mirt__pool pool;
     mirt__candidate *list;
     int count, capacity;
+    bool others; /* a look is taken at files of others as well, to tell of damaged ones */
 } mirt__candidates;
 
 /* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
@@ -79,7 +80,7 @@ static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy 
     if (!memory) return MIRT_E_NOMEM;
     if (!ours) {
         mirt__safetensors file;
-        if (!mirt__ends_in(name, ".safetensors")) return MIRT_OK;
+        if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
         if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
         else mirt__checkpoint_damaged(strategy, path);
         return MIRT_OK;
@@ -119,6 +120,7 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
     mirt__candidates c;
     memset(&c, 0, sizeof c);
+    c.others = true;
     *found = false;
     mirt_status status = mirt__candidates_read(&c, strategy, directory);
     if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
@@ -131,6 +133,17 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
+    *saved = 0;
+    for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return memory ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {

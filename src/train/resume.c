@@ -42,7 +42,7 @@ static void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
     struct timespec now;
     int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
-    return fit->run.saved = micros > fit->run.saved ? micros : fit->run.saved + 1;
+    return fit->run.saved = micros > fit->run.saved ? micros : fit->run.saved + (fit->run.saved < INT64_MAX);
 }
 
 /* >>writing */
