@@ -55,6 +55,8 @@ typedef struct mirt__remote {
     size_t numbers_used;
     cublasHandle_t blas;
     void *blas_room;
+    char *sums; /* pieces of a block, and the sums of their squares */
+    int sums_most;
     mirt__cu_staging *staging;
     mirt__cu_graphs *graphs;
     mirt__cu_group *group;
@@ -185,6 +187,9 @@ static bool mirt__cu_group_well(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
+static void mirt__cu_graphs_settle(mirt__cu *cu);
+static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode);
+static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode);
 
 /* >>failures */
 
@@ -253,6 +258,13 @@ static mirt_status mirt__cu_tell(mirt__cu *cu) {
     return cu->host->fail(status, "%s", cu->error);
 }
 
+static void mirt__cu_nap(void) {
+    struct timespec nap;
+    nap.tv_sec = 0;
+    nap.tv_nsec = 50000;
+    nanosleep(&nap, NULL);
+}
+
 /* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
     const double begin = cu->host->now();
@@ -270,12 +282,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
             mirt__cu_group_leave(cu);
             return false;
         }
-        if (passed > 0.002) { /* short steps are not to be slept over */
-            struct timespec nap;
-            nap.tv_sec = 0;
-            nap.tv_nsec = 50000;
-            nanosleep(&nap, NULL);
-        }
+        if (passed > 0.002) mirt__cu_nap(); /* short steps are not to be slept over */
     }
 }
 
@@ -367,11 +374,12 @@ static void mirt__cu_constants_free(mirt__cu *cu) {
 static void mirt__cu_close(mirt__remote *cu) {
     if (!cu) return;
     mirt__cu_enter(cu);
-    mirt__cu_group_leave(cu);
+    mirt__cu_graphs_settle(cu);
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
     for (int i = 0; i < 3; i++) {
         if (stream[i] && !cu->lost) mirt__cu_settled(cu, stream[i], NULL);
     }
+    mirt__cu_group_leave(cu);
     mirt__cu_graphs_free(cu);
     if (cu->blas) (void)cublasDestroy(cu->blas);
     if (cu->staging) {
@@ -386,6 +394,7 @@ static void mirt__cu_close(mirt__remote *cu) {
     }
     if (cu->blas_room) (void)cudaFree(cu->blas_room);
     if (cu->numbers) (void)cudaFree(cu->numbers);
+    if (cu->sums) (void)cudaFree(cu->sums);
     cu->host->free(cu->numbers_host);
     for (int i = 0; i < 3; i++) {
         if (stream[i]) (void)cudaStreamDestroy(stream[i]);
@@ -561,12 +570,13 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
 }
 
 static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t bytes, bool early) {
-    mirt__cu_enter(cu);
-    if (!mirt__cu_launches(cu) || !bytes) return;
+    mirt__cu_mode mode;
+    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
     if (early && cu->status == MIRT_OK && mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
     }
+    mirt__cu_inside(cu, mode);
 }
 
 /* What has come from the device goes where it is wanted. */
@@ -579,11 +589,9 @@ static bool mirt__cu_deliver(mirt__cu *cu) {
     return true;
 }
 
-static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_staging *s = cu->staging;
-    mirt__cu_enter(cu);
-    if (!mirt__cu_launches(cu)) return;
-    if (bytes && !s->fetched && !mirt__cu_try(cu, cudaMallocHost((void **)&s->fetched, MIRT__CU_PINNED), "pinning memory of the host")) return;
+    if (!s->fetched && !mirt__cu_try(cu, cudaMallocHost((void **)&s->fetched, MIRT__CU_PINNED), "pinning memory of the host")) return;
     for (size_t done = 0; done < bytes;) {
         if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu)) return;
         const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
@@ -596,6 +604,13 @@ static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t 
         s->fetched_used += (piece + 255) / 256 * 256;
         done += piece;
     }
+}
+
+static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+    mirt__cu_mode mode;
+    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_download(cu, to, from, bytes);
+    mirt__cu_inside(cu, mode);
 }
 
 static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
@@ -611,6 +626,7 @@ static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
 static mirt_status mirt__cu_wait(mirt__remote *cu) {
     mirt__cu_staging *s = cu->staging;
     mirt__cu_enter(cu);
+    mirt__cu_graphs_settle(cu);
     const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) && mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
     if (done && cu->status == MIRT_OK) mirt__cu_deliver(cu);
     s->deliveries = 0;
@@ -666,13 +682,17 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
 /* >>meetings */
 
 static void mirt__cu_signal(mirt__remote *cu, int number) {
-    mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu)) mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
+    mirt__cu_mode mode;
+    if (!mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
+    mirt__cu_inside(cu, mode);
 }
 
 static void mirt__cu_await(mirt__remote *cu, mirt__remote *other, int number) {
-    mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu)) mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
+    mirt__cu_mode mode;
+    if (!mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
+    mirt__cu_inside(cu, mode);
 }
 
 static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
@@ -685,19 +705,210 @@ static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
 
 /* >>section cuda/graphs.cu */
 
-/* Work that comes back is launched as a whole. */
+/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of it. The first time
+   it is just done. The second time it is captured, and nothing is done, so that `end` asks for it once more. From then on only the
+   numbers that change are gathered, by the same code with its launches left out. */
 
-static void mirt__cu_graphs_free(mirt__cu *cu) { (void)cu; }
-static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) { (void)cu, (void)owner, (void)key; }
-static bool mirt__cu_end(mirt__remote *cu) { return (void)cu, true; }
-static void mirt__cu_forget(mirt__remote *cu, const void *owner) { (void)cu, (void)owner; }
+#include <stdio.h>
+#include <stdlib.h>
 
-/* >>section cuda/exchange.cu */
+#define MIRT__CU_PIECES 64
 
-/* Several devices meet. */
+typedef struct mirt__cu_graph {
+    struct mirt__cu_graph *next;
+    const void *owner;
+    uint64_t key;
+    bool seen, ready;
+    bool eager;    /* it cannot be a graph, */
+    char why[200]; /* for this reason */
+    int pieces, at;
+    struct {
+        cudaGraphExec_t exec; /* NULL: nothing */
+        size_t numbers;       /* their end */
+    } piece[MIRT__CU_PIECES];
+} mirt__cu_graph;
 
-static bool mirt__cu_group_well(mirt__cu *cu) { return cu->status == MIRT_OK || true; }
-static void mirt__cu_group_leave(mirt__cu *cu) { (void)cu; }
+struct mirt__cu_graphs {
+    mirt__cu_graph *list, *now;
+    mirt__cu_graph *again; /* was not done, and has to be enqueued once more */
+    size_t uploaded;       /* of the numbers of now */
+    bool off;
+};
+
+static void mirt__cu_graph_clear(mirt__cu_graph *graph) {
+    for (int i = 0; i < graph->pieces; i++) {
+        if (graph->piece[i].exec) (void)cudaGraphExecDestroy(graph->piece[i].exec);
+    }
+    graph->pieces = 0;
+    graph->ready = false;
+}
+
+static mirt__cu_graph *mirt__cu_graph_of(mirt__cu *cu, const void *owner, uint64_t key) {
+    mirt__cu_graphs *graphs = cu->graphs;
+    for (mirt__cu_graph *g = graphs->list; g; g = g->next) {
+        if (g->owner == owner && g->key == key) return g;
+    }
+    mirt__cu_graph *made = static_cast<mirt__cu_graph *>(cu->host->calloc(1, sizeof *made));
+    if (!made) return NULL;
+    made->owner = owner;
+    made->key = key;
+    made->next = graphs->list;
+    return graphs->list = made;
+}
+
+/* For good; what is left of this round does nothing. */
+static void mirt__cu_graph_give_up(mirt__cu *cu, mirt__cu_graph *graph, const char *what, const char *why) {
+    mirt__cu_graph_clear(graph);
+    graph->eager = true;
+    snprintf(graph->why, sizeof graph->why, "%s: %.150s", what, why);
+    cu->mode = MIRT__CU_REFRESH;
+    (void)cudaGetLastError();
+}
+
+static void mirt__cu_capture(mirt__cu *cu, mirt__cu_graph *graph) {
+    const cudaError_t error = cudaStreamBeginCapture(cu->stream, cudaStreamCaptureModeThreadLocal);
+    if (error == cudaSuccess) cu->mode = MIRT__CU_CAPTURE;
+    else mirt__cu_graph_give_up(cu, graph, "capture does not begin", cudaGetErrorString(error));
+}
+
+/* What was captured becomes a piece. */
+static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
+    cudaGraph_t captured = NULL;
+    cudaGraphExec_t exec = NULL;
+    size_t nodes = 0;
+    cudaError_t error = cudaStreamEndCapture(cu->stream, &captured);
+    const bool full = graph->pieces == MIRT__CU_PIECES;
+    if (error == cudaSuccess) error = cudaGraphGetNodes(captured, NULL, &nodes);
+    if (error == cudaSuccess && nodes && !full && cu->status == MIRT_OK) {
+#if CUDART_VERSION >= 12000
+        error = cudaGraphInstantiate(&exec, captured, 0);
+#else
+        error = cudaGraphInstantiateWithFlags(&exec, captured, 0);
+#endif
+    }
+    if (captured) (void)cudaGraphDestroy(captured);
+    if (cu->status == MIRT_OK && error == cudaSuccess && !full) {
+        graph->piece[graph->pieces].exec = exec;
+        graph->piece[graph->pieces++].numbers = cu->numbers_used;
+        return;
+    }
+    mirt__cu_graph_give_up(cu, graph, "capture", cu->status != MIRT_OK ? cu->error : full ? "it is in too many pieces" : cudaGetErrorString(error));
+    if (!cu->lost) cu->status = MIRT_OK; /* it comes again when all is done without a graph, if it does */
+}
+
+/* Launches the piece that was gone through. */
+static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
+    if (cu->status != MIRT_OK) return;
+    if (graph->at == graph->pieces || graph->piece[graph->at].numbers != cu->numbers_used) {
+        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d", cu->numbers_used, graph->at, graph->pieces);
+        return;
+    }
+    const size_t from = cu->graphs->uploaded, bytes = cu->numbers_used - from;
+    if (bytes) mirt__cu_upload(cu, cu->numbers + from, cu->numbers_host + from, bytes, false);
+    cu->graphs->uploaded = cu->numbers_used;
+    cudaGraphExec_t exec = graph->piece[graph->at++].exec;
+    if (exec && cu->status == MIRT_OK) mirt__cu_try(cu, cudaGraphLaunch(exec, cu->stream), "launching a graph");
+}
+
+/* What is not part of a graph stands here: whether it is to be done; if so, it ends with mirt__cu_inside. */
+static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode) {
+    mirt__cu_graph *graph = cu->graphs ? cu->graphs->now : NULL;
+    mirt__cu_enter(cu);
+    *mode = cu->mode;
+    if (cu->mode == MIRT__CU_CAPTURE) {
+        mirt__cu_captured(cu, graph);
+        if (!graph->eager) mirt__cu_capture(cu, graph);
+        return false;
+    }
+    if (cu->mode == MIRT__CU_REFRESH) {
+        if (graph->eager) return false;
+        mirt__cu_graph_launch(cu, graph);
+        if (cu->status == MIRT_OK) cu->mode = MIRT__CU_RUN;
+    }
+    return mirt__cu_launches(cu);
+}
+static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode) { cu->mode = mode; }
+
+static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
+    mirt__cu_enter(cu);
+    if (cu->mode != MIRT__CU_RUN || cu->status != MIRT_OK) return;
+    if (!cu->graphs) {
+        cu->graphs = static_cast<mirt__cu_graphs *>(cu->host->calloc(1, sizeof *cu->graphs));
+        if (!cu->graphs) return;
+        const char *wanted = getenv("MIRT_CUDA_GRAPHS");
+        cu->graphs->off = wanted && strcmp(wanted, "0") == 0;
+    }
+    mirt__cu_graphs *graphs = cu->graphs;
+    if (graphs->off) return;
+    mirt__cu_graph *graph = graphs->now = mirt__cu_graph_of(cu, owner, key);
+    if (graphs->again && graphs->again != graph) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
+    graphs->again = NULL;
+    if (!graph || graph->eager || !graph->seen) return;
+    cu->numbers_used = graphs->uploaded = 0;
+    graph->at = 0;
+    if (graph->ready) cu->mode = MIRT__CU_REFRESH;
+    else mirt__cu_capture(cu, graph);
+}
+
+static bool mirt__cu_end(mirt__remote *cu) {
+    mirt__cu_graph *graph = cu->graphs ? cu->graphs->now : NULL;
+    mirt__cu_enter(cu);
+    if (!graph || cu->mode == MIRT__CU_MEASURE) return true;
+    if (cu->mode == MIRT__CU_CAPTURE) mirt__cu_captured(cu, graph);
+    if (cu->mode == MIRT__CU_REFRESH && graph->ready) mirt__cu_graph_launch(cu, graph);
+    const bool done = cu->mode == MIRT__CU_RUN || graph->ready || cu->status != MIRT_OK;
+    graph->seen = true;
+    graph->ready = graph->pieces > 0;
+    cu->mode = MIRT__CU_RUN;
+    cu->graphs->now = NULL;
+    cu->graphs->again = done ? NULL : graph;
+    return done;
+}
+
+/* What was begun and will not be ended, and what should have come again. */
+static void mirt__cu_graphs_settle(mirt__cu *cu) {
+    mirt__cu_graphs *graphs = cu->graphs;
+    if (!graphs) return;
+    if (cu->mode == MIRT__CU_CAPTURE) {
+        cudaGraph_t captured = NULL;
+        if (cudaStreamEndCapture(cu->stream, &captured) == cudaSuccess && captured) (void)cudaGraphDestroy(captured);
+        (void)cudaGetLastError();
+        mirt__cu_graph_clear(graphs->now);
+    }
+    if (graphs->now && cu->mode != MIRT__CU_MEASURE) cu->mode = MIRT__CU_RUN;
+    if (graphs->again) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
+    graphs->now = graphs->again = NULL;
+}
+
+static void mirt__cu_graphs_drop(mirt__cu *cu, const void *owner) {
+    for (mirt__cu_graph **at = &cu->graphs->list; *at;) {
+        mirt__cu_graph *graph = *at;
+        if (owner && graph->owner != owner) {
+            at = &graph->next;
+            continue;
+        }
+        *at = graph->next;
+        mirt__cu_graph_clear(graph);
+        cu->host->free(graph);
+    }
+}
+
+static void mirt__cu_forget(mirt__remote *cu, const void *owner) {
+    mirt__cu_enter(cu);
+    mirt__cu_graphs_settle(cu);
+    if (!cu->lost) mirt__cu_settled(cu, cu->stream, NULL);
+    if (cu->graphs) mirt__cu_graphs_drop(cu, owner);
+    if (!cu->graphs || !cu->graphs->list) mirt__cu_constants_free(cu);
+    (void)cudaGetLastError();
+}
+
+static void mirt__cu_graphs_free(mirt__cu *cu) {
+    if (!cu->graphs) return;
+    mirt__cu_graphs_settle(cu);
+    mirt__cu_graphs_drop(cu, NULL);
+    cu->host->free(cu->graphs);
+    cu->graphs = NULL;
+}
 
 /* >>section cuda/math.cuh */
 
@@ -1041,6 +1252,898 @@ static inline __device__ void mirt__cu_philox(const uint32_t counter[4], uint64_
 static inline __device__ float mirt__cu_unit(uint32_t word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 
 #endif
+
+/* >>section cuda/update.cu */
+
+/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after the other. */
+
+/* Buffers and the additions that make one sum of them, in order. */
+typedef struct mirt__cu_parts {
+    int count;
+    const float *part[MIRT__MAX_PARTS];
+    uint8_t into[MIRT__MAX_PARTS], from[MIRT__MAX_PARTS];
+} mirt__cu_parts;
+
+template <class ADDITION> static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__real *const *part, const ADDITION *add) {
+    memset(parts, 0, sizeof *parts);
+    parts->count = count;
+    for (int i = 0; i < count; i++) parts->part[i] = part[i];
+    for (int i = 0; i + 1 < count; i++) {
+        parts->into[i] = (uint8_t)add[i].into;
+        parts->from[i] = (uint8_t)add[i].from;
+    }
+}
+
+/* Up to W neighbours, as one access where there are as many. */
+template <int W> static inline __device__ void mirt__cu_take(const float *at, int64_t there, float *to) {
+    if (W == 1 || there >= W) {
+        mirt__cu_load_n<W>(at, to);
+    } else {
+        for (int k = 0; k < W; k++) to[k] = k < there ? at[k] : 0.0f;
+    }
+}
+template <int W> static inline __device__ void mirt__cu_leave(float *at, int64_t there, const float *from) {
+    if (W == 1 || there >= W) {
+        mirt__cu_store_n<W>(at, from);
+    } else {
+        for (int k = 0; k < W && k < there; k++) at[k] = from[k];
+    }
+}
+
+/* The sum of the W elements at i. */
+template <int W, int MOST> static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
+    if (MOST <= 2) {
+        mirt__cu_take<W>(parts.part[parts.into[0]] + i, there, sum);
+        if (parts.count == 1) return;
+        float other[W];
+        mirt__cu_take<W>(parts.part[parts.from[0]] + i, there, other);
+        for (int k = 0; k < W; k++) sum[k] = __fadd_rn(sum[k], other[k]);
+    } else {
+        float value[MOST][W];
+        int root = 0;
+        for (int p = 0; p < parts.count; p++) mirt__cu_take<W>(parts.part[p] + i, there, value[p]);
+        for (int t = 0; t + 1 < parts.count; t++) {
+            const int from = parts.from[t];
+            root = parts.into[t];
+            for (int k = 0; k < W; k++) value[root][k] = __fadd_rn(value[root][k], value[from][k]);
+        }
+        for (int k = 0; k < W; k++) sum[k] = value[root][k];
+    }
+}
+
+/* sum[0 .. count) of the parts. */
+template <int W, int MOST> static __global__ void __launch_bounds__(256) mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += step) {
+        float value[W];
+        mirt__cu_parts_sum<W, MOST>(parts, i, count - i, value);
+        mirt__cu_leave<W>(sum + i, count - i, value);
+    }
+}
+
+static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu_parts &parts, float *sum, int64_t count) {
+    bool wide = mirt__cu_aligned(sum, 16);
+    if (count <= 0 || parts.count < 1) return;
+    for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
+    const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
+    if (wide && parts.count <= 2) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
+    else if (wide && parts.count <= 8) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
+    else if (wide) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+    else MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+}
+
+/* >>updates */
+
+enum { MIRT__CU_SGD, MIRT__CU_ADAM, MIRT__CU_RMSPROP };
+
+/* What a step may change. */
+typedef struct mirt__cu_rates {
+    float *average;
+    float rate, new_1, new_2, epsilon, momentum, scale, clip, decay, keep, fresh;
+    int nesterov, shaped, overwrite;
+} mirt__cu_rates;
+
+typedef struct mirt__cu_updated {
+    int64_t begin, end;
+    int copies;
+    float *slot[3];
+    float *weight[MIRT__MAX_PARTS];
+} mirt__cu_updated;
+
+/* g becomes what is taken off the weight; velocities of SGD are added to it. */
+template <int RULE, int W> static inline __device__ void mirt__cu_update_step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there, float *g) {
+    float a[W], b[W], c[W];
+    if (RULE == MIRT__CU_SGD) {
+        for (int k = 0; k < W; k++) g[k] = __fmul_rn(r.rate, g[k]);
+        if (!u.slot[0]) return;
+        mirt__cu_take<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) a[k] = __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]);
+        mirt__cu_leave<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) g[k] = -(r.nesterov ? __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]) : a[k]);
+    } else if (RULE == MIRT__CU_ADAM) {
+        mirt__cu_take<W>(u.slot[0] + i, there, a);
+        mirt__cu_take<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) {
+            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
+        }
+        mirt__cu_leave<W>(u.slot[0] + i, there, a);
+        mirt__cu_leave<W>(u.slot[1] + i, there, b);
+        if (u.slot[2]) {
+            mirt__cu_take<W>(u.slot[2] + i, there, c);
+            for (int k = 0; k < W; k++) b[k] = c[k] > b[k] ? c[k] : b[k];
+            mirt__cu_leave<W>(u.slot[2] + i, there, b);
+        }
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
+    } else {
+        mirt__cu_take<W>(u.slot[0] + i, there, b);
+        for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
+        mirt__cu_leave<W>(u.slot[0] + i, there, b);
+        if (u.slot[2]) {
+            mirt__cu_take<W>(u.slot[2] + i, there, a);
+            for (int k = 0; k < W; k++) a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+            mirt__cu_leave<W>(u.slot[2] + i, there, a);
+            for (int k = 0; k < W; k++) {
+                b[k] = __fsub_rn(b[k], __fmul_rn(a[k], a[k]));
+                b[k] = 0.0f > b[k] ? 0.0f : b[k]; /* a variance: rounding alone can make it negative */
+            }
+        }
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fsqrt_rn(__fadd_rn(b[k], r.epsilon)));
+        if (!u.slot[1]) return;
+        mirt__cu_take<W>(u.slot[1] + i, there, c);
+        for (int k = 0; k < W; k++) g[k] = __fadd_rn(__fmul_rn(r.momentum, c[k]), g[k]);
+        mirt__cu_leave<W>(u.slot[1] + i, there, g);
+    }
+}
+
+template <int RULE, int W, int MOST>
+static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
+    const mirt__cu_rates r = *rates;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t i = u.begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < u.end; i += step) {
+        const int64_t there = u.end - i;
+        float g[W], weight[W];
+        mirt__cu_parts_sum<W, MOST>(parts, i, there, g);
+        if (r.shaped) {
+            for (int k = 0; k < W; k++) {
+                g[k] = __fmul_rn(g[k], r.scale);
+                if (r.clip == 0) continue;
+                g[k] = -r.clip > g[k] ? -r.clip : g[k]; /* what is no number stays none */
+                g[k] = r.clip < g[k] ? r.clip : g[k];
+            }
+        }
+        mirt__cu_update_step<RULE, W>(u, r, i, there, g);
+        mirt__cu_take<W>(u.weight[0] + i, there, weight);
+        for (int k = 0; k < W; k++) {
+            if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
+            weight[k] = __fsub_rn(weight[k], g[k]);
+        }
+        if (r.average) {
+            float average[W];
+            mirt__cu_take<W>(r.average + i, there, average);
+            for (int k = 0; k < W; k++) average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
+            mirt__cu_leave<W>(r.average + i, there, average);
+            for (int k = 0; k < W && r.overwrite; k++) weight[k] = average[k];
+        }
+        for (int c = 0; c < u.copies; c++) mirt__cu_leave<W>(u.weight[c] + i, there, weight);
+    }
+}
+
+template <int RULE> static void mirt__cu_update(const mirt__update *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_parts parts;
+    mirt__cu_updated u;
+    mirt__cu_rates r;
+    const int64_t count = args->end - args->begin;
+    bool wide = args->begin % 4 == 0 && mirt__cu_aligned(args->average, 16);
+    if (count <= 0) return;
+    memset(&r, 0, sizeof r);
+    memset(&u, 0, sizeof u);
+    mirt__cu_parts_take(&parts, args->parts, args->part, args->tree);
+    u.begin = args->begin;
+    u.end = args->end;
+    for (int c = 0; c < args->copies; c++) { /* the same memory may be named for several devices */
+        bool named = false;
+        for (int k = 0; k < u.copies; k++) named = named || u.weight[k] == args->weight[c];
+        if (!named) u.weight[u.copies++] = args->weight[c];
+    }
+    for (int i = 0; i < 3; i++) {
+        u.slot[i] = args->slot[i];
+        wide = wide && mirt__cu_aligned(u.slot[i], 16);
+    }
+    for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
+    for (int i = 0; i < u.copies; i++) wide = wide && mirt__cu_aligned(u.weight[i], 16);
+    r.average = args->average;
+    r.rate = args->learning_rate;
+    r.new_1 = args->new_1;
+    r.new_2 = args->new_2;
+    r.epsilon = args->epsilon;
+    r.momentum = args->momentum;
+    r.scale = args->scale;
+    r.clip = args->clip;
+    r.decay = args->decay;
+    r.keep = args->keep;
+    r.fresh = args->fresh;
+    r.nesterov = args->nesterov;
+    r.shaped = args->shaped;
+    r.overwrite = args->overwrite;
+    const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
+    const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
+    if (wide && parts.count <= 2) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
+    else if (wide) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
+    else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
+}
+
+static void mirt__cu_sgd(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_SGD>(args, where); }
+static void mirt__cu_adam(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_ADAM>(args, where); }
+static void mirt__cu_rmsprop(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_RMSPROP>(args, where); }
+
+/* >>squares and variables */
+
+/* Eight neighbouring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
+static __global__ void __launch_bounds__(128) mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int lane = (int)(thread % 8);
+    const int64_t number = thread / 8;
+    double sum = 0;
+    if (number < pieces) {
+        const float *g = block + piece[number].begin;
+        const int64_t count = piece[number].count, whole = count / 8 * 8;
+        for (int64_t i = lane; i < whole; i += 8) sum += (double)g[i] * (double)g[i];
+        for (int64_t i = whole; i < count && lane == 0; i++) sum += (double)g[i] * (double)g[i];
+    }
+    for (int step = 1; step < 8; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane == 0 && number < pieces) squares[number] = sum;
+}
+
+static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    if (pieces > cu->sums_most) {
+        if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
+        cu->sums = NULL;
+        cu->sums_most = 0;
+        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)), "taking memory for sums of squares")) return;
+        cu->sums_most = pieces;
+    }
+    const mirt__remote_piece *there = reinterpret_cast<const mirt__remote_piece *>(cu->sums);
+    double *to = reinterpret_cast<double *>(cu->sums + (size_t)cu->sums_most * sizeof *piece);
+    mirt__cu_upload(cu, cu->sums, piece, (size_t)pieces * sizeof *piece, false);
+    MIRT_LAUNCH(cu, mirt__cu_squares_kernel, (unsigned)mirt__cu_ceil(pieces, 16), 128, 0, block, there, pieces, to);
+    mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
+}
+
+static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    mirt__cu_mode mode;
+    if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_squares_now(cu, block, piece, pieces, squares);
+    mirt__cu_inside(cu, mode);
+}
+
+/* As mirt__aggregate. */
+static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__remote_aggregate a) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x, share = a.rows / a.replicas, more = a.rows % a.replicas;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += step) {
+        const double first = (double)a.from[i];
+        double sum = 0, total = (double)(share + (0 < more));
+        for (int r = 1; r < a.active && a.kind == MIRT_AGGREGATE_MEAN; r++) {
+            const double rows = (double)(share + (r < more));
+            total += rows;
+            sum += rows * ((double)a.from[r * a.stride + i] - first);
+        }
+        if (a.kind == MIRT_AGGREGATE_MEAN) sum /= total;
+        for (int r = 1; r < a.active && a.kind == MIRT_AGGREGATE_SUM; r++) sum += (double)a.from[r * a.stride + i];
+        a.to[i] = (float)(first + sum);
+    }
+}
+
+static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *args) {
+    mirt__cu_enter(cu);
+    if (args->kind == MIRT_AGGREGATE_NONE || args->active < 1 || args->count < 1) return;
+    const mirt__remote_aggregate own = *args;
+    MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, mirt__cu_blocks(args->count, 256), 256, 0, own);
+}
+
+/* >>section cuda/exchange.cu */
+
+/* Several devices meet: by NCCL, or each in the others' memory. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+#if defined(__has_include) && !defined(MIRRORTRAIN_NO_NCCL)
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#define MIRT__CU_NCCL 1
+#endif
+#endif
+#ifndef MIRT__CU_NCCL
+#define MIRT__CU_NCCL 0
+#endif
+
+#define MIRT__CU_MEMBERS 32
+#define MIRT__CU_INBOX ((int64_t)4 << 20) /* numbers of other devices that one has at a time */
+#ifdef MIRT_SIM
+#define MIRT__CU_TRIAL ((int64_t)1 << 12)
+#else
+#define MIRT__CU_TRIAL ((int64_t)1 << 22)
+#endif
+
+struct mirt__cu_group {
+    const mirt__host *host;
+    int count, there; /* members, and those that have not left */
+    mirt_collective collective;
+    mirt__cu *member[MIRT__CU_MEMBERS];
+    float *inbox[MIRT__CU_MEMBERS];
+    cudaEvent_t ready[MIRT__CU_MEMBERS], done[MIRT__CU_MEMBERS]; /* what an exchange reads; the exchange */
+    bool under_way[MIRT__CU_MEMBERS];
+    int broken;    /* 1: somebody writes why; 2: it is of no use any more */
+    int broken_by;
+    char why[300];
+#if MIRT__CU_NCCL
+    ncclComm_t comm[MIRT__CU_MEMBERS];
+#endif
+};
+
+/* >>failures */
+
+/* The others shall not wait for this device. */
+static void mirt__cu_group_break(mirt__cu *cu) {
+    mirt__cu_group *group = cu->group;
+    int whole = 0;
+    if (!__atomic_compare_exchange_n(&group->broken, &whole, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+    group->broken_by = cu->rank;
+    snprintf(group->why, sizeof group->why, "%.299s", cu->error);
+    __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
+}
+
+/* From the device's own thread. What is under way ends. */
+static void mirt__cu_group_abort(mirt__cu *cu) {
+#if MIRT__CU_NCCL
+    mirt__cu_group *group = cu->group;
+    if (group->comm[cu->rank]) (void)ncclCommAbort(group->comm[cu->rank]);
+    group->comm[cu->rank] = NULL;
+#else
+    (void)cu;
+#endif
+}
+
+static bool mirt__cu_group_well(mirt__cu *cu) {
+    mirt__cu_group *group = cu->group;
+    if (!group || cu->lost) return !cu->lost;
+#if MIRT__CU_NCCL
+    ncclResult_t state = ncclSuccess;
+    ncclComm_t comm = group->comm[cu->rank];
+    if (!comm) return true;
+    if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank, ncclGetErrorString(state), ncclGetLastError(comm));
+        mirt__cu_group_break(cu);
+    } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "rank %d, which it waits for, failed: %.250s", group->broken_by, group->why);
+    } else {
+        return true;
+    }
+    cu->lost = true;
+    mirt__cu_group_abort(cu);
+    return false;
+#else
+    return true;
+#endif
+}
+
+static void mirt__cu_group_leave(mirt__cu *cu) {
+    mirt__cu_group *group = cu->group;
+    if (!group) return;
+    if (cu->status != MIRT_OK) mirt__cu_group_break(cu);
+    mirt__cu_group_abort(cu); /* all is done: destroying would wait for the others, which may be closed by this thread later */
+    if (group->inbox[cu->rank]) (void)cudaFree(group->inbox[cu->rank]);
+    if (group->ready[cu->rank]) (void)cudaEventDestroy(group->ready[cu->rank]);
+    if (group->done[cu->rank]) (void)cudaEventDestroy(group->done[cu->rank]);
+    cu->group = NULL;
+    if (__atomic_sub_fetch(&group->there, 1, __ATOMIC_ACQ_REL) == 0) group->host->free(group);
+}
+
+/* >>NCCL */
+
+#if MIRT__CU_NCCL
+/* Exchanges go beside the work, behind what was enqueued before. */
+static bool mirt__cu_exchange_begin(mirt__cu *cu) {
+    mirt__cu_group *group = cu->group;
+    return mirt__cu_try(cu, cudaEventRecord(group->ready[cu->rank], cu->stream), "marking an exchange") &&
+           mirt__cu_try(cu, cudaStreamWaitEvent(cu->exchanges, group->ready[cu->rank], 0), "waiting for an exchange");
+}
+static void mirt__cu_exchange_end(mirt__cu *cu) {
+    if (cu->status == MIRT_OK) cu->group->under_way[cu->rank] = mirt__cu_try(cu, cudaEventRecord(cu->group->done[cu->rank], cu->exchanges), "marking an exchange");
+}
+
+static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
+    ncclComm_t comm = cu->group->comm[cu->rank];
+    if (result == ncclSuccess || result == ncclInProgress) return true;
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", cu->rank, what, ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
+    cu->lost = true;
+    mirt__cu_group_break(cu);
+    return false;
+}
+
+/* Communicators do not block: until what was asked of one is under way. */
+static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
+    const double begin = cu->host->now();
+    for (;;) {
+        ncclResult_t state = ncclSuccess;
+        if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) || !mirt__cu_nccl(cu, state, what)) return false;
+        if (state == ncclSuccess) return true;
+        if (__atomic_load_n(&cu->group->broken, __ATOMIC_ACQUIRE) == 2) return mirt__cu_group_well(cu);
+        if (cu->limit > 0 && cu->host->now() - begin > cu->limit) {
+            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d, %s: nothing came from the others in %.3g s", cu->rank, what, cu->limit);
+            cu->lost = true;
+            mirt__cu_group_break(cu);
+            return false;
+        }
+        mirt__cu_nap();
+    }
+}
+
+static bool mirt__cu_nccl_start(mirt__cu *cu) { return mirt__cu_nccl(cu, ncclGroupStart(), "beginning"); }
+static bool mirt__cu_nccl_end(mirt__cu *cu, const char *what) {
+    const bool ended = mirt__cu_nccl(cu, ncclGroupEnd(), what);
+    return ended && cu->status == MIRT_OK && mirt__cu_nccl_settled(cu, what);
+}
+
+/* Of `length` elements the part that a device adds up. */
+static int64_t mirt__cu_chunk(const mirt__cu_group *group, int64_t length, int device, int64_t *first) {
+    const int64_t lines = mirt__cu_ceil(length, 16);
+    if (group->collective == MIRT_REDUCE_TO_ONE_DEVICE) {
+        *first = device ? length : 0;
+        return device ? 0 : length;
+    }
+    *first = lines * device / group->count * 16;
+    const int64_t end = lines * (device + 1) / group->count * 16;
+    return (end < length ? end : length) - *first;
+}
+
+/* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the other. */
+static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+    mirt__cu_group *group = cu->group;
+    ncclComm_t comm = group->comm[cu->rank];
+    int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
+    float *inbox = group->inbox[cu->rank];
+    for (int p = 0; p < args->parts && cu->status == MIRT_OK; p++) {
+        const int from = args->part_device[p];
+        for (int to = 0; from == cu->rank && to < group->count; to++) {
+            const int64_t count = mirt__cu_chunk(group, length, to, &first);
+            if (to != cu->rank && count > 0) mirt__cu_nccl(cu, ncclSend(args->part[p] + at + first, (size_t)count, ncclFloat, to, comm, cu->exchanges), "sending");
+        }
+        if (from == cu->rank || own <= 0) continue;
+        mirt__cu_nccl(cu, ncclRecv(inbox, (size_t)own, ncclFloat, from, comm, cu->exchanges), "receiving");
+        inbox += (own + 15) / 16 * 16;
+    }
+}
+
+static void mirt__cu_tree_add(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+    mirt__cu_group *group = cu->group;
+    mirt__cu_parts parts;
+    int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
+    float *inbox = group->inbox[cu->rank];
+    mirt__cu_parts_take(&parts, args->parts, args->part, args->add);
+    for (int p = 0; p < args->parts; p++) {
+        if (args->part_device[p] == cu->rank) {
+            parts.part[p] += at + first;
+        } else {
+            parts.part[p] = inbox;
+            inbox += (own + 15) / 16 * 16;
+        }
+    }
+    mirt__cu_sum_parts(cu, cu->exchanges, parts, args->sum + at + first, own);
+}
+
+/* Everybody's bytes [begin[d], begin[d + 1]) at base. */
+static void mirt__cu_spread(mirt__cu *cu, char *base, const size_t *begin) {
+    const mirt__cu_group *group = cu->group;
+    ncclComm_t comm = group->comm[cu->rank];
+    const size_t own = begin[cu->rank + 1] - begin[cu->rank];
+    for (int d = 0; d < group->count && cu->status == MIRT_OK; d++) {
+        const size_t theirs = begin[d + 1] - begin[d];
+        if (d == cu->rank) continue;
+        if (own) mirt__cu_nccl(cu, ncclSend(base + begin[cu->rank], own, ncclChar, d, comm, cu->exchanges), "sending");
+        if (theirs) mirt__cu_nccl(cu, ncclRecv(base + begin[d], theirs, ncclChar, d, comm, cu->exchanges), "receiving");
+    }
+}
+static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+    size_t begin[MIRT__CU_MEMBERS + 1];
+    int64_t first;
+    for (int d = 0; d < cu->group->count; d++) {
+        mirt__cu_chunk(cu->group, length, d, &first);
+        begin[d] = (size_t)first * sizeof(float);
+    }
+    begin[cu->group->count] = (size_t)length * sizeof(float);
+    mirt__cu_spread(cu, reinterpret_cast<char *>(args->sum + at), begin);
+}
+
+/* Elements that the inbox has room for at a time; the same on all devices. */
+static int64_t mirt__cu_tree_length(const mirt__cu_group *group, int parts) {
+    const int64_t chunk = MIRT__CU_INBOX / parts / 16 * 16 - 16;
+    return group->collective == MIRT_REDUCE_TO_ONE_DEVICE ? chunk : chunk * group->count;
+}
+
+static void mirt__cu_tree(mirt__cu *cu, const mirt__remote_exchange *args) {
+    const int64_t most = mirt__cu_tree_length(cu->group, args->parts);
+    for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += most) {
+        const int64_t length = args->end - at < most ? args->end - at : most;
+        if (!mirt__cu_nccl_start(cu)) return;
+        mirt__cu_tree_send(cu, args, at, length);
+        if (!mirt__cu_nccl_end(cu, "sending parts")) return;
+        mirt__cu_tree_add(cu, args, at, length);
+        if (!mirt__cu_nccl_start(cu)) return;
+        mirt__cu_tree_spread(cu, args, at, length);
+        if (!mirt__cu_nccl_end(cu, "spreading sums")) return;
+    }
+}
+
+/* NCCL's own order of additions; the first bucket is small, so that the rest goes beside something. */
+static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
+    ncclComm_t comm = cu->group->comm[cu->rank];
+    const mirt__real *part = NULL;
+    int64_t bucket = (int64_t)1 << 18;
+    for (int p = 0; p < args->parts; p++) {
+        if (args->part_device[p] == cu->rank) part = args->part[p];
+    }
+    if (!part && args->end > args->begin) { /* it had no rows */
+        part = args->sum;
+        if (!mirt__cu_try(cu, cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part, cu->exchanges), "clearing gradients")) return;
+    }
+    for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += bucket, bucket = (int64_t)25 << 18) {
+        const int64_t count = args->end - at < bucket ? args->end - at : bucket;
+        if (mirt__cu_nccl(cu, ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges), "adding")) mirt__cu_nccl_settled(cu, "adding");
+    }
+}
+#endif
+
+/* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for it. */
+static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
+    const bool now = mirt__cu_outside(cu, mode);
+    if (cu->group && cu->status != MIRT_OK) mirt__cu_group_break(cu);
+    return now;
+}
+
+static void mirt__cu_exchange(mirt__remote *cu, const mirt__remote_exchange *args) {
+    mirt__cu_mode mode;
+    if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
+#if MIRT__CU_NCCL
+    mirt__cu_group *group = cu->group;
+    if (!group->comm[cu->rank]) {
+        mirt__cu_fail(cu, MIRT_E_STATE, "an exchange of devices that reach each other's memory");
+    } else if (mirt__cu_group_well(cu) && mirt__cu_exchange_begin(cu)) {
+        if (group->collective == MIRT_NCCL) mirt__cu_buckets(cu, args);
+        else mirt__cu_tree(cu, args);
+        mirt__cu_exchange_end(cu);
+    }
+#else
+    (void)args;
+    mirt__cu_fail(cu, MIRT_E_STATE, "an exchange of devices that reach each other's memory");
+#endif
+    mirt__cu_inside(cu, mode);
+}
+
+/* What is enqueued next comes behind the exchanges. */
+static void mirt__cu_exchange_join(mirt__cu *cu) {
+    mirt__cu_group *group = cu->group;
+    if (!group->under_way[cu->rank] || cu->status != MIRT_OK) return;
+    group->under_way[cu->rank] = false;
+    mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, group->done[cu->rank], 0), "waiting for an exchange");
+}
+
+static void mirt__cu_exchanged(mirt__remote *cu) {
+    mirt__cu_mode mode;
+    if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
+    mirt__cu_exchange_join(cu);
+    mirt__cu_inside(cu, mode);
+}
+
+static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *begin, int device, int devices) {
+#if MIRT__CU_NCCL
+    if (cu->group && cu->group->comm[cu->rank]) {
+        if (!mirt__cu_group_well(cu) || !mirt__cu_exchange_begin(cu) || !mirt__cu_nccl_start(cu)) return;
+        mirt__cu_spread(cu, base[device], begin);
+        mirt__cu_nccl_end(cu, "gathering");
+        mirt__cu_exchange_end(cu);
+        mirt__cu_exchange_join(cu);
+        return;
+    }
+#endif
+    for (int d = 0; d < devices; d++) {
+        const size_t bytes = begin[device + 1] - begin[device];
+        if (d == device || base[d] == base[device] || !bytes) continue;
+        mirt__cu_try(cu, cudaMemcpyAsync(base[d] + begin[device], base[device] + begin[device], bytes, cudaMemcpyDefault, cu->stream), "gathering");
+    }
+}
+
+static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *begin, int device, int devices) {
+    mirt__cu_mode mode;
+    if (!mirt__cu_meets(cu, &mode)) return;
+    mirt__cu_gather_now(cu, base, begin, device, devices);
+    mirt__cu_inside(cu, mode);
+}
+
+/* >>joining */
+
+/* What the trial adds up: whole numbers, whose sums are exact in any order. */
+static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, int64_t count, float factor) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x) to[i] = (float)(i % 1021) * factor;
+}
+
+/* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
+typedef struct mirt__cu_trial {
+    mirt__cu_group *group;
+    mirt__remote_exchange exchange[MIRT__CU_MEMBERS];
+    float *value[MIRT__CU_MEMBERS], *sum[MIRT__CU_MEMBERS];
+    bool direct;
+} mirt__cu_trial;
+
+static bool mirt__cu_all_well(const mirt__cu_group *group, mirt__cu **culprit) {
+    for (int d = 0; d < group->count; d++) {
+        *culprit = group->member[d];
+        if ((*culprit)->status != MIRT_OK) return false;
+    }
+    return true;
+}
+
+static bool mirt__cu_all_settled(const mirt__cu_group *group) {
+    for (int d = 0; d < group->count; d++) {
+        mirt__cu_enter(group->member[d]);
+        if (!mirt__cu_settled(group->member[d], group->member[d]->exchanges, NULL)) return false;
+    }
+    return true;
+}
+
+#if MIRT__CU_NCCL
+static bool mirt__cu_all_end(const mirt__cu_group *group, const char *what) {
+    bool good = mirt__cu_nccl(group->member[0], ncclGroupEnd(), what);
+    for (int d = 0; d < group->count; d++) good = good && group->member[d]->status == MIRT_OK && mirt__cu_nccl_settled(group->member[d], what);
+    return good;
+}
+
+static bool mirt__cu_trial_nccl(mirt__cu_trial *t) {
+    mirt__cu_group *group = t->group;
+    for (int stage = 0; stage < (group->collective == MIRT_NCCL ? 1 : 3); stage++) {
+        if (stage != 1 && !mirt__cu_nccl_start(group->member[0])) return false;
+        for (int d = 0; d < group->count; d++) {
+            mirt__cu *cu = group->member[d];
+            mirt__cu_enter(cu);
+            if (group->collective == MIRT_NCCL) {
+                mirt__cu_nccl(cu, ncclAllReduce(t->value[d], t->sum[d], (size_t)MIRT__CU_TRIAL, ncclFloat, ncclSum, group->comm[d], cu->exchanges), "adding");
+            } else if (stage == 0) {
+                mirt__cu_tree_send(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
+            } else if (stage == 1) {
+                mirt__cu_tree_add(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
+            } else {
+                mirt__cu_tree_spread(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
+            }
+        }
+        if (stage != 1 && !mirt__cu_all_end(group, "trying it")) return false;
+    }
+    return true;
+}
+#endif
+
+/* Each device adds up what all have in their memory. */
+static bool mirt__cu_trial_direct(mirt__cu_trial *t) {
+    for (int d = 0; d < t->group->count; d++) {
+        mirt__cu *cu = t->group->member[d];
+        mirt__cu_parts parts;
+        mirt__cu_enter(cu);
+        mirt__cu_parts_take(&parts, t->exchange[d].parts, t->exchange[d].part, t->exchange[d].add);
+        mirt__cu_sum_parts(cu, cu->exchanges, parts, t->sum[d], MIRT__CU_TRIAL);
+    }
+    return true;
+}
+
+static bool mirt__cu_trial_run(mirt__cu_trial *t) {
+#if MIRT__CU_NCCL
+    return (t->direct ? mirt__cu_trial_direct(t) : mirt__cu_trial_nccl(t)) && mirt__cu_all_settled(t->group);
+#else
+    return mirt__cu_trial_direct(t) && mirt__cu_all_settled(t->group);
+#endif
+}
+
+static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
+    mirt__cu *cu = t->group->member[device];
+    enum { SAMPLE = 4096 };
+    float *sample = static_cast<float *>(cu->host->calloc(SAMPLE, sizeof *sample));
+    bool good = sample != NULL;
+    if (!sample) return mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory for a trial"), false;
+    const int64_t all = (int64_t)t->group->count * (t->group->count + 1) / 2, from = MIRT__CU_TRIAL - SAMPLE;
+    mirt__cu_download(cu, sample, t->sum[device] + from, SAMPLE * sizeof *sample);
+    good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
+    for (int i = 0; good && i < SAMPLE; i++) {
+        if (sample[i] == (float)((from + i) % 1021 * all)) continue;
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s", t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in the way); build with NCCL"
+                                                                                        : "; try NCCL_P2P_DISABLE=1");
+        good = false;
+    }
+    cu->host->free(sample);
+    return good;
+}
+
+/* Sums a few megabytes, to see that it works, and how fast. Seconds, or below 0. */
+static double mirt__cu_try_out(mirt__cu_trial *t) {
+    mirt__cu_group *group = t->group;
+    double best = -1;
+    bool good = true;
+    for (int d = 0; d < group->count && good; d++) {
+        mirt__cu *cu = group->member[d];
+        mirt__cu_enter(cu);
+        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)), "taking memory for a trial");
+        if (!good) break;
+        t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
+        float *value = t->value[d];
+        const float factor = (float)(d + 1);
+        MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value, MIRT__CU_TRIAL, factor);
+    }
+    good = good && mirt__cu_all_settled(group);
+    for (int d = 0; d < group->count && good; d++) {
+        mirt__remote_exchange *x = &t->exchange[d];
+        x->end = MIRT__CU_TRIAL;
+        x->device = d;
+        x->parts = group->count;
+        x->sum = t->sum[d];
+        for (int p = 0; p < group->count; p++) {
+            x->part_device[p] = p;
+            x->part[p] = t->value[p];
+            x->add[p].into = 0;
+            x->add[p].from = p + 1;
+        }
+    }
+    for (int turn = 0; turn < 4 && good; turn++) {
+        const double begin = group->host->now();
+        good = mirt__cu_trial_run(t);
+        const double took = group->host->now() - begin;
+        if (turn > 0 && (best < 0 || took < best)) best = took; /* the first makes connections */
+    }
+    for (int d = 0; d < group->count && good; d++) good = mirt__cu_trial_check(t, d);
+    for (int d = 0; d < group->count; d++) {
+        mirt__cu_enter(group->member[d]);
+        if (t->value[d]) (void)cudaFree(t->value[d]);
+    }
+    return good ? best : -1;
+}
+
+/* Each device shall reach the others' memory. */
+static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
+    for (int a = 0; a < group->count; a++) {
+        mirt__cu *cu = group->member[a];
+        mirt__cu_enter(cu);
+        for (int b = 0; b < group->count; b++) {
+            const int other = group->member[b]->index;
+            int can = 0;
+            if (other == cu->index) continue;
+            if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory")) return false;
+            if (!can) {
+                mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: build with NCCL (nvcc ... -lnccl), or use one GPU", other, why);
+                return false;
+            }
+            const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+            if (error == cudaErrorPeerAccessAlreadyEnabled) (void)cudaGetLastError();
+            else if (!mirt__cu_try(cu, error, "reaching another GPU's memory")) return false;
+        }
+    }
+    return true;
+}
+
+#if MIRT__CU_NCCL
+/* Containers have little of what NCCL shares among its threads where GPUs do not reach each other. */
+static void mirt__cu_shared_word(const mirt__cu_group *group, char *out, size_t size) {
+    struct statvfs s;
+    out[0] = 0;
+    if (statvfs("/dev/shm", &s) != 0) return;
+    const double free_mb = (double)s.f_bavail * (double)s.f_frsize / 1e6;
+    if (free_mb < 40.0 * group->count) snprintf(out, size, "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
+}
+
+static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
+    mirt__cu *first = group->member[0];
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    char word[128];
+    config.blocking = 0;
+    if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
+    if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
+        mirt__cu_fail(first, MIRT_E_DEVICE, "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: build and run with the same", NCCL_MAJOR, NCCL_MINOR,
+                      NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
+        return false;
+    }
+    if (group->collective == MIRT_NCCL) { /* the same sums in each run */
+        setenv("NCCL_ALGO", "Ring", 0);
+        setenv("NCCL_PROTO", "Simple", 0);
+        setenv("NCCL_NVLS_ENABLE", "0", 0);
+    }
+    mirt__cu_shared_word(group, word, sizeof word);
+    bool good = mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning") && mirt__cu_nccl_start(first);
+    for (int d = 0; d < group->count && good; d++) {
+        mirt__cu_enter(group->member[d]);
+        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config), "joining");
+    }
+    good = mirt__cu_nccl(first, ncclGroupEnd(), "joining") && good;
+    for (int d = 0; d < group->count && good; d++) {
+        mirt__cu *cu = group->member[d];
+        mirt__cu_enter(cu);
+        good = mirt__cu_nccl_settled(cu, "joining") && mirt__cu_try(cu, cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
+    }
+    for (int d = 0; d < group->count && !good; d++) {
+        const size_t used = strlen(group->member[d]->error);
+        if (group->member[d]->status != MIRT_OK) snprintf(group->member[d]->error + used, sizeof first->error - used, "%s", word);
+    }
+    return good;
+}
+#endif
+
+static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) {
+    mirt__cu_trial trial;
+    mirt__cu *culprit;
+    bool twice = false;
+    memset(&trial, 0, sizeof trial);
+    trial.group = group;
+    for (int a = 0; a < group->count; a++) {
+        for (int b = 0; b < a; b++) twice = twice || group->member[a]->index == group->member[b]->index;
+    }
+#if MIRT__CU_NCCL
+    const char *wanted = getenv("MIRT_CUDA_NCCL");
+    const bool off = wanted && strcmp(wanted, "0") == 0;
+    const char *why = twice ? "a GPU is named twice" : "MIRT_CUDA_NCCL is 0";
+    trial.direct = twice || off;
+#else
+    const char *why = "the program is built without NCCL";
+    trial.direct = true;
+#endif
+    if (trial.direct && join->collective == MIRT_NCCL) {
+        mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
+        return false;
+    }
+    for (int d = 0; d < group->count; d++) {
+        mirt__cu *cu = group->member[d];
+        mirt__cu_enter(cu);
+        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&group->ready[d], cudaEventDisableTiming), "making events") ||
+            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events")) return false;
+    }
+    int version = 0;
+#if MIRT__CU_NCCL
+    if (!trial.direct && !mirt__cu_join_nccl(group, &version)) return false;
+#endif
+    if (trial.direct && !mirt__cu_reach(group, why)) return false;
+    const double took = mirt__cu_try_out(&trial);
+    if (took < 0 || !mirt__cu_all_well(group, &culprit)) return false;
+    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9, megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
+    join->direct = trial.direct;
+    if (trial.direct) {
+        snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed, megabytes);
+    } else {
+        snprintf(join->how, 256, "NCCL %d.%d.%d, %s; %.3g GB/s for sums of %.3g MB", version / 10000, version / 100 % 100, version % 100,
+                 join->collective == MIRT_NCCL ? "its all-reduce" : "chunks sent to all, added in the fixed order, sent back", speed, megabytes);
+    }
+    return true;
+}
+
+static bool mirt__cu_join(mirt__remote_join *join) {
+    mirt__cu *culprit = NULL;
+    join->direct = true;
+    for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
+    snprintf(join->how, 256, "%s", "one GPU");
+    if (join->count < 2) return true;
+    const mirt__host *host = join->remote[0]->host;
+    if (join->count > MIRT__CU_MEMBERS) return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
+    mirt__cu_group *group = static_cast<mirt__cu_group *>(host->calloc(1, sizeof *group));
+    if (!group) return false;
+    group->host = host;
+    group->count = group->there = join->count;
+    group->collective = join->collective;
+    for (int d = 0; d < join->count; d++) {
+        group->member[d] = join->remote[d];
+        join->remote[d]->group = group;
+        join->remote[d]->rank = d;
+    }
+    if (mirt__cu_join_group(group, join)) return true;
+    if (mirt__cu_all_well(group, &culprit)) mirt__cu_fail(culprit, MIRT_E_DEVICE, "the devices could not be joined");
+    mirt__cu_tell(culprit);
+    return false;
+}
 
 /* >>section cuda/ptx.cuh */
 
@@ -4103,9 +5206,9 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_fill,
     mirt__cu_constant,
     mirt__cu_accumulate,
-    NULL, /* sgd */
-    NULL, /* adam */
-    NULL  /* rmsprop */
+    mirt__cu_sgd,
+    mirt__cu_adam,
+    mirt__cu_rmsprop
 };
 
 /* >>section cuda/backend.cu */
@@ -4114,10 +5217,10 @@ static const mirt__kernels mirt__cu_kernels = {
 
 extern "C" const mirt__backend *mirt__cuda_backend(void) {
     static const mirt__backend backend = {
-        MIRT__BACKEND_VERSION, "gpu", &mirt__cu_kernels, mirt__cu_devices, mirt__cu_info, mirt__cu_open, mirt__cu_close, NULL /* join */,
+        MIRT__BACKEND_VERSION, "gpu", &mirt__cu_kernels, mirt__cu_devices, mirt__cu_info, mirt__cu_open, mirt__cu_close, mirt__cu_join,
         mirt__cu_alloc, mirt__cu_release, mirt__cu_free_bytes, mirt__cu_stage, mirt__cu_fetch, mirt__cu_copy, mirt__cu_clear, mirt__cu_wait,
         mirt__cu_measure, mirt__cu_set_room, mirt__cu_begin, mirt__cu_end, mirt__cu_forget, mirt__cu_signal, mirt__cu_await,
-        NULL /* exchange */, NULL /* exchanged */, NULL /* gather */, NULL /* aggregate */, NULL /* squares */, mirt__cu_seconds
+        mirt__cu_exchange, mirt__cu_exchanged, mirt__cu_gather, mirt__cu_aggregate, mirt__cu_squares, mirt__cu_seconds
     };
     return &backend;
 }

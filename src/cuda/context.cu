@@ -52,6 +52,9 @@ static bool mirt__cu_group_well(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
+static void mirt__cu_graphs_settle(mirt__cu *cu);
+static bool mirt__cu_outside(mirt__cu *cu, mirt__cu_mode *mode);
+static void mirt__cu_inside(mirt__cu *cu, mirt__cu_mode mode);
 
 /* >>failures */
 
@@ -120,6 +123,13 @@ static mirt_status mirt__cu_tell(mirt__cu *cu) {
     return cu->host->fail(status, "%s", cu->error);
 }
 
+static void mirt__cu_nap(void) {
+    struct timespec nap;
+    nap.tv_sec = 0;
+    nap.tv_nsec = 50000;
+    nanosleep(&nap, NULL);
+}
+
 /* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
     const double begin = cu->host->now();
@@ -137,12 +147,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
             mirt__cu_group_leave(cu);
             return false;
         }
-        if (passed > 0.002) { /* short steps are not to be slept over */
-            struct timespec nap;
-            nap.tv_sec = 0;
-            nap.tv_nsec = 50000;
-            nanosleep(&nap, NULL);
-        }
+        if (passed > 0.002) mirt__cu_nap(); /* short steps are not to be slept over */
     }
 }
 
@@ -234,11 +239,12 @@ static void mirt__cu_constants_free(mirt__cu *cu) {
 static void mirt__cu_close(mirt__remote *cu) {
     if (!cu) return;
     mirt__cu_enter(cu);
-    mirt__cu_group_leave(cu);
+    mirt__cu_graphs_settle(cu);
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
     for (int i = 0; i < 3; i++) {
         if (stream[i] && !cu->lost) mirt__cu_settled(cu, stream[i], NULL);
     }
+    mirt__cu_group_leave(cu);
     mirt__cu_graphs_free(cu);
     if (cu->blas) (void)cublasDestroy(cu->blas);
     if (cu->staging) {
@@ -253,6 +259,7 @@ static void mirt__cu_close(mirt__remote *cu) {
     }
     if (cu->blas_room) (void)cudaFree(cu->blas_room);
     if (cu->numbers) (void)cudaFree(cu->numbers);
+    if (cu->sums) (void)cudaFree(cu->sums);
     cu->host->free(cu->numbers_host);
     for (int i = 0; i < 3; i++) {
         if (stream[i]) (void)cudaStreamDestroy(stream[i]);
@@ -428,12 +435,13 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
 }
 
 static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t bytes, bool early) {
-    mirt__cu_enter(cu);
-    if (!mirt__cu_launches(cu) || !bytes) return;
+    mirt__cu_mode mode;
+    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
     if (early && cu->status == MIRT_OK && mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
     }
+    mirt__cu_inside(cu, mode);
 }
 
 /* What has come from the device goes where it is wanted. */
@@ -446,11 +454,9 @@ static bool mirt__cu_deliver(mirt__cu *cu) {
     return true;
 }
 
-static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_staging *s = cu->staging;
-    mirt__cu_enter(cu);
-    if (!mirt__cu_launches(cu)) return;
-    if (bytes && !s->fetched && !mirt__cu_try(cu, cudaMallocHost((void **)&s->fetched, MIRT__CU_PINNED), "pinning memory of the host")) return;
+    if (!s->fetched && !mirt__cu_try(cu, cudaMallocHost((void **)&s->fetched, MIRT__CU_PINNED), "pinning memory of the host")) return;
     for (size_t done = 0; done < bytes;) {
         if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu)) return;
         const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
@@ -463,6 +469,13 @@ static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t 
         s->fetched_used += (piece + 255) / 256 * 256;
         done += piece;
     }
+}
+
+static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t bytes) {
+    mirt__cu_mode mode;
+    if (!bytes || !mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_download(cu, to, from, bytes);
+    mirt__cu_inside(cu, mode);
 }
 
 static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
@@ -478,6 +491,7 @@ static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
 static mirt_status mirt__cu_wait(mirt__remote *cu) {
     mirt__cu_staging *s = cu->staging;
     mirt__cu_enter(cu);
+    mirt__cu_graphs_settle(cu);
     const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) && mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
     if (done && cu->status == MIRT_OK) mirt__cu_deliver(cu);
     s->deliveries = 0;
@@ -533,13 +547,17 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
 /* >>meetings */
 
 static void mirt__cu_signal(mirt__remote *cu, int number) {
-    mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu)) mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
+    mirt__cu_mode mode;
+    if (!mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_try(cu, cudaEventRecord(cu->signal[number], cu->stream), "marking a place");
+    mirt__cu_inside(cu, mode);
 }
 
 static void mirt__cu_await(mirt__remote *cu, mirt__remote *other, int number) {
-    mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu)) mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
+    mirt__cu_mode mode;
+    if (!mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, other->signal[number], 0), "waiting for another GPU");
+    mirt__cu_inside(cu, mode);
 }
 
 static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {

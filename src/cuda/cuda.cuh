@@ -52,6 +52,8 @@ typedef struct mirt__remote {
     size_t numbers_used;
     cublasHandle_t blas;
     void *blas_room;
+    char *sums; /* pieces of a block, and the sums of their squares */
+    int sums_most;
     mirt__cu_staging *staging;
     mirt__cu_graphs *graphs;
     mirt__cu_group *group;

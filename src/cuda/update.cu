@@ -1,0 +1,287 @@
+/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after the other. */
+#include "math.cuh"
+
+/* Buffers and the additions that make one sum of them, in order. */
+typedef struct mirt__cu_parts {
+    int count;
+    const float *part[MIRT__MAX_PARTS];
+    uint8_t into[MIRT__MAX_PARTS], from[MIRT__MAX_PARTS];
+} mirt__cu_parts;
+
+template <class ADDITION> static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__real *const *part, const ADDITION *add) {
+    memset(parts, 0, sizeof *parts);
+    parts->count = count;
+    for (int i = 0; i < count; i++) parts->part[i] = part[i];
+    for (int i = 0; i + 1 < count; i++) {
+        parts->into[i] = (uint8_t)add[i].into;
+        parts->from[i] = (uint8_t)add[i].from;
+    }
+}
+
+/* Up to W neighbours, as one access where there are as many. */
+template <int W> static inline __device__ void mirt__cu_take(const float *at, int64_t there, float *to) {
+    if (W == 1 || there >= W) {
+        mirt__cu_load_n<W>(at, to);
+    } else {
+        for (int k = 0; k < W; k++) to[k] = k < there ? at[k] : 0.0f;
+    }
+}
+template <int W> static inline __device__ void mirt__cu_leave(float *at, int64_t there, const float *from) {
+    if (W == 1 || there >= W) {
+        mirt__cu_store_n<W>(at, from);
+    } else {
+        for (int k = 0; k < W && k < there; k++) at[k] = from[k];
+    }
+}
+
+/* The sum of the W elements at i. */
+template <int W, int MOST> static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
+    if (MOST <= 2) {
+        mirt__cu_take<W>(parts.part[parts.into[0]] + i, there, sum);
+        if (parts.count == 1) return;
+        float other[W];
+        mirt__cu_take<W>(parts.part[parts.from[0]] + i, there, other);
+        for (int k = 0; k < W; k++) sum[k] = __fadd_rn(sum[k], other[k]);
+    } else {
+        float value[MOST][W];
+        int root = 0;
+        for (int p = 0; p < parts.count; p++) mirt__cu_take<W>(parts.part[p] + i, there, value[p]);
+        for (int t = 0; t + 1 < parts.count; t++) {
+            const int from = parts.from[t];
+            root = parts.into[t];
+            for (int k = 0; k < W; k++) value[root][k] = __fadd_rn(value[root][k], value[from][k]);
+        }
+        for (int k = 0; k < W; k++) sum[k] = value[root][k];
+    }
+}
+
+/* sum[0 .. count) of the parts. */
+template <int W, int MOST> static __global__ void __launch_bounds__(256) mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += step) {
+        float value[W];
+        mirt__cu_parts_sum<W, MOST>(parts, i, count - i, value);
+        mirt__cu_leave<W>(sum + i, count - i, value);
+    }
+}
+
+static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu_parts &parts, float *sum, int64_t count) {
+    bool wide = mirt__cu_aligned(sum, 16);
+    if (count <= 0 || parts.count < 1) return;
+    for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
+    const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
+    if (wide && parts.count <= 2) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
+    else if (wide && parts.count <= 8) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
+    else if (wide) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+    else MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+}
+
+/* >>updates */
+
+enum { MIRT__CU_SGD, MIRT__CU_ADAM, MIRT__CU_RMSPROP };
+
+/* What a step may change. */
+typedef struct mirt__cu_rates {
+    float *average;
+    float rate, new_1, new_2, epsilon, momentum, scale, clip, decay, keep, fresh;
+    int nesterov, shaped, overwrite;
+} mirt__cu_rates;
+
+typedef struct mirt__cu_updated {
+    int64_t begin, end;
+    int copies;
+    float *slot[3];
+    float *weight[MIRT__MAX_PARTS];
+} mirt__cu_updated;
+
+/* g becomes what is taken off the weight; velocities of SGD are added to it. */
+template <int RULE, int W> static inline __device__ void mirt__cu_update_step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there, float *g) {
+    float a[W], b[W], c[W];
+    if (RULE == MIRT__CU_SGD) {
+        for (int k = 0; k < W; k++) g[k] = __fmul_rn(r.rate, g[k]);
+        if (!u.slot[0]) return;
+        mirt__cu_take<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) a[k] = __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]);
+        mirt__cu_leave<W>(u.slot[0] + i, there, a);
+        for (int k = 0; k < W; k++) g[k] = -(r.nesterov ? __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]) : a[k]);
+    } else if (RULE == MIRT__CU_ADAM) {
+        mirt__cu_take<W>(u.slot[0] + i, there, a);
+        mirt__cu_take<W>(u.slot[1] + i, there, b);
+        for (int k = 0; k < W; k++) {
+            a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+            b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_2, b[k]);
+        }
+        mirt__cu_leave<W>(u.slot[0] + i, there, a);
+        mirt__cu_leave<W>(u.slot[1] + i, there, b);
+        if (u.slot[2]) {
+            mirt__cu_take<W>(u.slot[2] + i, there, c);
+            for (int k = 0; k < W; k++) b[k] = c[k] > b[k] ? c[k] : b[k];
+            mirt__cu_leave<W>(u.slot[2] + i, there, b);
+        }
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
+    } else {
+        mirt__cu_take<W>(u.slot[0] + i, there, b);
+        for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
+        mirt__cu_leave<W>(u.slot[0] + i, there, b);
+        if (u.slot[2]) {
+            mirt__cu_take<W>(u.slot[2] + i, there, a);
+            for (int k = 0; k < W; k++) a[k] = __fmaf_rn(__fsub_rn(g[k], a[k]), r.new_1, a[k]);
+            mirt__cu_leave<W>(u.slot[2] + i, there, a);
+            for (int k = 0; k < W; k++) {
+                b[k] = __fsub_rn(b[k], __fmul_rn(a[k], a[k]));
+                b[k] = 0.0f > b[k] ? 0.0f : b[k]; /* a variance: rounding alone can make it negative */
+            }
+        }
+        for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, g[k]), __fsqrt_rn(__fadd_rn(b[k], r.epsilon)));
+        if (!u.slot[1]) return;
+        mirt__cu_take<W>(u.slot[1] + i, there, c);
+        for (int k = 0; k < W; k++) g[k] = __fadd_rn(__fmul_rn(r.momentum, c[k]), g[k]);
+        mirt__cu_leave<W>(u.slot[1] + i, there, g);
+    }
+}
+
+template <int RULE, int W, int MOST>
+static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
+    const mirt__cu_rates r = *rates;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
+    for (int64_t i = u.begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < u.end; i += step) {
+        const int64_t there = u.end - i;
+        float g[W], weight[W];
+        mirt__cu_parts_sum<W, MOST>(parts, i, there, g);
+        if (r.shaped) {
+            for (int k = 0; k < W; k++) {
+                g[k] = __fmul_rn(g[k], r.scale);
+                if (r.clip == 0) continue;
+                g[k] = -r.clip > g[k] ? -r.clip : g[k]; /* what is no number stays none */
+                g[k] = r.clip < g[k] ? r.clip : g[k];
+            }
+        }
+        mirt__cu_update_step<RULE, W>(u, r, i, there, g);
+        mirt__cu_take<W>(u.weight[0] + i, there, weight);
+        for (int k = 0; k < W; k++) {
+            if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
+            weight[k] = __fsub_rn(weight[k], g[k]);
+        }
+        if (r.average) {
+            float average[W];
+            mirt__cu_take<W>(r.average + i, there, average);
+            for (int k = 0; k < W; k++) average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
+            mirt__cu_leave<W>(r.average + i, there, average);
+            for (int k = 0; k < W && r.overwrite; k++) weight[k] = average[k];
+        }
+        for (int c = 0; c < u.copies; c++) mirt__cu_leave<W>(u.weight[c] + i, there, weight);
+    }
+}
+
+template <int RULE> static void mirt__cu_update(const mirt__update *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_parts parts;
+    mirt__cu_updated u;
+    mirt__cu_rates r;
+    const int64_t count = args->end - args->begin;
+    bool wide = args->begin % 4 == 0 && mirt__cu_aligned(args->average, 16);
+    if (count <= 0) return;
+    memset(&r, 0, sizeof r);
+    memset(&u, 0, sizeof u);
+    mirt__cu_parts_take(&parts, args->parts, args->part, args->tree);
+    u.begin = args->begin;
+    u.end = args->end;
+    for (int c = 0; c < args->copies; c++) { /* the same memory may be named for several devices */
+        bool named = false;
+        for (int k = 0; k < u.copies; k++) named = named || u.weight[k] == args->weight[c];
+        if (!named) u.weight[u.copies++] = args->weight[c];
+    }
+    for (int i = 0; i < 3; i++) {
+        u.slot[i] = args->slot[i];
+        wide = wide && mirt__cu_aligned(u.slot[i], 16);
+    }
+    for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
+    for (int i = 0; i < u.copies; i++) wide = wide && mirt__cu_aligned(u.weight[i], 16);
+    r.average = args->average;
+    r.rate = args->learning_rate;
+    r.new_1 = args->new_1;
+    r.new_2 = args->new_2;
+    r.epsilon = args->epsilon;
+    r.momentum = args->momentum;
+    r.scale = args->scale;
+    r.clip = args->clip;
+    r.decay = args->decay;
+    r.keep = args->keep;
+    r.fresh = args->fresh;
+    r.nesterov = args->nesterov;
+    r.shaped = args->shaped;
+    r.overwrite = args->overwrite;
+    const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
+    const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
+    if (wide && parts.count <= 2) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
+    else if (wide) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
+    else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
+}
+
+static void mirt__cu_sgd(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_SGD>(args, where); }
+static void mirt__cu_adam(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_ADAM>(args, where); }
+static void mirt__cu_rmsprop(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_RMSPROP>(args, where); }
+
+/* >>squares and variables */
+
+/* Eight neighbouring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
+static __global__ void __launch_bounds__(128) mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int lane = (int)(thread % 8);
+    const int64_t number = thread / 8;
+    double sum = 0;
+    if (number < pieces) {
+        const float *g = block + piece[number].begin;
+        const int64_t count = piece[number].count, whole = count / 8 * 8;
+        for (int64_t i = lane; i < whole; i += 8) sum += (double)g[i] * (double)g[i];
+        for (int64_t i = whole; i < count && lane == 0; i++) sum += (double)g[i] * (double)g[i];
+    }
+    for (int step = 1; step < 8; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    if (lane == 0 && number < pieces) squares[number] = sum;
+}
+
+static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    if (pieces > cu->sums_most) {
+        if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
+        cu->sums = NULL;
+        cu->sums_most = 0;
+        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)), "taking memory for sums of squares")) return;
+        cu->sums_most = pieces;
+    }
+    const mirt__remote_piece *there = reinterpret_cast<const mirt__remote_piece *>(cu->sums);
+    double *to = reinterpret_cast<double *>(cu->sums + (size_t)cu->sums_most * sizeof *piece);
+    mirt__cu_upload(cu, cu->sums, piece, (size_t)pieces * sizeof *piece, false);
+    MIRT_LAUNCH(cu, mirt__cu_squares_kernel, (unsigned)mirt__cu_ceil(pieces, 16), 128, 0, block, there, pieces, to);
+    mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
+}
+
+static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+    mirt__cu_mode mode;
+    if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
+    mirt__cu_squares_now(cu, block, piece, pieces, squares);
+    mirt__cu_inside(cu, mode);
+}
+
+/* As mirt__aggregate. */
+static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__remote_aggregate a) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x, share = a.rows / a.replicas, more = a.rows % a.replicas;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += step) {
+        const double first = (double)a.from[i];
+        double sum = 0, total = (double)(share + (0 < more));
+        for (int r = 1; r < a.active && a.kind == MIRT_AGGREGATE_MEAN; r++) {
+            const double rows = (double)(share + (r < more));
+            total += rows;
+            sum += rows * ((double)a.from[r * a.stride + i] - first);
+        }
+        if (a.kind == MIRT_AGGREGATE_MEAN) sum /= total;
+        for (int r = 1; r < a.active && a.kind == MIRT_AGGREGATE_SUM; r++) sum += (double)a.from[r * a.stride + i];
+        a.to[i] = (float)(first + sum);
+    }
+}
+
+static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *args) {
+    mirt__cu_enter(cu);
+    if (args->kind == MIRT_AGGREGATE_NONE || args->active < 1 || args->count < 1) return;
+    const mirt__remote_aggregate own = *args;
+    MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, mirt__cu_blocks(args->count, 256), 256, 0, own);
+}
